@@ -1,0 +1,279 @@
+"""The method as one call: a query and the pages in, the pages to read out."""
+
+from __future__ import annotations
+
+import math
+import operator
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from visar.core.cutoff import find_cutoff
+from visar.core.similarity import PageSimilarity
+from visar.core.vectors import Float32, Float64, Integers, PageVectors, as_pages, as_query
+from visar.core.weights import EPSILON, PatchWeights, Products, activation, weigh
+from visar.errors import InvalidOption
+
+Weighting = Literal["tokens", "pages"]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which pages a question needs, how many, and everything the method saw on the way."""
+
+    k: int
+    """Pages selected, after the cap ``max_k``."""
+    k_star: int
+    """Pages the method asks for, before the cap."""
+    pages: Integers
+    """The k selected pages, best first (0-based)."""
+    ranking: Integers
+    """All pages, best first."""
+    scores: Float64
+    """Self-similarity s_p of each page."""
+    late_interaction: Float64
+    """MaxSim score of each page (Eq. 1)."""
+    cost: Float64
+    """J(1), J(2), …; NaN where it was proved not to matter."""
+    similarity: Float64 | None
+    """Sim(p, q), N × N, when it was asked for."""
+    token_weights: Float64
+    """ŵ_i of each query vector."""
+    page_weights: Float64
+    """ŵ_p of each page."""
+    patch_weights: tuple[Float32, ...]
+    """ŵ_pj: one array per page."""
+    active: Integers
+    """The pages with any patch weight above zero."""
+    fallback: str | None
+    """Why the method degenerated to late interaction with k* = 1, or None."""
+    timings: Mapping[str, float]
+    """Seconds per stage."""
+
+    @property
+    def sparsity(self) -> float:
+        """Inactive pages / pages: how localized the question is."""
+        return 1 - len(self.active) / len(self.ranking)
+
+    def __repr__(self) -> str:
+        return (
+            f"Selection(k={self.k}, k_star={self.k_star}, pages={self.pages.tolist()}, "
+            f"sparsity={self.sparsity:.2f})"
+        )
+
+
+def maxsim(query: Any, pages: Any, *, offsets: Any = None) -> Float64:
+    """Late interaction alone: Σ_i max_j <q_i, v_pj> of each page (Eq. 1); 0 for an empty page.
+
+    The pages are multiplied block by block. Beside the result, at most ``LONGEST_BLOCK``
+    vectors in float32 and their products with the query exist at a time, whatever the size
+    of the document.
+
+    >>> import numpy as np
+    >>> maxsim(np.eye(2), [np.eye(2), np.array([[0.6, 0.8]])])
+    array([2. , 1.4])
+    """
+    vectors = as_pages(pages, offsets)
+    query = as_query(query, vectors.dimension)
+    products = Products(query, vectors, keep=False)
+    return activation(products, len(vectors), len(query)).sum(axis=1)
+
+
+def select(
+    query: Any,
+    pages: Any,
+    *,
+    offsets: Any = None,
+    top_t: int = 50,
+    gamma: float = 1e5,
+    max_k: int | None = None,
+    top_j: int | None = None,
+    top_p: int | None = None,
+    top_s: int | None = None,
+    full_matrix: bool = False,
+    unweighted: Collection[Weighting] = (),
+) -> Selection:
+    """Decide which pages a query needs, and how many.
+
+    The result is that of the paper's equations; only what decides it is computed.
+
+    Parameters
+    ----------
+    query
+        (m, D) unit vectors of the question: a numpy array or a torch tensor.
+    pages
+        A sequence of (n_p, D) arrays, one stacked (Σn, D) array with ``offsets``, or what
+        :func:`visar.prepare` returned, which saves the check of the vectors.
+    offsets
+        Where pages begin in a stacked array, and where the last one ends: N + 1 numbers.
+    top_t
+        T of Eq. 11: how many of a page's patches its similarity to another page averages.
+    gamma
+        γ of Eq. 14: how much leakage to the pages left out counts against coherence.
+    max_k
+        At most this many pages are selected; ``k_star`` still tells what the method wanted.
+    top_j, top_p, top_s
+        The paper's approximation: the j heaviest patches of a page, the p pages with the
+        heaviest patch, and J up to k = s + 2 with k* at most s. It used 450, 75 and 10.
+    full_matrix
+        Compute all of Sim and J, to look at them.
+    unweighted
+        The paper's ablations: ``"tokens"`` sets w_i = 1, ``"pages"`` sets w_p = 1.
+
+    >>> import numpy as np
+    >>> pages = [np.eye(4)[[0, 1]], np.eye(4)[[2, 3]], np.eye(4)[[3]]]
+    >>> select(np.eye(4)[[0]], pages)
+    Selection(k=1, k_star=1, pages=[0], sparsity=0.67)
+    """
+    _check_options(
+        {"top_t": top_t, "max_k": max_k, "top_j": top_j, "top_p": top_p, "top_s": top_s},
+        gamma,
+        unweighted,
+    )
+    clock = _Stopwatch()
+    vectors = as_pages(pages, offsets)
+    query = as_query(query, vectors.dimension)
+    products = Products(query, vectors, keep=True)
+    activations = activation(products, len(vectors), len(query))
+    late = activations.sum(axis=1)
+    clock.lap("query to page")
+
+    weights = None
+    if len(vectors) > 1:
+        weights = weigh(
+            products,
+            activations,
+            vectors.offsets,
+            tokens="tokens" not in unweighted,
+            pages="pages" not in unweighted,
+        )
+    del products
+    clock.lap("page to query")
+    if weights is None or not weights.patches.any():
+        reason = "no patch stands out" if weights else "no query vector is active"
+        return _by_late_interaction(
+            late, vectors, len(query), "one page" if len(vectors) == 1 else reason, clock
+        )
+
+    similarity = PageSimilarity(vectors, weights.patches, top_t=top_t, top_j=top_j, top_p=top_p)
+    scores = np.zeros(len(vectors))
+    scores[similarity.pages] = similarity.diagonal()
+    ranking = rank(scores, late)
+    clock.lap("self-similarity")
+
+    order = np.searchsorted(similarity.pages, ranking[: len(similarity)])
+    matrix = _square(similarity) if full_matrix else None
+    sources, targets = similarity.row_bounds()
+    cutoff = find_cutoff(
+        lambda i: (similarity.row(order[i]) if matrix is None else matrix[order[i]])[order],
+        scores[ranking[: len(similarity)]],
+        (sources[order], targets[order]),
+        len(vectors),
+        gamma=gamma,
+        top_s=top_s,
+        every_row=full_matrix,
+    )
+    clock.lap("page to page")
+
+    k = cutoff.k_star if max_k is None else min(cutoff.k_star, max_k)
+    split = vectors.offsets[1:-1]
+    patch_weights = tuple(np.split(weights.patches, split))
+    return Selection(
+        k=k,
+        k_star=cutoff.k_star,
+        pages=ranking[:k],
+        ranking=ranking,
+        scores=scores,
+        late_interaction=late,
+        cost=cutoff.cost,
+        similarity=None if matrix is None else _embed(matrix, similarity.pages, len(vectors)),
+        token_weights=weights.tokens,
+        page_weights=weights.pages,
+        patch_weights=patch_weights,
+        active=np.flatnonzero([page.any() for page in patch_weights]),
+        fallback=None,
+        timings=clock.laps,
+    )
+
+
+def rank(scores: Float64, late: Float64) -> Integers:
+    """All pages, best first: by score, ties by late interaction, then by page number."""
+    return np.lexsort((_levels(late), _levels(scores)))
+
+
+def _levels(values: Float64) -> Integers:
+    """0 for the highest value, and the same number for values that are equal within rounding."""
+    order = np.argsort(-values, kind="stable")
+    descending = values[order]
+    falls = descending[:-1] - descending[1:] > EPSILON * np.abs(descending[:-1])
+    levels = np.empty(len(values), np.int64)
+    levels[order] = np.concatenate([[0], np.cumsum(falls)])
+    return levels
+
+
+def _by_late_interaction(
+    late: Float64, vectors: PageVectors, n_query: int, reason: str, clock: _Stopwatch
+) -> Selection:
+    ranking = rank(np.zeros(len(late)), late)
+    return Selection(
+        k=1,
+        k_star=1,
+        pages=ranking[:1],
+        ranking=ranking,
+        scores=np.zeros(len(late)),
+        late_interaction=late,
+        cost=np.zeros(0),
+        similarity=None,
+        token_weights=np.zeros(n_query),
+        page_weights=np.zeros(len(late)),
+        patch_weights=tuple(np.zeros(n, np.float32) for n in np.diff(vectors.offsets)),
+        active=np.zeros(0, np.int64),
+        fallback=reason,
+        timings=clock.laps,
+    )
+
+
+def _square(similarity: PageSimilarity) -> Float64:
+    return np.stack([similarity.row(p) for p in range(len(similarity))])
+
+
+def _embed(matrix: Float64, pages: Integers, n_pages: int) -> Float64:
+    """The matrix of the active pages within that of all pages."""
+    whole = np.zeros((n_pages, n_pages))
+    whole[np.ix_(pages, pages)] = matrix
+    return whole
+
+
+def _check_options(
+    counts: Mapping[str, int | None], gamma: float, unweighted: Collection[str]
+) -> None:
+    for name, value in counts.items():
+        if value is None and name != "top_t":
+            continue
+        try:
+            count = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise InvalidOption(f"{name} must be a whole number, not {value!r}.") from None
+        if count < 1:
+            raise InvalidOption(f"{name} must be at least 1, not {count}.")
+    if not (math.isfinite(gamma) and gamma >= 0):
+        raise InvalidOption(f"gamma must be a finite number of at least 0, not {gamma!r}.")
+    unknown = set(unweighted) - {"tokens", "pages"}
+    if isinstance(unweighted, str) or unknown:
+        raise InvalidOption(
+            f'unweighted takes a collection of "tokens" and "pages", not {unweighted!r}.'
+        )
+
+
+class _Stopwatch:
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = now - self._started
+        self._started = now

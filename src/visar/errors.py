@@ -1,0 +1,23 @@
+"""Everything ViSAR refuses to do, said so that the reader knows what to change."""
+
+from __future__ import annotations
+
+
+class VisarError(Exception):
+    """The base of every error ViSAR raises on purpose."""
+
+
+class InvalidVectors(VisarError, ValueError):
+    """Embeddings of the wrong shape, kind, length or content."""
+
+
+class InvalidOption(VisarError, ValueError):
+    """An option outside its range."""
+
+
+class MissingExtra(VisarError, ImportError):
+    """An optional part is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional part: pip install 'visar[{extra}]'")
+        self.extra = extra
