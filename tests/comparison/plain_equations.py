@@ -98,9 +98,7 @@ def plain_select(
     scores = result.scores
     result.ranking = sorted(range(n_pages), key=lambda p: (-scores[p], -late[p], p))
     n_active = int((scores > 0).sum())
-    result.cost, result.k_star = how_many(
-        result.similarity, result.ranking, n_active, gamma, top_s
-    )
+    result.cost, result.k_star = how_many(result.similarity, result.ranking, n_active, gamma, top_s)
     result.k = result.k_star if max_k is None else min(result.k_star, max_k)
     return result
 

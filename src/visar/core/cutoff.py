@@ -54,7 +54,11 @@ def find_cutoff(
         leaks = leaks or _leaks(similar, k - 1)
         weighted += shares[k - 1] * similar
         cost[k - 1] = weighted[:k].sum() / k - gamma * weighted[k:].sum() / (n_pages - k)
-        if not every_row and _step_is_known(cost[:k], last) and later.cannot_win(weighted, cost[:k]):
+        if (
+            not every_row
+            and _step_is_known(cost[:k], last)
+            and later.cannot_win(weighted, cost[:k])
+        ):
             break
     # Pages that share nothing at all are all relevant: no cost tells them apart.
     leaks = leaks or any(_leaks(row(i), i) for i in range(k, n - 1))

@@ -21,8 +21,8 @@ from visar.core.vectors import Float32, Float64, Integers, PageVectors
 
 # Targets of one dense product: its result stays in the cache until it is reduced.
 TARGET_ROWS = 8192
-# Further sources are taken this many at a time, each group with its own cut of the targets.
-SOURCE_ROWS = 64
+# How many further sources the first group takes.
+FIRST_GROUP = 64
 # The heaviest sources are as many as Eq. 11 sums, rounded up to the width of a BLAS kernel.
 KERNEL_ROWS = 16
 # Room for float32 rounding in every bound.
@@ -58,8 +58,7 @@ class PageSimilarity:
         every = np.concatenate(rows) if rows else active[:0]
         # Negated, weights ascend: what searchsorted wants.
         self._negated = -weights[every]
-        self._patches = vectors.take(every)
-        self._patches *= -self._negated[:, None]
+        self._patches = vectors.take(every, weights[every])
         self._peaks = -self._negated[self._starts[:-1]]
         self._reach = vectors.longest**2 * (1 + SLACK)
         self._own_reach = vectors.shortest**2 * (1 - SLACK)
@@ -80,8 +79,8 @@ class PageSimilarity:
             shared = np.zeros(len(patches), np.float32)
             shared[:head] = (patches[:head] @ patches[:near].T).max(axis=1)
             if head < len(patches):
-                threshold = float(np.partition(shared[:head], head - self._summed[p])[head - self._summed[p]])
-                self._add_sources(shared, p, p, threshold)
+                nth = head - self._summed[p]
+                self._add_sources(shared, p, p, float(np.partition(shared[:head], nth)[nth]))
             result[p] = self._mean_of_best(shared[None], self._summed[p])[0]
         return result
 
@@ -96,7 +95,8 @@ class PageSimilarity:
             best = np.maximum.reduceat(products, starts, axis=1)
             np.maximum(best.T, 0, out=shared[first:last, :head])
         if head < len(patches):
-            thresholds = np.partition(shared[:, :head], head - summed, axis=1)[:, head - summed]
+            nth = head - summed
+            thresholds = np.partition(shared[:, :head], nth, axis=1)[:, nth]
             for q, threshold in enumerate(thresholds.tolist()):
                 self._add_sources(shared[q], p, q, threshold)
         return self._mean_of_best(shared, summed)
@@ -119,17 +119,22 @@ class PageSimilarity:
         return min(rounded, int(self._starts[p + 1] - self._starts[p]))
 
     def _add_sources(self, shared: Float32, p: int, q: int, threshold: float) -> None:
-        """Fill in S_j for the sources past the head that may exceed the threshold."""
+        """Fill in S_j for the sources past the head that may exceed the threshold.
+
+        They come in groups, each twice as large as the one before and with its own cut of
+        the targets.
+        """
         sources, source_weights = self._page(p)
         targets, target_weights = self._page(q)
-        head = self._head(p)
         needed = -threshold / self._reach
-        last = int(np.searchsorted(source_weights, needed / self._peaks[q], side="left"))
-        for first in range(head, last, SOURCE_ROWS):
-            group = slice(first, min(first + SOURCE_ROWS, last))
-            cut = needed / -source_weights[first]
-            reachable = int(np.searchsorted(target_weights, cut, side="left"))
-            shared[group] = (sources[group] @ targets[:reachable].T).max(axis=1, initial=0)
+        last = int(source_weights.searchsorted(needed / self._peaks[q]))
+        first, size = self._head(p), FIRST_GROUP
+        while first < last:
+            group = slice(first, min(first + size, last))
+            reachable = int(target_weights.searchsorted(needed / -source_weights[first]))
+            products = sources[group] @ targets[:reachable].T
+            shared[group] = products.max(axis=1, initial=0)
+            first, size = group.stop, 2 * size
 
     def _mean_of_best(self, shared: Float32, summed: int) -> Float64:
         """Eq. 11 for each row of ``shared``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -97,15 +98,22 @@ class PageVectors:
             yield Block(first, vectors, pages, starts)
         self._checked = True
 
-    def take(self, rows: Integers) -> Float32:
-        """The vectors of these rows, as a new float32 array. Rows come grouped by page, in order."""
+    def take(self, rows: Integers, factors: Float32) -> Float32:
+        """The vectors of these rows times their factors, in a new float32 array.
+
+        Rows come grouped by page, pages in order.
+        """
         out = np.empty((len(rows), self.dimension), np.float32)
         chunk_of = np.searchsorted(self._chunk_offsets, rows, side="right") - 1
-        edges = np.flatnonzero(np.diff(chunk_of, prepend=-1, append=-1))
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
-            chunk = chunk_of[a]
-            local = rows[a:b] - self._chunk_offsets[chunk]
-            decode(self._chunks[chunk][local], out[a:b])
+        edges = np.flatnonzero(np.diff(chunk_of, prepend=-1, append=-1)).tolist()
+        for first, end in pairwise(edges):
+            chunk = int(chunk_of[first])
+            stored, start = self._chunks[chunk], self._chunk_offsets[chunk]
+            # A block at a time: its conversion happens in the cache.
+            for low in range(first, end, BLOCK_ROWS):
+                part = slice(low, min(low + BLOCK_ROWS, end))
+                decode(stored[rows[part] - start], out[part])
+                out[part] *= factors[part, None]
         return out
 
     def _block_bounds(self) -> Iterator[tuple[int, int]]:
@@ -131,7 +139,10 @@ class PageVectors:
             start, end = self._chunk_offsets[chunk : chunk + 2].tolist()
             stop = min(end, last)
             if stop > row:
-                decode(self._chunks[chunk][row - start : stop - start], buffer[row - first : stop - first])
+                decode(
+                    self._chunks[chunk][row - start : stop - start],
+                    buffer[row - first : stop - first],
+                )
                 row = stop
             chunk += 1
         return buffer[: last - first]
@@ -231,7 +242,9 @@ def _separate_pages(pages: Any) -> list[NDArray[Any]]:
             )
     elif not isinstance(pages, Sequence):
         raise InvalidVectors(f"pages must be a sequence of arrays, not {type(pages).__name__}.")
-    chunks = [as_matrix(page, f"page {number} (counted from 0)") for number, page in enumerate(pages)]
+    chunks = [
+        as_matrix(page, f"page {number} (counted from 0)") for number, page in enumerate(pages)
+    ]
     if not chunks:
         raise InvalidVectors("There are no pages: give at least one (n_p, D) array.")
     for number, chunk in enumerate(chunks):

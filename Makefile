@@ -1,0 +1,44 @@
+# make demo   asks the method for pages on an example
+# make test   runs every test
+# make check  format, lint, types
+# make bench  measures, prints and saves the tables of docs/benchmarks.md
+#
+# Each sets itself up in .venv; only Python 3.11 (or newer) and pip are needed.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check format bench clean
+
+demo: .venv/installed
+	$(BIN)/python examples/select_pages.py
+
+test: .venv/installed-dev
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/installed-dev
+	$(BIN)/python benchmarks/selection.py $(ARGS)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+.venv/installed: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/installed

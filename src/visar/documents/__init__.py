@@ -1,0 +1,1 @@
+"""Files to pages: PDF, images, OCR, and limits on hostile input."""
