@@ -73,7 +73,7 @@ def maxsim(query: Any, pages: Any, *, offsets: Any = None) -> Float64:
     of the document.
 
     >>> import numpy as np
-    >>> maxsim(np.eye(2), [np.eye(2), np.array([[0.6, 0.8]])])
+    >>> maxsim(np.eye(2), [np.eye(2), np.array([[0.6, 0.8]])]).round(3)
     array([2. , 1.4])
     """
     vectors = as_pages(pages, offsets)
@@ -153,10 +153,7 @@ def select(
     del products
     clock.lap("page to query")
     if weights is None or not weights.patches.any():
-        reason = "no patch stands out" if weights else "no query vector is active"
-        return _by_late_interaction(
-            late, vectors, len(query), "one page" if len(vectors) == 1 else reason, clock
-        )
+        return _by_late_interaction(late, vectors, len(query), weights, full_matrix, clock)
 
     similarity = PageSimilarity(vectors, weights.patches, top_t=top_t, top_j=top_j, top_p=top_p)
     scores = np.zeros(len(vectors))
@@ -179,8 +176,7 @@ def select(
     clock.lap("page to page")
 
     k = cutoff.k_star if max_k is None else min(cutoff.k_star, max_k)
-    split = vectors.offsets[1:-1]
-    patch_weights = tuple(np.split(weights.patches, split))
+    patch_weights = tuple(np.split(weights.patches, vectors.offsets[1:-1]))
     return Selection(
         k=k,
         k_star=cutoff.k_star,
@@ -215,20 +211,33 @@ def _levels(values: Float64) -> Integers:
 
 
 def _by_late_interaction(
-    late: Float64, vectors: PageVectors, n_query: int, reason: str, clock: _Stopwatch
+    late: Float64,
+    vectors: PageVectors,
+    n_query: int,
+    weights: PatchWeights | None,
+    full_matrix: bool,
+    clock: _Stopwatch,
 ) -> Selection:
-    ranking = rank(np.zeros(len(late)), late)
+    """The best page by late interaction, when the method has nothing to go by."""
+    n_pages = len(late)
+    if n_pages == 1:
+        reason = "one page"
+    elif weights is None:
+        reason = "no query vector is active"
+    else:
+        reason = "no patch stands out"
+    ranking = rank(np.zeros(n_pages), late)
     return Selection(
         k=1,
         k_star=1,
         pages=ranking[:1],
         ranking=ranking,
-        scores=np.zeros(len(late)),
+        scores=np.zeros(n_pages),
         late_interaction=late,
         cost=np.zeros(0),
-        similarity=None,
-        token_weights=np.zeros(n_query),
-        page_weights=np.zeros(len(late)),
+        similarity=np.zeros((n_pages, n_pages)) if full_matrix else None,
+        token_weights=weights.tokens if weights else np.zeros(n_query),
+        page_weights=weights.pages if weights else np.zeros(n_pages),
         patch_weights=tuple(np.zeros(n, np.float32) for n in np.diff(vectors.offsets)),
         active=np.zeros(0, np.int64),
         fallback=reason,

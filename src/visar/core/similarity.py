@@ -102,7 +102,7 @@ class PageSimilarity:
         return self._mean_of_best(shared, summed)
 
     def row_bounds(self) -> tuple[Float64, Float64]:
-        """a_p and b_q with Sim(p, q) ≤ a_p b_q: from the t heaviest sources, and the heaviest target."""
+        """a_p and b_q with Sim(p, q) ≤ a_p b_q: the t heaviest sources, the heaviest target."""
         sources = np.empty(len(self))
         for p, summed in enumerate(self._summed):
             _, negated = self._page(p)
@@ -143,7 +143,7 @@ class PageSimilarity:
         return np.asarray(np.sqrt(best.sum(axis=1, dtype=np.float64) / summed))
 
     def _target_blocks(self) -> list[tuple[int, int, Integers]]:
-        """Runs of pages with about TARGET_ROWS patches together, and where each page starts in one."""
+        """Runs of pages with about TARGET_ROWS patches, and where in a run each page starts."""
         blocks = []
         first = 0
         for page in range(1, len(self) + 1):

@@ -1,0 +1,167 @@
+"""What the method promises beyond the numbers: identities, degenerate input, early stop."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import visar
+from tests.comparison.plain_equations import co_activation, relative_activation
+from tests.core.documents import planted, unit
+from visar.core import weights
+from visar.core.similarity import PageSimilarity
+from visar.core.weights import page_co_activation, relative_deviation, token_rarity
+
+ACTIVATIONS = hnp.arrays(
+    np.float64,
+    hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=12),
+    elements=st.floats(0.01, 1),
+)
+
+
+@given(ACTIVATIONS)
+def test_the_sum_of_relative_activation_is_n_times_the_deviation(activation: np.ndarray) -> None:
+    amplified = relative_activation(activation)
+    spread = relative_deviation(activation)
+    np.testing.assert_allclose(amplified.sum(axis=0), len(activation) * spread, atol=1e-9)
+    written_out = np.log(len(activation) / (1 + amplified.sum(axis=0)))
+    np.testing.assert_allclose(token_rarity(spread, len(activation)), written_out, atol=1e-9)
+
+
+@given(ACTIVATIONS)
+def test_the_deviation_cancels_in_the_page_weight(activation: np.ndarray) -> None:
+    relative = activation / activation.mean(axis=0)
+    spread = relative_deviation(activation)
+    spread[spread == 0] = 1
+    np.testing.assert_allclose(
+        page_co_activation(relative), co_activation(relative * spread), rtol=1e-9
+    )
+
+
+def test_only_some_rows_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of 60 pages hold the answer: a few rows must be enough to be certain of it."""
+    case = planted(seed=1, n_pages=60, noise=1.2)
+    computed: list[int] = []
+    row = PageSimilarity.row
+
+    def counted(self: PageSimilarity, p: int) -> np.ndarray:
+        computed.append(p)
+        return row(self, p)
+
+    monkeypatch.setattr(PageSimilarity, "row", counted)
+    selection = visar.select(case.query, case.pages)
+    assert len(selection.active) > 20
+    assert len(computed) == np.isfinite(selection.cost).sum()
+    assert len(computed) < len(selection.active) / 3
+    computed.clear()
+    full = visar.select(case.query, case.pages, full_matrix=True)
+    assert len(computed) == len(full.active)
+    assert full.pages.tolist() == selection.pages.tolist()
+
+
+def test_long_documents_compute_products_twice_rather_than_keep_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = planted(seed=2, n_pages=20)
+    kept = visar.select(case.query, case.pages)
+    monkeypatch.setattr(weights, "ROOM_FOR_PRODUCTS", -(2**40))
+    again = visar.select(case.query, case.pages)
+    np.testing.assert_array_equal(again.scores, kept.scores)
+    assert again.pages.tolist() == kept.pages.tolist()
+
+
+def test_planted_pages_are_found() -> None:
+    case = planted(seed=3, n_pages=30, relevant=3)
+    selection = visar.select(case.query, case.pages)
+    strongest = np.argsort(-selection.late_interaction)[:3]
+    assert set(strongest) <= set(selection.pages.tolist())
+    assert selection.k <= 5
+    assert 0 < selection.sparsity < 1
+
+
+def test_one_page_needs_no_method() -> None:
+    selection = visar.select(np.eye(3), [np.eye(3)])
+    assert (selection.k, selection.fallback) == (1, "one page")
+
+
+def test_a_query_vector_that_says_nothing_is_ignored() -> None:
+    """A direction opposite to every page has negative activation and takes no part."""
+    case = planted(seed=4, n_pages=12)
+    up = np.zeros((1, 33))
+    up[0, -1] = 1
+    pages = [unit(np.pad(page, ((0, 0), (0, 1)), constant_values=0.3)) for page in case.pages]
+    query = np.pad(case.query, ((0, 0), (0, 1)))
+    without = visar.select(query, pages)
+    silent = visar.select(np.vstack([query, -up]), pages)
+    assert silent.token_weights[-1] == 0
+    np.testing.assert_allclose(silent.token_weights[:-1], without.token_weights)
+    np.testing.assert_allclose(silent.scores, without.scores, rtol=1e-5)
+    assert silent.pages.tolist() == without.pages.tolist()
+
+
+def test_without_any_active_query_vector_late_interaction_decides() -> None:
+    selection = visar.select(-np.eye(2)[:1], [np.eye(2)[:1], unit(np.array([[1.0, 1.0]]))])
+    assert selection.fallback == "no query vector is active"
+    assert selection.pages.tolist() == [1]
+
+
+def test_when_every_patch_is_alike_none_stands_out() -> None:
+    selection = visar.select(np.eye(2)[:1], [np.eye(2)[:1]] * 3, full_matrix=True)
+    assert selection.fallback == "no patch stands out"
+    assert selection.pages.tolist() == [0]
+    assert selection.sparsity == 1
+    assert selection.similarity is not None
+    assert not selection.similarity.any()
+
+
+def test_pages_that_share_nothing_are_all_selected() -> None:
+    """Each page answers another word of the query, in directions at right angles."""
+    query = np.eye(8)[:3]
+    pages = [np.eye(8)[[p, p + 4]] for p in range(3)] + [np.eye(8)[[7]]]
+    selection = visar.select(query, pages, unweighted=("tokens", "pages"))
+    assert selection.k_star == 3
+    assert sorted(selection.pages.tolist()) == [0, 1, 2]
+
+
+def test_identical_pages_come_in_page_order() -> None:
+    page = planted(seed=5, n_pages=1).pages[0]
+    other = planted(seed=6, n_pages=1).pages[0]
+    query = page[:4]
+    selection = visar.select(query, [other, page, other, page, page])
+    assert selection.ranking[:3].tolist() == [1, 3, 4]
+
+
+def test_max_k_caps_the_pages_and_nothing_else() -> None:
+    case = planted(seed=7, n_pages=30, relevant=5)
+    free = visar.select(case.query, case.pages)
+    capped = visar.select(case.query, case.pages, max_k=2)
+    assert free.k_star > 2
+    assert (capped.k, capped.k_star) == (2, free.k_star)
+    assert capped.pages.tolist() == free.pages[:2].tolist()
+
+
+def test_a_generous_approximation_is_exact() -> None:
+    case = planted(seed=8, n_pages=30)
+    exact = visar.select(case.query, case.pages)
+    approximate = visar.select(case.query, case.pages, top_j=60, top_p=30, top_s=10)
+    np.testing.assert_allclose(approximate.scores, exact.scores)
+    assert approximate.pages.tolist() == exact.pages.tolist()
+
+
+def test_timings_name_the_stages() -> None:
+    case = planted(seed=9, n_pages=5)
+    timings = visar.select(case.query, case.pages).timings
+    assert list(timings) == ["query to page", "page to query", "self-similarity", "page to page"]
+    assert all(seconds >= 0 for seconds in timings.values())
+
+
+def test_a_selection_prints_what_matters() -> None:
+    case = planted(seed=3, n_pages=30)
+    selection = visar.select(case.query, case.pages, max_k=2)
+    assert repr(selection) == (
+        f"Selection(k=2, k_star={selection.k_star}, pages={selection.pages.tolist()}, "
+        f"sparsity={selection.sparsity:.2f})"
+    )

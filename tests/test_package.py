@@ -1,0 +1,22 @@
+"""The promises a user of the bare package relies on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_importing_visar_needs_numpy_only() -> None:
+    """Whatever else is installed must not be imported along."""
+    program = (
+        "import sys, visar; "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules} "
+        "- set(sys.stdlib_module_names)))"
+    )
+    run = subprocess.run(  # noqa: S603
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(run.stdout.split()) - {"__main__"} == {"numpy", "visar"}
