@@ -26,7 +26,7 @@ format: .venv/installed-dev
 	$(BIN)/ruff check --fix .
 
 bench: .venv/installed-dev
-	$(BIN)/python benchmarks/selection.py $(ARGS)
+	$(BIN)/python -m benchmarks.selection $(ARGS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -109,7 +109,7 @@ def relative_activation(activation: Floats) -> Floats:
     deviation = activation.std(axis=0)
     deviation[deviation <= EPSILON * mean] = 0
     spread = deviation / deviation.mean() if deviation.any() else np.ones_like(deviation)
-    return activation / mean * spread
+    return np.asarray(activation / mean * spread)
 
 
 def co_activation(amplified: Floats) -> Floats:

@@ -79,7 +79,7 @@ def maxsim(query: Any, pages: Any, *, offsets: Any = None) -> Float64:
     vectors = as_pages(pages, offsets)
     query = as_query(query, vectors.dimension)
     products = Products(query, vectors, keep=False)
-    return activation(products, len(vectors), len(query)).sum(axis=1)
+    return np.asarray(activation(products, len(vectors), len(query)).sum(axis=1))
 
 
 def select(

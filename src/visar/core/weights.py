@@ -155,7 +155,7 @@ def raise_above_mean(relevance: Float32) -> Float32:
     highest = float(relevance.max()) - mean
     if highest <= EPSILON * float(np.abs(relevance).max()):
         return np.zeros_like(relevance)
-    weights = ((relevance - mean) / highest).astype(np.float32)
+    weights: Float32 = ((relevance - mean) / highest).astype(np.float32)
     weights[weights <= EPSILON] = 0
     return weights
 

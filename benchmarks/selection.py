@@ -1,0 +1,193 @@
+"""What it costs to select pages, against late interaction and against the paper's way.
+
+Everything is measured in one run and given as ratios: times alone mean little on a shared
+machine. ``--embeddings DIR`` measures saved embeddings of real documents instead: .npz files
+with ``vectors`` (Σn, D), ``offsets`` (N + 1), ``queries`` (all stacked), ``query_offsets``.
+``--save`` writes the table into docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import math
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import visar
+from benchmarks.dense import dense_select
+from benchmarks.planted import Example, planted_document
+from benchmarks.tables import markdown_table, save_section
+
+SIZES = (20, 50, 100, 200, 468)
+REPEATS = 3
+# Beyond this size the dense version takes minutes a query: one query is enough to compare.
+LONG_DOCUMENT = 150
+
+DENSE, APPROXIMATE, EXACT, FULL = "dense", "dense approx.", "ViSAR exact", "ViSAR full matrix"
+
+
+@dataclass(frozen=True)
+class QueryRun:
+    """What one question cost."""
+
+    selection: visar.Selection
+    late: float
+    times: dict[str, float]
+    same: bool | None
+    """Whether the dense version chose the same pages; None when it was not run."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One document's medians over its queries."""
+
+    example: Example
+    runs: list[QueryRun]
+    peak: float
+    """Megabytes that one selection allocates at most."""
+
+    def median(self, name: str) -> float | None:
+        known = [run.times[name] for run in self.runs if name in run.times]
+        return statistics.median(known) if known else None
+
+    @property
+    def late(self) -> float:
+        return statistics.median(run.late for run in self.runs)
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(run.times[EXACT] / run.late for run in self.runs)
+
+
+def measure(example: Example, *, dense: bool) -> Measured:
+    vectors = visar.prepare(example.vectors, example.offsets)
+    runs = []
+    for number, query in enumerate(example.queries):
+        compare = dense and (number == 0 or len(vectors) <= LONG_DOCUMENT)
+        runs.append(measure_query(query, vectors, compare=compare))
+    peak = peak_megabytes(lambda: visar.select(example.queries[0], vectors))
+    return Measured(example, runs, peak)
+
+
+def measure_query(
+    query: NDArray[np.float16], vectors: visar.PageVectors, *, compare: bool
+) -> QueryRun:
+    late, _ = fastest(lambda: visar.maxsim(query, vectors))
+    exact, selection = fastest(lambda: visar.select(query, vectors))
+    times = {EXACT: exact}
+    if not compare:
+        return QueryRun(selection, late, times, None)
+    times[FULL], _ = once(lambda: visar.select(query, vectors, full_matrix=True))
+    times[DENSE], reference = once(lambda: dense_select(query, vectors))
+    times[APPROXIMATE], _ = once(
+        lambda: dense_select(query, vectors, top_j=450, top_p=75, top_s=10)
+    )
+    return QueryRun(selection, late, times, reference.pages == selection.pages.tolist())
+
+
+def fastest(call: Callable[[], Any]) -> tuple[float, Any]:
+    """The least disturbed of a few runs."""
+    return min((once(call) for _ in range(REPEATS)), key=lambda run: run[0])
+
+
+def once(call: Callable[[], Any]) -> tuple[float, Any]:
+    started = time.perf_counter()
+    result = call()
+    return time.perf_counter() - started, result
+
+
+def peak_megabytes(call: Callable[[], Any]) -> float:
+    """What a call allocates at most, beyond what was there before."""
+    gc.collect()
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+def rows(measured: list[Measured]) -> Iterator[list[str]]:
+    for m in measured:
+        selections = [run.selection for run in m.runs]
+        compared = [run.same for run in m.runs if run.same is not None]
+        exact = m.median(EXACT) or math.nan
+        computed = [np.isfinite(s.cost).sum() / max(1, len(s.active)) for s in selections]
+        slower = (m.median(name) for name in (DENSE, APPROXIMATE, FULL))
+        yield [
+            m.example.name,
+            f"{len(m.example.vectors):,} × {m.example.vectors.shape[1]}",
+            f"{statistics.mean(s.sparsity for s in selections):.0%}",
+            f"{statistics.median(s.k_star for s in selections):g}",
+            f"{statistics.median(computed):.0%}",
+            f"{m.late * 1e3:.1f}",
+            f"{exact * 1e3:.1f}",
+            f"{m.ratio:.1f}×",
+            *("–" if seconds is None else f"{seconds / exact:.1f}×" for seconds in slower),
+            f"{sum(compared)} of {len(compared)}",
+            f"{m.peak:.0f} / {m.example.vectors.nbytes / 2e6 + 100:.0f}",
+        ]
+
+
+HEADER = [
+    "document",
+    "vectors",
+    "inactive pages",
+    "k*",
+    "rows computed",
+    "late interaction, ms",
+    "ViSAR, ms",
+    "ViSAR / late",
+    "dense / ViSAR",
+    "dense approx. / ViSAR",
+    "full matrix / ViSAR",
+    "same pages as dense",
+    "peak MB / allowed",
+]
+
+
+def load(folder: Path, n_queries: int) -> Iterator[Example]:
+    for path in sorted(folder.glob("*.npz"), key=lambda p: p.stat().st_size):
+        with np.load(path, allow_pickle=False) as saved:
+            queries = np.split(saved["queries"], saved["query_offsets"][1:-1])[:n_queries]
+            yield Example(path.stem[:24], saved["vectors"], saved["offsets"], queries)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--embeddings", type=Path, help="a folder of saved embeddings")
+    parser.add_argument("--pages", type=int, nargs="*", default=SIZES, help="planted sizes")
+    parser.add_argument("--queries", type=int, default=4, help="questions per document")
+    parser.add_argument("--no-dense", action="store_true", help="leave the slow rivals out")
+    parser.add_argument("--save", action="store_true", help="write to docs/benchmarks.md")
+    options = parser.parse_args()
+    if options.embeddings:
+        examples = load(options.embeddings, options.queries)
+        section = "real documents"
+    else:
+        examples = (planted_document(n, options.queries) for n in options.pages)
+        section = "planted documents"
+    measured = []
+    for example in examples:
+        measured.append(measure(example, dense=not options.no_dense))
+        print(markdown_table(HEADER, rows(measured[-1:])), flush=True)
+    table = markdown_table(HEADER, rows(measured))
+    print(f"\n{table}")
+    median = statistics.median(m.ratio for m in measured)
+    print(f"\nViSAR / late interaction, median over documents: {median:.1f}")
+    if options.save:
+        save_section(section, table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""Tables as the benchmarks print them, and as docs/benchmarks.md keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def save_section(name: str, table: str) -> None:
+    """Replace what stands between the markers of this section."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    if not rest or not after:
+        raise SystemExit(f"{PAGE} has no section {begin} … {end}")
+    PAGE.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
