@@ -53,7 +53,7 @@ def sea_map(width: float, height: float, depots: Sequence[Depot]) -> Any:
         drawing.add(Polygon(corners, fillColor=land, strokeColor=HexColor("#A9B2A2")))
     for name, x, y, fact in depots:
         px, py = x * width, y * height
-        side = "start" if x < 0.7 else "end"
+        side = "start" if x < 0.65 else "end"
         shift = 9 if side == "start" else -9
         drawing.add(Circle(px, py, 7.5, fillColor=theme.AMBER, fillOpacity=0.35, strokeColor=None))
         drawing.add(Circle(px, py, 3.4, fillColor=theme.NIGHT, strokeColor=theme.WHITE))

@@ -111,7 +111,7 @@ def _letter_paper() -> bytes:
     stream = io.BytesIO()
     canvas = _paper(stream)
     _write(canvas, ASSURANCE, left=84, top=752, leading=17.2)
-    _sign(canvas, 92, 204)
+    _sign(canvas, 92, 222)
     canvas.save()
     return stream.getvalue()
 
@@ -124,7 +124,7 @@ def _certificate_paper() -> bytes:
         wide, tall = theme.PAGE_WIDTH - 2 * inset, theme.PAGE_HEIGHT - 2 * inset
         canvas.rect(inset, inset, wide, tall)
     _write(canvas, CERTIFICATE, left=88, top=736, leading=23)
-    _sign(canvas, 206, 152)
+    _sign(canvas, 216, 172)
     _stamp(canvas, 450, 140)
     canvas.save()
     return stream.getvalue()

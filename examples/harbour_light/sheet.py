@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -87,9 +88,12 @@ class Sheet:
         self.y -= 12
 
     def gap(self, points: float) -> None:
-        """Leave room, and a little more where the page has room to spare."""
-        self.gaps += 1
-        self.y -= points + self.slack
+        """Leave room, and a little more between parts where the page has room to spare."""
+        parts_belong_together = points < 8
+        if not parts_belong_together:
+            self.gaps += 1
+            points += self.slack
+        self.y -= points
 
     def full(self, part: Part) -> None:
         """Place a part over the whole width of the text."""
@@ -101,13 +105,10 @@ class Sheet:
 
     def columns(self, parts: Sequence[Part]) -> None:
         """Let parts flow through two columns that end at about the same height."""
-        height = 40.0
-        while height < self.room:
-            if self._flow(_scratch_canvas(), deepcopy(list(parts)), height) is not None:
-                break
-            height += 4.0
-        height = min(height, self.room)
-        if self._flow(self.canvas, list(parts), height) is None:
+        heights = range(40, int(self.room), 4)
+        enough = bisect_left(heights, True, key=lambda height: self._would_fit(parts, height))
+        height = heights[enough] if enough < len(heights) else self.room
+        if not self._flow(self.canvas, list(parts), height):
             raise self._too_much("its two columns")
         self.y -= height
 
@@ -129,12 +130,15 @@ class Sheet:
             part.drawOn(self.canvas, x, self.y - height)
             self.y -= height + part.getSpaceAfter()
 
-    def _flow(self, canvas: Any, parts: list[Part], height: float) -> bool | None:
+    def _would_fit(self, parts: Sequence[Part], height: float) -> bool:
+        return self._flow(_scratch_canvas(), deepcopy(list(parts)), height)
+
+    def _flow(self, canvas: Any, parts: list[Part], height: float) -> bool:
         for column in range(2):
             x = theme.MARGIN + column * (theme.COLUMN_WIDTH + theme.GUTTER)
             frame = Frame(x, self.y - height, theme.COLUMN_WIDTH, height, 0, 0, 0, 0)
             _fill(frame, parts, canvas)
-        return None if parts else True
+        return not parts
 
     def _too_much(self, what: str) -> DoesNotFitError:
         return DoesNotFitError(
@@ -144,16 +148,18 @@ class Sheet:
 
 def draw_page(canvas: Any, plan: PagePlan, number: int, plans: Sequence[PagePlan]) -> None:
     """Draw a page twice: once to see how much room it leaves, then with that room spread out."""
-    trial = Sheet(_scratch_canvas(), plan, number, plans)
-    _draw(trial)
+    if not plan.dressed:
+        plan.draw(Sheet(canvas, plan, number, plans))
+        return
+    trial = _dressed(Sheet(_scratch_canvas(), plan, number, plans))
     slack = min(trial.room / trial.gaps, MOST_SLACK) if trial.gaps else 0.0
-    _draw(Sheet(canvas, plan, number, plans, slack))
+    _dressed(Sheet(canvas, plan, number, plans, slack))
 
 
-def _draw(sheet: Sheet) -> None:
-    if sheet.plan.dressed:
-        sheet.dress()
+def _dressed(sheet: Sheet) -> Sheet:
+    sheet.dress()
     sheet.plan.draw(sheet)
+    return sheet
 
 
 def _scratch_canvas() -> Any:
