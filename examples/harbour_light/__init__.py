@@ -1,0 +1,1 @@
+"""The annual report of Harbour Light plc, a company that does not exist."""

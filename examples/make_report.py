@@ -1,0 +1,21 @@
+"""Make the example document: ``python examples/make_report.py [FILE]``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from harbour_light.document import build
+
+REPORT = Path(__file__).with_name("harbour-light-annual-report.pdf")
+
+
+def main(arguments: list[str]) -> None:
+    path = Path(arguments[0]) if arguments else REPORT
+    content = build()
+    path.write_bytes(content)
+    print(f"{path}: {len(content):,} bytes")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
