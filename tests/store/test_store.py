@@ -193,7 +193,7 @@ def test_ids_may_be_shortened_when_they_stay_unique(store: Store) -> None:
     assert store.get("abc").id == "abc"
     assert store.get("ab").id == "ab"  # a whole id is never a prefix
     assert store.pages("abd", [1]) == store.pages("abd")[:1]
-    with pytest.raises(NotInIndex, match="3 documents: .*abc"):
+    with pytest.raises(NotInIndex, match=r"3 documents: .*abc"):
         store.get("a")
     with pytest.raises(NotInIndex, match="'x' among the 3"):
         store.get("x")
@@ -224,7 +224,7 @@ def test_removing(store: Store) -> None:
 
 def bad_embeddings() -> Iterator[tuple[str, Item]]:
     good_page, good = items("a", 1, TEXT)[0]
-    yield "float16", (good_page, replace(good, vectors=good.vectors.astype(np.float32)))  # type: ignore[arg-type]
+    yield "float16", (good_page, replace(good, vectors=good.vectors.astype(np.float32)))
     yield r"\(3, 8\)", (good_page, embedding("a", 1, IMAGE))
     yield "boxes", (good_page, replace(good, boxes=good.boxes[:-1]))
     yield "words", (good_page, replace(good, words=good.words[:-1]))
@@ -244,9 +244,9 @@ def test_wrong_arrays_are_refused_before_they_are_written(
 
 def test_wrong_pages_are_refused(store: Store) -> None:
     one, two = items("a", 2, TEXT)
-    with pytest.raises(StoreError, match="page 1 of a.pdf came twice"):
+    with pytest.raises(StoreError, match=r"page 1 of a\.pdf came twice"):
         store.add(document("a", 2), TEXT, [one, one])
-    with pytest.raises(StoreError, match="page 2 .* does not exist: the document has 1 pages"):
+    with pytest.raises(StoreError, match=r"page 2 .* does not exist: the document has 1 pages"):
         store.add(document("b", 1), TEXT, [one, two])
     with pytest.raises(StoreError, match="at least one page"):
         store.add(document("c", 0), TEXT, [])
@@ -271,7 +271,7 @@ def test_an_interrupted_add_goes_on_where_it_stopped(store: Store) -> None:
     assert store.unfinished("a", TEXT_2) == store.unfinished("a", IMAGE) == frozenset()
     assert store.unfinished("b", TEXT) == frozenset()
 
-    with pytest.raises(StoreError, match="1 of 5 pages of a.pdf were not given, .* page 5"):
+    with pytest.raises(StoreError, match=r"1 of 5 pages of a\.pdf were not given, .* page 5"):
         store.add(document("a", 5), TEXT, given[3:4])
     assert store.unfinished("a", TEXT) == {1, 2, 3, 4}
 

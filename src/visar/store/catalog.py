@@ -70,6 +70,13 @@ class VectorsEntry(Entry):
     lengths: tuple[int, ...]
     """How many vectors each page has, in page order."""
 
+    @property
+    def consistent(self) -> bool:
+        """Whether the blocks cover the pages from the first to the last."""
+        ends = (*self.firsts[1:], len(self.lengths) + 1)
+        ascending = all(first < end for first, end in zip(self.firsts, ends, strict=False))
+        return len(self.rows) == len(self.firsts) and self.firsts[:1] == (1,) and ascending
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedEntry(Entry):

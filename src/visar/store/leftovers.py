@@ -10,8 +10,8 @@ from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
 from visar.store.catalog import Catalog
 from visar.store.records import EncoderRef
-from visar.store.rows import HEADER_BYTES, PAGE_COLUMNS, embeddings_of, page_of
-from visar.store.tables import Row, Tables, one_of, quoted
+from visar.store.rows import HEADER_BYTES, PAGE_COLUMNS, embeddings_of, page_checksum, page_of
+from visar.store.tables import Row, RowsMissing, Tables, one_of, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,9 @@ class Leftovers:
             if block["_rowid"] != held_row:
                 held_row, held = block["_rowid"], _read_block(tables, encoder, block)
             if number in held:
-                (row,) = tables.pages.take([self.page_rows[number]], PAGE_COLUMNS)
-                yield page_of(row), held[number]
+                page = _read_page(tables, self.page_rows[number])
+                if page is not None:
+                    yield page, held[number]
 
 
 def find_leftovers(
@@ -80,9 +81,19 @@ def _page_rows(
 
 
 def _read_block(tables: Tables, encoder: EncoderRef, block: Row) -> dict[int, PageEmbedding]:
-    (blob,) = tables.vectors.blobs("data", [block["_rowid"]])
-    data = blob.read_range(0, blob.size())
+    try:
+        (data,) = tables.vectors.blobs("data", [block["_rowid"]])
+    except RowsMissing:
+        return {}
     if crc32(data) != block["checksum"]:
         return {}
     pages = embeddings_of(data[HEADER_BYTES:], block["lengths"], encoder.dimension)
     return dict(enumerate(pages, start=block["first"]))
+
+
+def _read_page(tables: Tables, row_id: int) -> Page | None:
+    try:
+        (row,) = tables.pages.take([row_id], PAGE_COLUMNS)
+    except RowsMissing:
+        return None
+    return page_of(row) if page_checksum(row) == row["checksum"] else None

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from zlib import crc32
 
-from visar.store.catalog import Catalog, DocumentEntry, VectorsEntry, droppable, now
+from visar.errors import StoreError
+from visar.store.catalog import Catalog, DocumentEntry, LiveDocument, VectorsEntry, droppable, now
 from visar.store.log import CatalogLog
 from visar.store.records import Compaction, Problem
 from visar.store.rows import (
@@ -26,16 +27,28 @@ BLOCK_COLUMNS = ("document", "encoder", "version", "dimension", "first", "length
 def find_problems(tables: Tables, log: CatalogLog) -> Iterator[Problem]:
     """Read the whole index and compare it with itself."""
     # Rows before the catalog: what is committed meanwhile must not be taken for an orphan.
-    orphans = {name: _revisions(table) for name, table in _row_tables(tables)}
+    listed: dict[str, dict[str, list[Row]]] = {}
+    for name, table in _row_tables(tables):
+        try:
+            listed[name] = _revisions(table)
+        except StoreError as error:
+            yield Problem("damage", "", f"the {name}: {error}")
     catalog = log.read()
     for document in catalog.live.values():
-        word_counts: dict[int, int] = {}
-        yield from _page_problems(tables.pages, document.entry, word_counts)
-        for vectors in document.vectors.values():
-            yield from _vector_problems(tables.vectors, vectors, document.entry, word_counts)
+        try:
+            yield from _document_problems(tables, document)
+        except StoreError as error:
+            yield Problem("damage", document.entry.document, str(error))
     yield from _dimension_problems(catalog)
     for (name, _), live in zip(_row_tables(tables), _live_revisions(catalog), strict=True):
-        yield from _orphan_problems(name, orphans[name], live)
+        yield from _orphan_problems(name, listed.get(name, {}), live)
+
+
+def _document_problems(tables: Tables, document: LiveDocument) -> Iterator[Problem]:
+    word_counts: dict[int, int] = {}
+    yield from _page_problems(tables.pages, document.entry, word_counts)
+    for vectors in document.vectors.values():
+        yield from _vector_problems(tables.vectors, vectors, document.entry, word_counts)
 
 
 def _row_tables(tables: Tables) -> tuple[tuple[str, LanceTable], tuple[str, LanceTable]]:
@@ -100,6 +113,9 @@ def _vector_problems(
     def damage(what: str) -> Problem:
         return Problem("damage", entry.document, f"vectors of {entry.encoder.name}: {what}")
 
+    if not entry.consistent:
+        yield damage("the catalog contradicts itself")
+        return
     if len(entry.lengths) != document.pages:
         yield damage(f"they are for {len(entry.lengths)} of {document.pages} pages")
     blocks = table.scan(BLOCK_COLUMNS, f"revision = {quoted(entry.revision)}")
@@ -128,9 +144,8 @@ def _block_problem(
     table: LanceTable, block: Row, entry: VectorsEntry, word_counts: dict[int, int]
 ) -> str | None:
     try:
-        (blob,) = table.blobs("data", [block["_rowid"]])
-        data = blob.read_range(0, blob.size())
-    except (RowsMissing, OSError, RuntimeError, ValueError) as error:
+        (data,) = table.blobs("data", [block["_rowid"]])
+    except RowsMissing as error:
         return f"cannot be read: {error}"
     expected = HEADER_BYTES + embedding_bytes(sum(block["lengths"]), entry.encoder.dimension)
     if len(data) != expected:

@@ -10,7 +10,7 @@ from visar.documents.page import Page
 from visar.store.catalog import DocumentEntry, VectorsEntry
 from visar.store.records import DocumentVectors
 from visar.store.rows import BOX, HEADER_BYTES, PAGE_COLUMNS, VECTOR, WORD, page_of
-from visar.store.tables import Blob, LanceTable, RowsMissing
+from visar.store.tables import LanceTable, RowsMissing
 
 
 def load_pages(table: LanceTable, entry: DocumentEntry, numbers: Sequence[int]) -> list[Page]:
@@ -29,6 +29,8 @@ def load_vectors(table: LanceTable, entry: VectorsEntry) -> DocumentVectors:
     Block by block, not all at once: buffers of a few MB are used again and again by the
     allocator, while one buffer of the whole size costs a page fault for every 4 KB of it.
     """
+    if not entry.consistent:
+        raise RowsMissing("the catalog contradicts itself")
     lengths = np.array(entry.lengths, np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     n = int(offsets[-1])
@@ -38,19 +40,19 @@ def load_vectors(table: LanceTable, entry: VectorsEntry) -> DocumentVectors:
         np.empty(n, WORD),
     )
     edges = [*offsets[np.array(entry.firsts) - 1].tolist(), n]
-    for i, blob in enumerate(table.blobs("data", entry.rows)):
-        _read_block(blob, entry.revision, [array[edges[i] : edges[i + 1]] for array in arrays])
+    for i, data in enumerate(table.blobs("data", entry.rows)):
+        _place(data, entry.revision, [array[edges[i] : edges[i + 1]] for array in arrays])
     for array in (offsets, *arrays):
         array.setflags(write=False)
     vectors, boxes, words = arrays
     return DocumentVectors(vectors, offsets, boxes, words)
 
 
-def _read_block(blob: Blob, revision: str, places: list[np.ndarray]) -> None:
+def _place(block: bytes, revision: str, places: list[np.ndarray]) -> None:
     expected = HEADER_BYTES + sum(place.nbytes for place in places)
-    if blob.size() != expected:
-        raise RowsMissing(f"a block has {blob.size()} bytes instead of {expected}")
-    data = memoryview(blob.read_range(0, expected))
+    if len(block) != expected:
+        raise RowsMissing(f"a block has {len(block)} bytes instead of {expected}")
+    data = memoryview(block)
     if data[:HEADER_BYTES] != bytes.fromhex(revision):
         raise RowsMissing("a block belongs to another revision")
     start = HEADER_BYTES

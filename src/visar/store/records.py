@@ -76,10 +76,11 @@ class Problem:
     kind: Literal["damage", "orphan"]
     """Damage loses data; an orphan is a leftover of an interrupted write that compacting drops."""
     document: str
+    """Its id; empty when the index as a whole is concerned."""
     what: str
 
     def __str__(self) -> str:
-        return f"document {self.document}: {self.what}"
+        return f"document {self.document}: {self.what}" if self.document else self.what
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from visar.store.records import (
     StoredDocument,
 )
 from visar.store.tables import RowsMissing, Tables, open_tables
-from visar.store.writing import Addition, delete_revisions, removal
+from visar.store.writing import Addition, delete_useless, removal
 
 CACHE_BYTES = 1 << 30
 GRACE = timedelta(hours=1)
@@ -136,8 +136,8 @@ class Store:
         live = self._find(document)
         self._log.append([removal(live, self._log.read().next_sequence)])
         self._cache.forget(live.entry.document)
-        revisions = {live.entry.revision, *(v.revision for v in live.vectors.values())}
-        delete_revisions(self._tables, revisions, self._log.read())
+        vectors = {v.revision for v in live.vectors.values()}
+        delete_useless(self._tables, self._log.read(), {live.entry.revision}, vectors)
         return live.stored()
 
     def verify(self) -> list[Problem]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from visar.errors import NotAnIndex, StoreError
 
@@ -27,15 +27,12 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 
-class Blob(Protocol):
-    """A large value that is read in parts."""
-
-    def size(self) -> int: ...
-    def read_range(self, offset: int, length: int) -> bytes: ...
+# What LanceDB raises when a file is gone, cut short or not its own.
+LANCE_ERRORS = (OSError, RuntimeError, ValueError)
 
 
 class RowsMissing(Exception):
-    """Rows asked for by id are not there (any more)."""
+    """Rows asked for by id are not there (any more), or cannot be read."""
 
 
 class LanceTable:
@@ -72,7 +69,10 @@ class LanceTable:
         query = self._table.search().select(list(columns)).with_row_id(True)
         if where is not None:
             query = query.where(where)
-        rows: list[Row] = query.to_arrow().to_pylist()
+        try:
+            rows: list[Row] = query.to_arrow().to_pylist()
+        except LANCE_ERRORS as error:
+            raise StoreError(f"the index cannot be read: {error}") from error
         return rows
 
     def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
@@ -80,20 +80,23 @@ class LanceTable:
         if not row_ids:
             return []
         query = self._table.take_row_ids(list(row_ids)).select(list(columns))
-        rows: list[Row] = query.to_arrow().to_pylist()
+        try:
+            rows: list[Row] = query.to_arrow().to_pylist()
+        except LANCE_ERRORS as error:
+            raise RowsMissing(str(error)) from error
         if len(rows) != len(row_ids):
             raise RowsMissing(f"{len(rows)} of {len(row_ids)} rows are there")
         return rows
 
-    def blobs(self, column: str, row_ids: Sequence[int]) -> list[Blob]:
-        """Handles to the large values of these rows, in the order of the ids."""
+    def blobs(self, column: str, row_ids: Sequence[int]) -> Iterator[bytes]:
+        """The large values of these rows in the order of the ids, each read at its turn."""
         if not row_ids:
-            return []
+            return
         try:
-            blobs: list[Blob] = self._table.fetch_blob_files(column, list(row_ids))
-        except ValueError as error:
+            for blob in self._table.fetch_blob_files(column, list(row_ids)):
+                yield blob.read_range(0, blob.size())
+        except LANCE_ERRORS as error:
             raise RowsMissing(str(error)) from error
-        return blobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def open_tables(location: str, create: bool) -> Tables:
     try:
         connection = lancedb.connect(location, read_consistency_interval=timedelta(0))
         present = set(connection.list_tables().tables)
-    except (OSError, RuntimeError, ValueError) as error:
+    except LANCE_ERRORS as error:
         raise StoreError(f"cannot open the index {location}: {error}") from error
     schemas = _schemas()
     if not present <= set(schemas):
@@ -186,7 +189,7 @@ def _retried(write: Callable[[], T]) -> T:
     for attempt in range(CONFLICT_RETRIES):
         try:
             return write()
-        except (RuntimeError, OSError, ValueError) as error:
+        except LANCE_ERRORS as error:
             message = str(error).lower()
             conflict = "conflict" in message or "concurrent" in message
             if not conflict or attempt == CONFLICT_RETRIES - 1:

@@ -292,12 +292,16 @@ class Addition:
 
     def _sweep(self, before: Catalog, after: Catalog, draft: set[str]) -> None:
         """Delete the rows this addition has made useless. Dying here leaves orphans, no harm."""
-        touched = before.others_at(self._document.source, self._document.id)
-        touched += [d for d in before.live.values() if d.entry.document == self._document.id]
-        useless = draft | {document.entry.revision for document in touched}
-        useless |= {v.revision for document in touched for v in document.vectors.values()}
-        useless |= find_leftovers(self._tables, after, self._document.id, self._encoder).revisions
-        delete_revisions(self._tables, useless, after)
+        own = self._document.id
+        touched = before.others_at(self._document.source, own)
+        touched += [document for id_, document in before.live.items() if id_ == own]
+        # Whoever else is adding the document will find its pages there, and needs no others.
+        rows = self._tables.pages.scan(("revision",), f"document = {quoted(own)}")
+        pages = draft | {row["revision"] for row in rows}
+        pages |= {document.entry.revision for document in touched}
+        vectors = draft | {v.revision for document in touched for v in document.vectors.values()}
+        vectors |= find_leftovers(self._tables, after, own, self._encoder).revisions
+        delete_useless(self._tables, after, pages, vectors)
 
 
 def removal(document: LiveDocument, sequence: int) -> RemovedEntry:
@@ -306,10 +310,10 @@ def removal(document: LiveDocument, sequence: int) -> RemovedEntry:
     return RemovedEntry(document=entry.document, sequence=sequence, revision=entry.revision)
 
 
-def delete_revisions(tables: Tables, revisions: set[str], catalog: Catalog) -> None:
-    """Delete all rows written under these revisions, except those that count."""
-    _delete(tables.pages, revisions - catalog.pages_revisions())
-    _delete(tables.vectors, revisions - catalog.vectors_revisions())
+def delete_useless(tables: Tables, catalog: Catalog, pages: set[str], vectors: set[str]) -> None:
+    """Delete the rows of these revisions of pages and of vectors, except those that count."""
+    _delete(tables.pages, pages - catalog.pages_revisions())
+    _delete(tables.vectors, vectors - catalog.vectors_revisions())
 
 
 def _delete(table: LanceTable, revisions: set[str]) -> None:
