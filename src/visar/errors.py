@@ -21,3 +21,15 @@ class MissingExtra(VisarError, ImportError):
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional part: pip install 'visar[{extra}]'")
         self.extra = extra
+
+
+class StoreError(VisarError):
+    """The index cannot do what was asked, or holds what it should not."""
+
+
+class NotAnIndex(StoreError):
+    """The place does not hold an index this version of ViSAR can read."""
+
+
+class NotInIndex(StoreError, LookupError):
+    """No such document in the index, or no such vectors for it."""

@@ -1,0 +1,94 @@
+"""What goes into the index and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderRef:
+    """Which encoder made vectors. Vectors of different versions never mix."""
+
+    name: str
+    version: str
+    dimension: int
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} ({self.dimension} dimensions)"
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """What has to be known of a document before its pages are added."""
+
+    id: str
+    """Made from the content: the same content has the same id."""
+    name: str
+    source: str
+    """Where the file lies; adding other content from there replaces the old. Empty for none."""
+    pages: int
+    size: int
+    """Of the file, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document of the index."""
+
+    id: str
+    name: str
+    source: str
+    pages: int
+    size: int
+    added: datetime
+    encoders: tuple[EncoderRef, ...]
+    """Those it has vectors of, by name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DocumentVectors:
+    """All vectors of a document by one encoder, page after page. The arrays are read-only."""
+
+    vectors: NDArray[np.float16]
+    """(n, D)."""
+    offsets: NDArray[np.int64]
+    """Page p (from 1) has the rows ``offsets[p - 1]`` to ``offsets[p]``."""
+    boxes: NDArray[np.float32]
+    """(n, 4)."""
+    words: NDArray[np.int32]
+    """(n,)."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory the arrays take."""
+        return sum(a.nbytes for a in (self.vectors, self.offsets, self.boxes, self.words))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it should be in the index."""
+
+    kind: Literal["damage", "orphan"]
+    """Damage loses data; an orphan is a leftover of an interrupted write that compacting drops."""
+    document: str
+    """Its id; empty when the index as a whole is concerned."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"document {self.document}: {self.what}" if self.document else self.what
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What compacting the index dropped."""
+
+    pages: int
+    blocks: int
+    """Blocks of vectors: several pages each."""
+    entries: int
+    """Of the catalog, about versions that are gone."""
