@@ -190,8 +190,9 @@ def _runs(segments: list[_Segment]) -> list[tuple[list[_Segment], list[float]]]:
         if runs:
             run, shared = runs[-1]
             both = [gap for gap in _intersection(shared, free) if gap[1] - gap[0] >= narrowest]
-            kept = _inner(run, shared)
-            if both and (not kept or _intersection(kept, both)):
+            inner = _inner(run, shared)
+            joins = _inner([*run, *band], _intersection(inner or shared, both))
+            if joins and not _stands_in(inner, band):
                 run.extend(band)
                 runs[-1] = (run, both)
                 continue
@@ -236,6 +237,11 @@ def _inner(run: Sequence[_Segment], gaps: Iterable[Interval]) -> list[Interval]:
     """The gaps with text on both sides."""
     first, last = min(s.left for s in run), max(s.right for s in run)
     return [gap for gap in gaps if gap[0] > first and gap[1] < last]
+
+
+def _stands_in(gaps: Iterable[Interval], band: Iterable[_Segment]) -> bool:
+    """Whether something, like a page number, stands in the middle of a gap."""
+    return any(gap[0] < s.left and s.right < gap[1] for gap in gaps for s in band)
 
 
 def _separates(run: Sequence[_Segment], middle: float, file_order: bool) -> bool:

@@ -35,6 +35,8 @@ _REPLACED = {
     "\ufb04": "ffl",
     "\ufb05": "st",
     "\ufb06": "st",
+    # Letters of formulas are words too: mathematical bold A is A.
+    **{chr(code): unicodedata.normalize("NFKC", chr(code)) for code in range(0x1D400, 0x1D800)},
     **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\ufffe\0", ""),
 }
 _TRANSLATION = str.maketrans(_REPLACED)
@@ -99,6 +101,7 @@ def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
     if not len(indices):
         return []
     boxes = geometry.displayed(_boxes(handle, indices))
+    shown = [text[index] for index in indices.tolist()]
     starts = _word_starts(indices, boxes)
     corners = np.concatenate(
         [
@@ -113,14 +116,15 @@ def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
         starts.tolist(), ends.tolist(), corners.tolist(), strict=True
     ):
         first = int(indices[start])
-        word = "".join(text[index] for index in indices[start:end]).translate(_TRANSLATION)
+        word = "".join(shown[start:end]).translate(_TRANSLATION)
         middle = ((left + right) / 2, (top + bottom) / 2)
         if not word or not (0 <= middle[0] <= geometry.width and 0 <= middle[1] <= geometry.height):
             continue
         turn = _turn(handle, first, geometry)
         size = _size(handle, first, turn, geometry, (right - left, bottom - top))
-        word = unicodedata.normalize("NFC", word)
-        pieces.append(Piece(word, left, top, right, bottom, size, turn))
+        pieces.append(
+            Piece(unicodedata.normalize("NFC", word), left, top, right, bottom, size, turn)
+        )
     return pieces
 
 
@@ -147,11 +151,11 @@ def _word_starts(indices: NDArray[np.int64], boxes: NDArray[np.float64]) -> NDAr
 
 def _turn(handle: int | None, index: int, geometry: Geometry) -> int:
     """The direction of writing as displayed: quarter turns clockwise, 4 for none of them."""
-    angle = geometry.rotation * math.pi / 180 - _angle(handle, index)
+    angle: float = geometry.rotation * math.pi / 180 + _angle(handle, index)
     quarters = angle / (math.pi / 2)
     if abs(quarters - round(quarters)) * math.pi / 2 > _STEEPEST_LEAN:
         return 4
-    return int(round(quarters)) % 4
+    return round(quarters) % 4
 
 
 def _size(

@@ -87,6 +87,12 @@ class PdfSource:
     def read(self, number: int) -> PageContent:
         """Size, words in reading order, and figures of a page."""
         page = self._page(number)
+        if _has_written_annotations(page) and pdfium.FPDFPage_Flatten(
+            page.raw, pdfium.FLAT_NORMALDISPLAY
+        ):
+            # What stands in form fields and notes becomes text of the page, once it is reloaded.
+            page.close()
+            page = self._page(number)
         geometry = _geometry(page)
         text_page = pdfium.FPDFText_LoadPage(page.raw)
         try:
@@ -128,6 +134,16 @@ class PdfSource:
         if not (0 < width < math.inf and 0 < height < math.inf):
             raise Refused("broken", f"has an impossible size of {width} × {height} points")
         return page
+
+
+def _has_written_annotations(page: Any) -> bool:
+    for index in range(pdfium.FPDFPage_GetAnnotCount(page.raw)):
+        annotation = pdfium.FPDFPage_GetAnnot(page.raw, index)
+        subtype = pdfium.FPDFAnnot_GetSubtype(annotation)
+        pdfium.FPDFPage_CloseAnnot(annotation)
+        if subtype in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT):
+            return True
+    return False
 
 
 def _geometry(page: Any) -> Geometry:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from visar.documents.layout import Piece
@@ -49,8 +49,14 @@ class PageContent:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        words = [[word.text, word.box, word.line] for word in self.words]
-        return {**asdict(self), "words": words}
+        return {
+            "width": self.width,
+            "height": self.height,
+            "rotation": self.rotation,
+            "blank": self.blank,
+            "figures": self.figures,
+            "words": [(word.text, word.box, word.line) for word in self.words],
+        }
 
 
 @dataclass(frozen=True, slots=True)
