@@ -134,9 +134,11 @@ class Document:
 
     def _content(self, number: int) -> PageContent:
         self._check(number)
-        if self._last_read is None or self._last_read[0] != number:
-            self._last_read = (number, self._worker.read(number))
-        return self._last_read[1]
+        # Taken once: another thread may be reading another page.
+        last = self._last_read
+        if last is None or last[0] != number:
+            last = self._last_read = (number, self._worker.read(number))
+        return last[1]
 
     def _regions_to_read(self, content: PageContent) -> list[Box]:
         """What OCR has to look at: nothing, the whole page, or figures in it."""
