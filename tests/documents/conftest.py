@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reportlab
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from reportlab.pdfbase import pdfmetrics
+from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 
 from visar.documents import Document, Page, open_document
@@ -41,6 +44,13 @@ def lines_at(x: float, y: float, lines: Sequence[str], leading: float = 12) -> D
             canvas.drawString(x, y - number * leading, line)
 
     return draw
+
+
+def embedded_font() -> str:
+    """The name of a font with more letters than the PDF standard fonts have."""
+    path = Path(reportlab.__file__).parent / "fonts" / "Vera.ttf"
+    pdfmetrics.registerFont(TTFont("Vera", str(path)))
+    return "Vera"
 
 
 def text_image(text: str, *, size: tuple[int, int] = (900, 200), height: int = 60) -> Image.Image:

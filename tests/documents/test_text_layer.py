@@ -7,7 +7,7 @@ import numpy as np
 import pikepdf
 import pytest
 
-from tests.documents.conftest import ink, lines_at, lines_of, text_at, write_pdf
+from tests.documents.conftest import embedded_font, ink, lines_at, lines_of, text_at, write_pdf
 
 
 def test_words_have_their_text_line_and_source(tmp_path: Path, opened: Any) -> None:
@@ -75,16 +75,8 @@ def test_letters_placed_one_by_one_form_words(tmp_path: Path, opened: Any) -> No
 
 
 def test_ligatures_and_line_end_hyphens_are_plain_letters(tmp_path: Path, opened: Any) -> None:
-    from reportlab.pdfbase import pdfmetrics
-    from reportlab.pdfbase.ttfonts import TTFont
-
-    import reportlab
-
-    fonts = Path(reportlab.__file__).parent / "fonts"
-    pdfmetrics.registerFont(TTFont("Vera", str(fonts / "Vera.ttf")))
-
     def draw(canvas: Any) -> None:
-        canvas.setFont("Vera", 10)
+        canvas.setFont(embedded_font(), 10)
         lines_at(50, 500, ["The \ufb01rst \ufb02ood of an inter-", "national kind"])(canvas)
 
     page = opened(write_pdf(tmp_path / "a.pdf", draw)).page(1)
@@ -92,7 +84,7 @@ def test_ligatures_and_line_end_hyphens_are_plain_letters(tmp_path: Path, opened
 
 
 def test_an_empty_page_has_no_words_and_needs_no_ocr(tmp_path: Path, opened: Any) -> None:
-    document = opened(write_pdf(tmp_path / "a.pdf", lambda canvas: None))
+    document = opened(write_pdf(tmp_path / "a.pdf", lambda _: None))
     assert document.page(1).text_source == "none"
     assert not document.needs_ocr(1)
 

@@ -57,6 +57,10 @@ def _serve(requests: BinaryIO, answers: BinaryIO, settings: dict[str, Any]) -> N
             answer = {"refused": refusal.reason, "message": str(refusal)}
         except MemoryError:
             answer = {"refused": "memory", "message": ""}
+        except Exception as error:
+            # Libraries meet damage they did not foresee in every way a program can fail.
+            reason = f"cannot be read: it is damaged ({type(error).__name__}: {error})"
+            answer = {"refused": "broken", "message": reason}
         _limit_seconds(0)
         send(answers, answer, payload)
 

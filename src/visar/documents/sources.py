@@ -26,10 +26,11 @@ _FORM_DEPTH = 4
 _MOST_IMAGES = 2000
 # PDFium draws bitmaps up to about this length.
 _LONGEST_SIDE = 30_000
-_IMAGE_FORMATS = ("PNG", "JPEG", "MPO", "TIFF", "WEBP")
+_IMAGE_FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 # Of an image that does not say how large it is printed.
 _ASSUMED_DPI = 144.0
-_CREDIBLE_DPI = (30.0, 2400.0)
+# Programs that do not know write 72.
+_CREDIBLE_DPI = (73.0, 2400.0)
 _EXIF_ORIENTATION = 0x0112
 _EXIF_ROTATIONS = {3: 180, 6: 90, 8: 270}
 _EXIF_TURNS = {

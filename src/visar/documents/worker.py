@@ -23,6 +23,8 @@ _SINGLE_THREADED = dict.fromkeys(
 )
 # Importing its libraries is no fault of the document's.
 _START_SECONDS = 60.0
+# A process that has closed its pipe is about to end.
+_DYING_SECONDS = 2.0
 
 
 class Worker:
@@ -175,7 +177,6 @@ class _Process:
             send(requests, request)
             return receive(answers, max_payload)
         except (EOFError, OSError, ValueError) as error:
-            self._popen.kill()
             raise _Died(self._cause(late)) from error
         finally:
             timer.cancel()
@@ -188,7 +189,11 @@ class _Process:
         self._popen.kill()
 
     def _cause(self, late: threading.Event) -> str:
-        code = self._popen.wait()
+        try:
+            code = self._popen.wait(_DYING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            code = self._popen.wait()
         if late.is_set():
             seconds = self._limits.seconds_per_page
             return f"took longer than {seconds:g} seconds (Limits.seconds_per_page)"
