@@ -32,7 +32,7 @@ def test_folders_become_the_documents_in_them(tmp_path: Path) -> None:
 
 def test_files_that_are_named_are_taken_as_they_are_and_once(tmp_path: Path) -> None:
     touch(tmp_path / "odd.name", tmp_path / "a.pdf")
-    given = [tmp_path / "odd.name", str(tmp_path), tmp_path / "a.pdf"]
+    given: list[Path | str] = [tmp_path / "odd.name", str(tmp_path), tmp_path / "a.pdf"]
     assert find_documents(given) == [tmp_path / "odd.name", tmp_path / "a.pdf"]
 
 

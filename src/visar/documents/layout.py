@@ -94,7 +94,7 @@ def arrange(pieces: Iterable[Piece], *, file_order: bool) -> list[list[Piece]]:
     groups = sorted(by_turn.items(), key=lambda group: -sum(len(piece.text) for piece in group[1]))
     lines: list[list[Piece]] = []
     for turn, group in groups:
-        upright = [_turned(piece, -turn % 4) for piece in group]
+        upright = [_turned(piece, -turn % 4) for piece in group] if turn % 4 else group
         original = {id(after): before for before, after in zip(group, upright, strict=True)}
         lines += [
             [original[id(piece)] for piece in line]

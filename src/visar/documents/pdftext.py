@@ -21,8 +21,8 @@ from visar.documents.layout import Piece
 
 # Two boxes further apart than this share of their size belong to different words.
 _WIDEST_JOINT = 0.6
-# How far from a quarter turn text may lean and still count as written in that direction.
-_STEEPEST_LEAN = math.radians(20)
+# How far, in quarter turns, text may lean and still count as written in a direction.
+_STEEPEST_LEAN = 0.2
 # PDFium marks a hyphen at the end of a line that it would remove to join the word.
 _LINE_END_HYPHEN = "\x02"
 _REPLACED = {
@@ -101,7 +101,6 @@ def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
     if not len(indices):
         return []
     boxes = geometry.displayed(_boxes(handle, indices))
-    shown = [text[index] for index in indices.tolist()]
     starts = _word_starts(indices, boxes)
     corners = np.concatenate(
         [
@@ -110,21 +109,22 @@ def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
         ],
         axis=1,
     )
-    ends = np.append(starts[1:], len(indices))
+    middles = (corners[:, :2] + corners[:, 2:]) / 2
+    shown = ((middles >= 0) & (middles <= (geometry.width, geometry.height))).all(axis=1)
+    ends = np.append(starts[1:], len(indices)).tolist()
+    firsts = indices[starts].tolist()
+    letters = [text[index] for index in indices.tolist()]
     pieces = []
-    for start, end, (left, top, right, bottom) in zip(
-        starts.tolist(), ends.tolist(), corners.tolist(), strict=True
-    ):
-        first = int(indices[start])
-        word = "".join(shown[start:end]).translate(_TRANSLATION)
-        middle = ((left + right) / 2, (top + bottom) / 2)
-        if not word or not (0 <= middle[0] <= geometry.width and 0 <= middle[1] <= geometry.height):
+    for word in np.flatnonzero(shown).tolist():
+        string = "".join(letters[starts[word] : ends[word]]).translate(_TRANSLATION)
+        if not string:
             continue
-        turn = _turn(handle, first, geometry)
-        size = _size(handle, first, turn, geometry, (right - left, bottom - top))
-        pieces.append(
-            Piece(unicodedata.normalize("NFC", word), left, top, right, bottom, size, turn)
-        )
+        if not string.isascii():
+            string = unicodedata.normalize("NFC", string)
+        left, top, right, bottom = corners[word].tolist()
+        turn = _turn(handle, firsts[word], geometry)
+        size = _size(handle, firsts[word], turn, geometry, (right - left, bottom - top))
+        pieces.append(Piece(string, left, top, right, bottom, size, turn))
     return pieces
 
 
@@ -151,11 +151,9 @@ def _word_starts(indices: NDArray[np.int64], boxes: NDArray[np.float64]) -> NDAr
 
 def _turn(handle: int | None, index: int, geometry: Geometry) -> int:
     """The direction of writing as displayed: quarter turns clockwise, 4 for none of them."""
-    angle: float = geometry.rotation * math.pi / 180 + _angle(handle, index)
-    quarters = angle / (math.pi / 2)
-    if abs(quarters - round(quarters)) * math.pi / 2 > _STEEPEST_LEAN:
-        return 4
-    return round(quarters) % 4
+    quarters: float = geometry.rotation / 90 + _angle(handle, index) / (math.pi / 2)
+    nearest = round(quarters)
+    return nearest % 4 if abs(quarters - nearest) <= _STEEPEST_LEAN else 4
 
 
 def _size(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 _MOST_RUBBISH = 0.3
@@ -11,7 +10,8 @@ _MOST_RUBBISH = 0.3
 _ENOUGH_CHARACTERS = 60
 _LONGEST_WORD = 40
 _MOST_UNBROKEN = 0.5
-_RUBBISH = frozenset({"Cc", "Cn", "Co", "Cs"})
+# Control characters, surrogates, private use, and what stands for the unknown.
+_RUBBISH = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U000f0000-\U0010ffff]")
 _SPACED_LETTERS = re.compile("[A-Za-z\u00c0-\u058f\u0600-\u06ff\u1e00-\u1fff]")
 
 
@@ -24,7 +24,7 @@ def usable(words: Sequence[str]) -> bool:
     text = "".join(words)
     if not text:
         return False
-    rubbish = sum(char == "\ufffd" or unicodedata.category(char) in _RUBBISH for char in text)
+    rubbish = len(_RUBBISH.findall(text))
     return rubbish <= _MOST_RUBBISH * len(text) and not _unbroken(words)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from visar.documents.layout import Piece
 from visar.documents.page import Box, Word
 
@@ -72,19 +74,14 @@ def as_words(
     lines: Sequence[Sequence[Piece]], width: float, height: float, *, first_line: int = 0
 ) -> tuple[Word, ...]:
     """Lines in points as words in shares of the page."""
+    pieces = [(piece, number) for number, line in enumerate(lines, first_line) for piece in line]
+    if not pieces:
+        return ()
+    corners = np.array([(p.left, p.top, p.right, p.bottom) for p, _ in pieces])
+    shares = np.clip(corners / (width, height, width, height), 0, 1).round(_DIGITS).tolist()
     return tuple(
-        Word(
-            piece.text,
-            (
-                _share(piece.left, width),
-                _share(piece.top, height),
-                _share(piece.right, width),
-                _share(piece.bottom, height),
-            ),
-            number,
-        )
-        for number, line in enumerate(lines, first_line)
-        for piece in line
+        Word(piece.text, _box(share), number)
+        for (piece, number), share in zip(pieces, shares, strict=True)
     )
 
 
@@ -114,10 +111,6 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
     return data
 
 
-def _share(value: float, whole: float) -> float:
-    return round(min(max(value / whole, 0.0), 1.0), _DIGITS)
-
-
 def _box(values: Any) -> Box:
-    left, top, right, bottom = (float(value) for value in values)
-    return left, top, right, bottom
+    left, top, right, bottom = values
+    return float(left), float(top), float(right), float(bottom)

@@ -42,7 +42,7 @@ class Worker:
         limits: Limits,
     ) -> None:
         self._name = name
-        self._request = {
+        self._request: dict[str, Any] = {
             "kind": kind,
             "paths": [str(path) for path in paths],
             "password": password,
