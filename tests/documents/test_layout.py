@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.documents.conftest import lines_at, lines_of, write_pdf
@@ -131,8 +133,22 @@ def test_without_an_order_to_trust_columns_are_told_by_their_lines() -> None:
     assert lines == [left for left, _ in rows] + [right for _, right in rows]
 
 
-def test_every_piece_comes_out_once() -> None:
-    pieces = words("a b c", 0, 0) + words("d e", 300, 3) + [Piece("f", 5, 5, 5, 5, 0, 4)]
-    arranged = [piece for line in arrange(pieces, file_order=True) for piece in line]
-    assert sorted(piece.text for piece in arranged) == list("abcdef")
-    assert arrange([], file_order=True) == []
+def scattered(rng: np.random.Generator) -> list[Piece]:
+    """Words of any size anywhere, in all directions, often on top of each other."""
+    pieces = []
+    for _ in range(rng.integers(0, 60)):
+        left, top = rng.uniform(0, 600), rng.uniform(0, 800)
+        width, height, size = rng.choice([0.0, 5.0, 60.0, 300.0], 3)
+        turn = int(rng.choice([0, 0, 0, 1, 2, 3, 4]))
+        pieces.append(Piece("word", left, top, left + width, top + height, size, turn))
+    return pieces
+
+
+@pytest.mark.parametrize("file_order", [True, False])
+def test_every_piece_comes_out_once_whatever_the_page(file_order: bool) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        pieces = scattered(rng)
+        lines = arrange(pieces, file_order=file_order)
+        assert all(lines)
+        assert sorted(map(id, chain.from_iterable(lines))) == sorted(map(id, pieces))

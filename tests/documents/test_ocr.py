@@ -84,6 +84,19 @@ def test_pictures_in_a_page_with_text_are_read_too(tmp_path: Path, opened: Any) 
     assert page.text_source == "both"
 
 
+def test_a_picture_that_returns_is_read_once(
+    tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(canvas: Any) -> None:
+        canvas.drawString(50, 300, f"Text of page {canvas.getPageNumber()}")
+        canvas.drawInlineImage(text_image("banner"), 0, 500, 420, 93)
+
+    document = opened(write_pdf(tmp_path / "a.pdf", draw, draw))
+    assert lines_of(document.page(1)) == ["Text of page 1", "banner"]
+    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda _: pytest.fail("read again"))
+    assert lines_of(document.page(2)) == ["Text of page 2", "banner"]
+
+
 def test_words_of_a_scan_that_has_its_text_are_not_doubled(tmp_path: Path, opened: Any) -> None:
     def draw(canvas: Any) -> None:
         canvas.drawInlineImage(text_image("double words"), 50, 300, 300, 66)

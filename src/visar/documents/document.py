@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from visar.documents import ocr as ocr_engines
 from visar.documents.figures import uncovered, unread
 from visar.documents.kinds import Kind
-from visar.documents.layout import arrange
+from visar.documents.layout import Piece, arrange
 from visar.documents.ocr import OcrEngine
 from visar.documents.page import Box, Page, TextSource, Word
 from visar.documents.unchanged import UnchangedFile
@@ -62,6 +63,7 @@ class Document:
         self._pages = pages
         self._last_read: tuple[int, PageContent] | None = None
         self._read_by_ocr: dict[int, Page] = {}
+        self._read_pictures: dict[bytes, list[Piece]] = {}
 
     def __repr__(self) -> str:
         return f"Document(id={self.id[:12]!r}, name={self.name!r}, pages={len(self)})"
@@ -161,11 +163,16 @@ class Document:
         for left, top, right, bottom in regions:
             corner = round(left * image.width), round(top * image.height)
             crop = image.crop((*corner, round(right * image.width), round(bottom * image.height)))
-            pieces = [
-                piece.moved(*corner) for piece in ocr_engines.read_image(crop, self._ocr_engine)
-            ]
+            pieces = [piece.moved(*corner) for piece in self._read_picture(crop)]
             lines = arrange(pieces, file_order=ocr_engines.orders_columns(self._ocr_engine))
             words = as_words(lines, image.width, image.height, first_line=line)
             found += uncovered(words, known)
             line += len(lines)
         return tuple(found)
+
+    def _read_picture(self, picture: Image) -> list[Piece]:
+        """Words of a picture; one that returns, like the banner of every page, is read once."""
+        key = hashlib.sha256(picture.tobytes()).digest()
+        if key not in self._read_pictures:
+            self._read_pictures[key] = ocr_engines.read_image(picture, self._ocr_engine)
+        return self._read_pictures[key]
