@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -24,11 +26,12 @@ def pid_of(document: Document) -> int:
 
 
 def gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet has."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
         return True
-    return False
+    return state.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_worker_that_died_between_pages_is_replaced(tmp_path: Path, opened: Any) -> None:
@@ -56,6 +59,48 @@ def test_a_crash_in_the_middle_of_a_page_is_an_error_of_that_page(
         document.page(1)
     thread.join()
     assert document.image(2).size == (800, 800)
+
+
+def test_an_interrupted_page_does_not_shift_the_answers(tmp_path: Path, opened: Any) -> None:
+    """Like Ctrl-C in a notebook: the next answer must be that to the next question."""
+    document = opened(exponential_pdf(tmp_path / "a.pdf"), limits=Limits(seconds_per_page=20))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            document.page(1)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert document.image(2).size == (800, 800)
+
+
+def test_a_worker_left_alone_ends(tmp_path: Path) -> None:
+    """When the program is killed in the middle of a page, nobody else ends the worker."""
+    path = exponential_pdf(tmp_path / "a.pdf")
+    program = f"""
+from visar.documents import Limits, open_document
+document = open_document({str(path)!r}, limits=Limits(seconds_per_page=1.0))
+print(document._worker._process.pid, flush=True)
+document._worker._process._kill = lambda late: None
+document.page(1)
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:  # noqa: S603
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        time.sleep(0.3)
+        parent.kill()
+    assert not gone(worker)
+    for _ in range(600):
+        if gone(worker):
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the worker still runs")
 
 
 def test_too_little_memory_is_an_error(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ class Limits:
     seconds_per_page: float = 30.0
     """For opening the file, and for each reading or rendering of a page."""
     worker_memory: int = 2_000_000_000
-    """Bytes of address space of the process that reads the file (not enforced on Windows)."""
+    """Bytes of address space of the process that reads the file (enforced on Linux)."""
     conversion_seconds: float = 180.0
     """For LibreOffice to turn a whole file into a PDF."""
 

@@ -29,6 +29,8 @@ _MEMORY_FACTOR = 4
 # Limits itself, then becomes the program named by its arguments.
 _LIMITED = (
     "import os, resource, sys; size = int(sys.argv[1]); "
+    "hard = resource.getrlimit(resource.RLIMIT_AS)[1]; "
+    "size = size if hard == resource.RLIM_INFINITY else min(size, hard); "
     "resource.setrlimit(resource.RLIMIT_AS, (size, size)); "
     "resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
     "os.execv(sys.argv[2], sys.argv[2:])"
@@ -74,7 +76,7 @@ def convert(path: Path, suffix: str, folder: Path, limits: Limits) -> Path:
 
 def _run(command: list[str], name: str, limits: Limits) -> str:
     """Run LibreOffice to its end; what it complained about, in one line."""
-    if os.name == "posix":
+    if sys.platform == "linux":
         memory = str(_MEMORY_FACTOR * limits.worker_memory)
         command = [sys.executable, "-I", "-c", _LIMITED, memory, *command]
     process = subprocess.Popen(  # noqa: S603

@@ -75,12 +75,14 @@ def _open(request: dict[str, Any]) -> Source:
 
 
 def _limit_memory(size: int) -> None:
-    try:
+    """Set the limit where it works: macOS knows it but refuses it, Windows has none."""
+    if sys.platform == "linux":
         import resource
-    except ImportError:  # Windows
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        size = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _limit_seconds(seconds: float) -> None:

@@ -178,6 +178,11 @@ class _Process:
             return receive(answers, max_payload)
         except (EOFError, OSError, ValueError) as error:
             raise _Died(self._cause(late)) from error
+        except BaseException:
+            # Interrupted: its answer would be taken for that of the next request.
+            self._popen.kill()
+            self._popen.wait()
+            raise
         finally:
             timer.cancel()
 
