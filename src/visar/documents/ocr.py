@@ -1,0 +1,181 @@
+"""Words from pixels: RapidOCR from pip, or Tesseract where it is installed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import io
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from visar.documents.layout import Piece
+from visar.errors import InvalidOption, MissingExtra, VisarError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+OcrEngine: TypeAlias = Literal["rapidocr", "tesseract"]
+
+# What the engines work at best: more pixels cost time and change nothing.
+DPI = 200
+LONGEST_SIDE = 2000
+# An image whose grey values differ by less holds no text.
+_LEAST_CONTRAST = 24
+_DETECTION_SIDE = 960
+_TESSERACT_SECONDS = 120
+_TESSERACT_CONFIDENCE = 30
+_DETECTION_MODEL, _RECOGNITION_MODEL = "PP-OCRv6_det_small.onnx", "PP-OCRv6_rec_small.onnx"
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that does not exist."""
+    if engine not in _ENGINES:
+        raise InvalidOption(f'ocr_engine must be "rapidocr" or "tesseract", not {engine!r}.')
+
+
+def installed(engine: OcrEngine) -> bool:
+    """Whether an engine can run here."""
+    if engine == "tesseract":
+        return shutil.which("tesseract") is not None
+    return all(importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime"))
+
+
+def read_image(image: Image, engine: OcrEngine) -> list[Piece]:
+    """The words of an RGB image, in pixels."""
+    darkest, lightest = image.convert("L").getextrema()
+    if float(lightest) - float(darkest) < _LEAST_CONTRAST:  # type: ignore[arg-type]
+        return []
+    return _ENGINES[engine](image)
+
+
+def orders_columns(engine: OcrEngine) -> bool:
+    """Whether an engine gives the words of one column after those of another."""
+    return engine == "tesseract"
+
+
+def _rapidocr(image: Image) -> list[Piece]:
+    reader = _rapidocr_reader()
+    # It expects the channels in the order of OpenCV.
+    pixels = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
+    with _RAPIDOCR_LOCK:
+        result = reader(pixels)
+    if not result.txts:
+        return []
+    return [
+        piece
+        for text, box, parts in zip(result.txts, result.boxes, result.word_results, strict=True)
+        for piece in _split_line(text, _bounds(box), parts)
+    ]
+
+
+_RAPIDOCR_LOCK = threading.Lock()
+
+
+@functools.cache
+def _rapidocr_reader() -> Any:
+    if not installed("rapidocr"):
+        raise MissingExtra("Reading pages without a text layer (OCR)", "ocr")
+    import rapidocr
+
+    models = Path(rapidocr.__file__).parent / "models"
+    for name in (_DETECTION_MODEL, _RECOGNITION_MODEL):
+        # Without the file it would try to download it.
+        if not (models / name).is_file():
+            raise MissingExtra(f"OCR: the installed rapidocr lacks {name}, and", "ocr")
+    return rapidocr.RapidOCR(
+        params={
+            "Global.log_level": "critical",
+            "Global.use_cls": False,
+            "Global.return_word_box": True,
+            "Global.max_side_len": LONGEST_SIDE,
+            "Det.limit_type": "max",
+            "Det.limit_side_len": _DETECTION_SIDE,
+            "Det.model_path": str(models / _DETECTION_MODEL),
+            "Rec.model_path": str(models / _RECOGNITION_MODEL),
+        }
+    )
+
+
+def _split_line(text: str, line: tuple[float, float, float, float], parts: Any) -> Iterator[Piece]:
+    """The words of a line, each where its parts are.
+
+    RapidOCR gives words or single characters, depending on the script. If these do not add up
+    to the text of the line, its words are placed by their share of the characters.
+    """
+    left, top, right, bottom = line
+    size = min(bottom - top, right - left)
+    turn = 1 if bottom - top > 1.5 * (right - left) and len(text) > 1 else 0
+    boxes = [_bounds(box) for part, _, box in parts for _ in part if not part.isspace()]
+    words = text.split()
+    fits = len(boxes) == sum(len(word) for word in words) and turn == 0
+    place = 0
+    for word in words:
+        if fits:
+            own = boxes[place : place + len(word)]
+            x0, x1 = min(box[0] for box in own), max(box[2] for box in own)
+            place += len(word)
+            yield Piece(word, x0, top, max(x1, x0 + 1), bottom, size)
+        else:
+            start = place / len(text)
+            place += len(word) + 1
+            end = min(1.0, (place - 1) / len(text))
+            if turn:
+                y0, y1 = top + (bottom - top) * start, top + (bottom - top) * end
+                yield Piece(word, left, y0, right, y1, size, turn)
+            else:
+                x0, x1 = left + (right - left) * start, left + (right - left) * end
+                yield Piece(word, x0, top, x1, bottom, size)
+
+
+def _bounds(quad: Any) -> tuple[float, float, float, float]:
+    points = np.asarray(quad, float).reshape(-1, 2)
+    (left, top), (right, bottom) = points.min(axis=0).tolist(), points.max(axis=0).tolist()
+    return left, top, right, bottom
+
+
+def _tesseract(image: Image) -> list[Piece]:
+    program = shutil.which("tesseract")
+    if program is None:
+        raise InvalidOption(
+            "The OCR engine tesseract is not installed: install it (Debian: apt install "
+            "tesseract-ocr), or choose rapidocr."
+        )
+    stream = io.BytesIO()
+    image.save(stream, "PPM")
+    try:
+        done = subprocess.run(  # noqa: S603
+            [program, "stdin", "stdout", "--dpi", str(DPI), "tsv"],
+            input=stream.getvalue(),
+            capture_output=True,
+            timeout=_TESSERACT_SECONDS,
+            check=True,
+            env={**os.environ, "OMP_THREAD_LIMIT": "1"},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise VisarError(f"Tesseract took longer than {_TESSERACT_SECONDS} seconds.") from error
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode(errors="replace").strip()
+        raise VisarError(f"Tesseract failed: {reason}") from error
+    return list(_tesseract_words(done.stdout.decode(errors="replace")))
+
+
+def _tesseract_words(table: str) -> Iterator[Piece]:
+    for row in table.splitlines()[1:]:
+        cells = row.split("\t", 11)
+        if len(cells) < 12 or float(cells[10]) < _TESSERACT_CONFIDENCE or not cells[11].strip():
+            continue
+        left, top, width, height = (float(cell) for cell in cells[6:10])
+        yield Piece(cells[11].strip(), left, top, left + width, top + height, height)
+
+
+_ENGINES: dict[OcrEngine, Callable[[Any], list[Piece]]] = {
+    "rapidocr": _rapidocr,
+    "tesseract": _tesseract,
+}

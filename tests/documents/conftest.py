@@ -1,0 +1,97 @@
+"""Documents made on the spot, so that what is in them is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import reportlab
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+from reportlab.pdfbase import pdfmetrics
+from reportlab.pdfbase.ttfonts import TTFont
+from reportlab.pdfgen.canvas import Canvas
+
+from visar.documents import Document, Page, open_document
+
+Draw = Callable[[Any], None]
+A5 = (420.0, 595.0)
+
+
+def write_pdf(path: Path, *pages: Draw, size: tuple[float, float] = A5, **options: Any) -> Path:
+    """A PDF with a page per function; each draws on a reportlab canvas."""
+    canvas = Canvas(str(path), pagesize=size, **options)
+    for draw in pages:
+        canvas.setFont("Helvetica", 10)
+        draw(canvas)
+        canvas.showPage()
+    canvas.save()
+    return path
+
+
+def text_at(x: float, y: float, text: str) -> Draw:
+    return lambda canvas: canvas.drawString(x, y, text)
+
+
+def lines_at(x: float, y: float, lines: Sequence[str], leading: float = 12) -> Draw:
+    """Lines below one another, the first at height y."""
+
+    def draw(canvas: Any) -> None:
+        for number, line in enumerate(lines):
+            canvas.drawString(x, y - number * leading, line)
+
+    return draw
+
+
+def embedded_font() -> str:
+    """The name of a font with more letters than the PDF standard fonts have."""
+    path = Path(reportlab.__file__).parent / "fonts" / "Vera.ttf"
+    pdfmetrics.registerFont(TTFont("Vera", str(path)))
+    return "Vera"
+
+
+def text_image(text: str, *, size: tuple[int, int] = (900, 200), height: int = 60) -> Image.Image:
+    """Black letters on white, as a scanner sees them."""
+    image = Image.new("RGB", size, "white")
+    font = ImageFont.load_default(height)
+    ImageDraw.Draw(image).multiline_text((40, 40), text, fill="black", font=font)
+    return image
+
+
+def lines_of(page: Page) -> list[str]:
+    """The text of a page, line by line, in the order of its words."""
+    lines: dict[int, list[str]] = {}
+    for word in page.words:
+        lines.setdefault(word.line, []).append(word.text)
+    assert list(lines) == sorted(lines), "lines are numbered in reading order"
+    return [" ".join(words) for words in lines.values()]
+
+
+def ink(image: Image.Image) -> NDArray[np.float64]:
+    """Left, top, right, bottom of everything dark, as shares of the image."""
+    rows, columns = np.nonzero(np.asarray(image.convert("L")) < 128)
+    return np.array(
+        [
+            columns.min() / image.width,
+            rows.min() / image.height,
+            (columns.max() + 1) / image.width,
+            (rows.max() + 1) / image.height,
+        ]
+    )
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Document]]:
+    """``open_document`` whose documents are closed when the test ends."""
+    documents = []
+
+    def open_one(path: Path, **options: Any) -> Document:
+        documents.append(open_document(path, **options))
+        return documents[-1]
+
+    yield open_one
+    for document in documents:
+        document.close()

@@ -1,0 +1,251 @@
+"""Broken and hostile files: each a clear error that names the file, none the end of the program."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pikepdf
+import pytest
+from PIL import Image
+
+from tests.documents.conftest import lines_of, text_at, write_pdf
+from visar.documents import Limits, open_document
+from visar.errors import DocumentError, EncryptedDocument, InvalidOption, PageError
+
+
+def plain_pdf(path: Path, pages: int = 2) -> Path:
+    return write_pdf(path, *[text_at(50, 500, f"page {n + 1}") for n in range(pages)])
+
+
+def with_content(path: Path, content: bytes, **page: Any) -> Path:
+    """A one-page PDF with this content stream, stored as it is."""
+    pdf = pikepdf.new()
+    pdf.add_blank_page(page_size=(400, 400))
+    pdf.pages[0].obj["/Contents"] = pdf.make_stream(content, **page)
+    pdf.save(path, compress_streams=False, stream_decode_level=pikepdf.StreamDecodeLevel.none)
+    return path
+
+
+def test_encrypted_files_ask_for_a_password(tmp_path: Path, opened: Any) -> None:
+    path = tmp_path / "secret.pdf"
+    with pikepdf.open(plain_pdf(tmp_path / "plain.pdf")) as pdf:
+        pdf.save(path, encryption=pikepdf.Encryption(user="open sesame", owner="o"))
+    with pytest.raises(
+        EncryptedDocument, match=r"^secret.pdf is encrypted\. .*--password.*VISAR_P"
+    ):
+        open_document(path)
+    with pytest.raises(EncryptedDocument, match=r"^secret.pdf is encrypted, and the password does"):
+        open_document(path, password="wrong")  # noqa: S106
+    document = opened(path, password="open sesame")  # noqa: S106
+    assert lines_of(document.page(2)) == ["page 2"]
+
+
+def test_a_file_only_its_owner_may_change_is_readable(tmp_path: Path, opened: Any) -> None:
+    with pikepdf.open(plain_pdf(tmp_path / "plain.pdf")) as pdf:
+        pdf.save(tmp_path / "a.pdf", encryption=pikepdf.Encryption(user="", owner="o"))
+    assert lines_of(opened(tmp_path / "a.pdf").page(1)) == ["page 1"]
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def no_pdf(path: Path) -> None:
+    path.write_bytes(b"just some notes\n" * 100)
+
+
+def header_only(path: Path) -> None:
+    path.write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n")
+
+
+def cut_off(path: Path) -> None:
+    content = plain_pdf(path).read_bytes()
+    path.write_bytes(content[: len(content) // 3])
+
+
+def no_pages(path: Path) -> None:
+    pikepdf.new().save(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (empty, "is empty"),
+        (no_pdf, "does not contain what its name says: it is no pdf"),
+        (header_only, "is not a readable PDF: it is damaged or cut off"),
+        (cut_off, "is not a readable PDF|has no pages"),
+        (no_pages, "is not a readable PDF|has no pages"),
+    ],
+)
+def test_files_that_are_no_documents(
+    tmp_path: Path, make: Callable[[Path], None], reason: str
+) -> None:
+    path = tmp_path / "bad.pdf"
+    make(path)
+    with pytest.raises(DocumentError, match=f"^bad.pdf ({reason})"):
+        open_document(path)
+
+
+def test_a_wrong_suffix_does_not_matter_if_the_content_is_known(
+    tmp_path: Path, opened: Any
+) -> None:
+    path = plain_pdf(tmp_path / "plain.pdf").rename(tmp_path / "report.docx")
+    document = opened(path)
+    assert (document.kind, document.name, len(document)) == ("pdf", "report.docx", 2)
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "song.mp3").write_bytes(b"ID3\x04" + bytes(500))
+    with pytest.raises(DocumentError, match=r"^song.mp3 is of no kind that can be read: PDF, PNG"):
+        open_document(tmp_path / "song.mp3")
+
+
+def test_paths_that_are_not_there_or_no_document(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"^gone.pdf does not exist"):
+        open_document(tmp_path / "gone.pdf")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_text("notes")
+    with pytest.raises(DocumentError, match=r"folder is a folder that is not made of page images"):
+        open_document(tmp_path / "folder")
+
+
+def test_a_file_that_vanishes_or_changes_while_it_is_read(tmp_path: Path, opened: Any) -> None:
+    document = opened(plain_pdf(tmp_path / "a.pdf"))
+    content = document.path.read_bytes()
+    document.page(1)
+    document.path.unlink()
+    with pytest.raises(DocumentError, match=r"^a.pdf does not exist, or not any more"):
+        document.page(2)
+    with pytest.raises(DocumentError, match=r"^a.pdf does not exist, or not any more"):
+        document.image(1)
+    document.path.write_bytes(content + b"\n%more")
+    with pytest.raises(DocumentError, match=r"^a.pdf was changed while it was read"):
+        document.page(2)
+
+
+def test_limits_on_bytes_and_pages(tmp_path: Path) -> None:
+    path = plain_pdf(tmp_path / "a.pdf", pages=4)
+    size = path.stat().st_size
+    with pytest.raises(DocumentError, match=rf"^a.pdf has {size:,} bytes, more .* of {size - 1:,}"):
+        open_document(path, limits=Limits(max_bytes=size - 1))
+    with pytest.raises(DocumentError, match=r"^a.pdf has more pages than the limit of 3"):
+        open_document(path, limits=Limits(max_pages=3))
+    open_document(path, limits=Limits(max_bytes=size, max_pages=4)).close()
+
+
+def test_a_giant_page_is_drawn_smaller(tmp_path: Path, opened: Any) -> None:
+    path = write_pdf(
+        tmp_path / "a.pdf", text_at(500, 500, "lost in space"), size=(200_000, 100_000)
+    )
+    document = opened(path, limits=Limits(max_pixels=1_000_000))
+    image = document.image(1)
+    assert 990_000 < image.width * image.height < 1_010_000
+    assert image.width == pytest.approx(2 * image.height, abs=2)
+    assert lines_of(document.page(1)) == ["lost in space"]
+
+
+def test_a_flate_bomb_costs_an_error_and_not_the_machine(tmp_path: Path, opened: Any) -> None:
+    """A few kilobytes that inflate to a gigabyte, packed twice to be small on disk."""
+    packer = zlib.compressobj(9)
+    head = packer.compress(b"\n") + packer.flush(zlib.Z_FULL_FLUSH)
+    # After a full flush a block stands for itself, so it can be repeated without packing again.
+    block = packer.compress(b"0 0 m 1 1 l S\n" * 75_000) + packer.flush(zlib.Z_FULL_FLUSH)
+    once = head + 1000 * block
+    path = with_content(
+        tmp_path / "bomb.pdf",
+        zlib.compress(once, 9),
+        Filter=pikepdf.Array([pikepdf.Name.FlateDecode, pikepdf.Name.FlateDecode]),
+    )
+    assert path.stat().st_size < 1_000_000
+    document = opened(path, limits=Limits(worker_memory=600_000_000, seconds_per_page=5))
+    with pytest.raises(PageError, match=r"^bomb.pdf, page 1, (made the process|took longer|needs)"):
+        document.page(1)
+    with pytest.raises(PageError, match=r"^bomb.pdf, page 1, "):
+        document.image(1)
+
+
+def exponential_pdf(path: Path) -> Path:
+    """Forms that draw the next form ten times each: 10^9 strokes on page 1; page 2 is harmless."""
+    pdf = pikepdf.new()
+    form = pdf.make_stream(b"0 0 m 9 9 l S\n", Type=pikepdf.Name.XObject, Subtype=pikepdf.Name.Form)
+    form["/BBox"] = [0, 0, 400, 400]
+    for _ in range(9):
+        outer = pdf.make_stream(b"/F Do\n" * 10, Type=pikepdf.Name.XObject)
+        outer["/Subtype"], outer["/BBox"] = pikepdf.Name.Form, [0, 0, 400, 400]
+        outer["/Resources"] = pikepdf.Dictionary(XObject=pikepdf.Dictionary(F=form))
+        form = outer
+    for content in (b"/F Do", b"0 0 m 9 9 l S"):
+        pdf.add_blank_page(page_size=(400, 400))
+        pdf.pages[-1].obj["/Contents"] = pdf.make_stream(content)
+        pdf.pages[-1].obj["/Resources"] = pikepdf.Dictionary(XObject=pikepdf.Dictionary(F=form))
+    pdf.save(path)
+    return path
+
+
+def test_a_page_that_takes_for_ever_is_given_up(tmp_path: Path, opened: Any) -> None:
+    path = exponential_pdf(tmp_path / "slow.pdf")
+    document = opened(path, ocr="never", limits=Limits(seconds_per_page=1.5))
+    with pytest.raises(
+        PageError, match=r"^slow.pdf, page 1, (took longer than 1.5 sec|made)"
+    ) as error:
+        document.page(1)
+    assert error.value.page == 1
+    # The other pages are read all the same.
+    assert document.page(2).width == 400
+    assert document.image(2).size == (800, 800)
+
+
+def test_page_numbers_and_resolutions_that_make_no_sense(tmp_path: Path, opened: Any) -> None:
+    document = opened(plain_pdf(tmp_path / "a.pdf"))
+    for number in (0, 3, -1):
+        with pytest.raises(InvalidOption, match=re.escape(f"a.pdf has pages 1 to 2, not {number}")):
+            document.page(number)
+    with pytest.raises(InvalidOption, match="dpi must be above 0"):
+        document.image(1, dpi=0)
+
+
+def test_options_that_do_not_exist(tmp_path: Path) -> None:
+    path = plain_pdf(tmp_path / "a.pdf")
+    with pytest.raises(InvalidOption, match='ocr must be "auto", "always" or "never"'):
+        open_document(path, ocr="sometimes")  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match='ocr_engine must be "rapidocr" or "tesseract"'):
+        open_document(path, ocr_engine="guess")  # type: ignore[arg-type]
+
+
+def test_an_image_with_too_many_pixels_is_refused(tmp_path: Path, opened: Any) -> None:
+    path = tmp_path / "bomb.png"
+    Image.new("1", (20_000, 20_000)).save(path)
+    assert path.stat().st_size < 100_000
+    document = opened(path, ocr="never")
+    with pytest.raises(PageError, match=r"^bomb.png, page 1, has 20000 × 20000 pixels, more than"):
+        document.image(1)
+
+
+def test_a_damaged_image_is_an_error(tmp_path: Path, opened: Any) -> None:
+    path = tmp_path / "half.png"
+    Image.effect_noise((300, 300), 50).save(path)
+    path.write_bytes(path.read_bytes()[:20_000])
+    with pytest.raises(PageError, match=r"^half.png, page 1, is damaged or cut off"):
+        opened(path, ocr="never").image(1)
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(DocumentError, match=r"^half.png is not a readable image"):
+        open_document(path)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+def test_files_cut_anywhere_are_read_or_refused(tmp_path: Path, share: float) -> None:
+    """Nothing else may happen: PDFium repairs some of them."""
+    content = plain_pdf(tmp_path / "a.pdf", pages=3).read_bytes()
+    path = tmp_path / "cut.pdf"
+    path.write_bytes(content[: int(len(content) * share)])
+    try:
+        with open_document(path, ocr="never") as document:
+            texts = [lines_of(page) for page in document.pages()]
+    except DocumentError as error:
+        assert str(error).startswith("cut.pdf")  # noqa: PT017
+    else:
+        assert 1 <= len(texts) <= 3

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pikepdf
+import pytest
+from PIL import Image
+
+from tests.documents.conftest import (
+    embedded_font,
+    ink,
+    lines_at,
+    lines_of,
+    text_at,
+    text_image,
+    write_pdf,
+)
+from visar.documents import ocr, open_document
+from visar.documents.quality import usable
+from visar.errors import InvalidOption, MissingExtra
+
+needs_tesseract = pytest.mark.skipif(
+    shutil.which("tesseract") is None, reason="Tesseract is not installed"
+)
+ENGINES = ["rapidocr", pytest.param("tesseract", marks=needs_tesseract)]
+
+
+def scanned_pdf(path: Path, text: str = "Warranty period\ntwelve months") -> Path:
+    return write_pdf(
+        path,
+        lambda canvas: canvas.drawInlineImage(text_image(text, size=(900, 300)), 20, 300, 380, 127),
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_scan_is_read_with_the_places_of_its_words(
+    tmp_path: Path, opened: Any, engine: str
+) -> None:
+    document = opened(scanned_pdf(tmp_path / "scan.pdf"), ocr_engine=engine)
+    assert document.needs_ocr(1)
+    page = document.page(1)
+    assert lines_of(page) == ["Warranty period", "twelve months"]
+    assert page.text_source == "ocr"
+    boxes = np.array([word.box for word in page.words])
+    around = np.concatenate([boxes[:, :2].min(axis=0), boxes[:, 2:].max(axis=0)])
+    np.testing.assert_allclose(around, ink(document.image(1)), atol=0.03)
+    assert boxes[0][2] < boxes[1][0] + 0.02, "the words of a line stand beside each other"
+
+
+def test_ocr_is_done_once(tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = opened(scanned_pdf(tmp_path / "scan.pdf"))
+    page = document.page(1)
+    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda _: pytest.fail("read again"))
+    assert document.page(1) is page
+    assert not document.needs_ocr(1)
+
+
+def test_never_means_never_and_always_means_always(tmp_path: Path, opened: Any) -> None:
+    never = opened(scanned_pdf(tmp_path / "scan.pdf"), ocr="never")
+    assert not never.needs_ocr(1)
+    assert never.page(1).text_source == "none"
+    path = write_pdf(tmp_path / "text.pdf", text_at(50, 500, "Printed words"))
+    always = opened(path, ocr="always")
+    assert always.needs_ocr(1)
+    assert (lines_of(always.page(1)), always.page(1).text_source) == (["Printed words"], "ocr")
+
+
+def test_pictures_in_a_page_with_text_are_read_too(tmp_path: Path, opened: Any) -> None:
+    def draw(canvas: Any) -> None:
+        canvas.drawString(50, 550, "Text of the page")
+        canvas.drawInlineImage(text_image("inside picture"), 50, 300, 300, 66)
+        canvas.drawInlineImage(text_image("tiny"), 50, 100, 40, 9)
+
+    document = opened(write_pdf(tmp_path / "a.pdf", draw))
+    assert document.needs_ocr(1)
+    page = document.page(1)
+    assert lines_of(page) == ["Text of the page", "inside picture"]
+    assert [word.line for word in page.words] == [0, 0, 0, 0, 1, 1]
+    assert page.text_source == "both"
+
+
+def test_a_picture_that_returns_is_read_once(
+    tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(canvas: Any) -> None:
+        canvas.drawString(50, 300, f"Text of page {canvas.getPageNumber()}")
+        canvas.drawInlineImage(text_image("banner"), 0, 500, 420, 93)
+
+    document = opened(write_pdf(tmp_path / "a.pdf", draw, draw))
+    assert lines_of(document.page(1)) == ["Text of page 1", "banner"]
+    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda _: pytest.fail("read again"))
+    assert lines_of(document.page(2)) == ["Text of page 2", "banner"]
+
+
+def test_words_of_a_scan_that_has_its_text_are_not_doubled(tmp_path: Path, opened: Any) -> None:
+    def draw(canvas: Any) -> None:
+        canvas.drawInlineImage(text_image("double words"), 50, 300, 300, 66)
+        text = canvas.beginText(63, 335)
+        text.setTextRenderMode(3)  # invisible, as scanners write it
+        text.setFont("Helvetica", 20)
+        text.textOut("double words")
+        canvas.drawText(text)
+
+    page = opened(write_pdf(tmp_path / "a.pdf", draw)).page(1)
+    assert [word.text for word in page.words] == ["double", "words"]
+    assert page.text_source == "text layer"
+
+
+def test_a_picture_under_much_text_is_left_alone(tmp_path: Path, opened: Any) -> None:
+    def draw(canvas: Any) -> None:
+        canvas.drawInlineImage(Image.effect_noise((300, 300), 20).convert("RGB"), 0, 0, 420, 595)
+        lines_at(50, 500, ["five words on a line"] * 6)(canvas)
+
+    assert not opened(write_pdf(tmp_path / "a.pdf", draw)).needs_ocr(1)
+
+
+def test_a_broken_text_layer_is_not_believed(tmp_path: Path, opened: Any) -> None:
+    """A font that maps its letters nowhere: seen right, copied wrong."""
+
+    def draw(canvas: Any) -> None:
+        canvas.setFont(embedded_font(), 24)
+        canvas.drawString(50, 500, "Readable")
+
+    with pikepdf.open(write_pdf(tmp_path / "a.pdf", draw)) as pdf:
+        (font,) = [f for f in pdf.pages[0].Resources.Font.values() if "/ToUnicode" in f]
+        table = font.ToUnicode.read_bytes()
+        # The letters' codes are kept; what they mean is moved to the private use area.
+        font.ToUnicode.write(re.sub(rb"<00(\w\w)>", rb"<E0\1>", table))
+        pdf.save(tmp_path / "broken.pdf")
+    page = opened(tmp_path / "broken.pdf").page(1)
+    assert (lines_of(page), page.text_source) == (["Readable"], "ocr")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["Ordinary", "text,", "with", "\uf0b7", "a", "bullet"], True),
+        (["\x01\x02\x03", "\x04\x05", "ab"], False),
+        (["\ufffd\ufffd\ufffd", "ab"], False),
+        (["\ue001\ue002\ue003\ue004"], False),
+        (
+            ["thistextlayerhaslostallofitsspacessothatnothingcanbefoundinit" * 2, "the", "end"],
+            False,
+        ),
+        (["這是一個沒有空格的很長的中文句子" * 5], True),
+        (["See", "https://example.org/a/very/long/address/that/goes/on/and/on/and/on"], True),
+        (["7"], True),
+        ([], False),
+    ],
+)
+def test_which_text_layers_are_usable(words: list[str], expected: bool) -> None:
+    assert usable(words) is expected
+
+
+def test_columns_of_a_scan(tmp_path: Path, opened: Any) -> None:
+    left = [f"left side number {n} here" for n in range(4)]
+    right = [f"right side number {n} here" for n in range(4)]
+    image = Image.new("RGB", (1200, 400), "white")
+    image.paste(text_image("\n".join(left), size=(580, 400), height=32), (0, 0))
+    image.paste(text_image("\n".join(right), size=(580, 400), height=32), (600, 0))
+    image.save(tmp_path / "scan.png")
+    assert lines_of(opened(tmp_path / "scan.png").page(1)) == left + right
+
+
+def test_ocr_needs_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("a connection was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    ocr._rapidocr_reader.cache_clear()
+    assert [piece.text for piece in ocr.read_image(text_image("offline"), "rapidocr")] == [
+        "offline"
+    ]
+
+
+def test_a_missing_model_is_not_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "_RECOGNITION_MODEL", "not-there.onnx")
+    ocr._rapidocr_reader.cache_clear()
+    with pytest.raises(MissingExtra, match=r"lacks not-there.onnx"):
+        ocr.read_image(text_image("x"), "rapidocr")
+
+
+def test_an_even_surface_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda _: pytest.fail("nothing to read"))
+    assert ocr.read_image(Image.new("RGB", (500, 500), "beige"), "rapidocr") == []
+
+
+def test_without_the_extra_only_pages_without_text_are_refused(
+    tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ocr, "installed", lambda _: False)
+    ocr._rapidocr_reader.cache_clear()
+
+    def draw(canvas: Any) -> None:
+        canvas.drawString(50, 550, "Text of the page")
+        canvas.drawInlineImage(text_image("inside picture"), 50, 300, 300, 66)
+
+    document = opened(write_pdf(tmp_path / "a.pdf", draw))
+    assert not document.needs_ocr(1)
+    assert lines_of(document.page(1)) == ["Text of the page"]
+    with pytest.raises(MissingExtra, match=r"pip install 'visar\[ocr\]'"):
+        opened(scanned_pdf(tmp_path / "scan.pdf")).page(1)
+
+
+def test_without_tesseract_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with (
+        open_document(scanned_pdf(tmp_path / "scan.pdf"), ocr_engine="tesseract") as document,
+        pytest.raises(InvalidOption, match=r"tesseract is not installed: .*choose rapidocr"),
+    ):
+        document.page(1)

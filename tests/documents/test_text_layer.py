@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pikepdf
+import pytest
+
+from tests.documents.conftest import embedded_font, ink, lines_at, lines_of, text_at, write_pdf
+
+
+def test_words_have_their_text_line_and_source(tmp_path: Path, opened: Any) -> None:
+    document = opened(write_pdf(tmp_path / "a.pdf", lines_at(50, 500, ["One two", "three"])))
+    page = document.page(1)
+    assert [(word.text, word.line) for word in page.words] == [("One", 0), ("two", 0), ("three", 1)]
+    assert (page.number, page.width, page.height, page.rotation) == (1, 420, 595, 0)
+    assert page.text_source == "text layer"
+    assert not document.needs_ocr(1)
+
+
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_boxes_are_where_the_ink_is(tmp_path: Path, opened: Any, rotation: int) -> None:
+    """The picture of the page is the witness: it does not go through our coordinates."""
+    path = write_pdf(tmp_path / "plain.pdf", text_at(60, 420, "Wagon"))
+    with pikepdf.open(path) as pdf:
+        pdf.pages[0].Rotate = rotation
+        pdf.pages[0].CropBox = [40, 300, 300, 560]
+        pdf.save(tmp_path / "turned.pdf")
+    document = opened(tmp_path / "turned.pdf")
+    page = document.page(1)
+    assert page.rotation == rotation
+    assert (page.width, page.height) == (260, 260)
+    assert [word.text for word in page.words] == ["Wagon"]
+    np.testing.assert_allclose(page.words[0].box, ink(document.image(1)), atol=0.008)
+
+
+def test_a_turned_page_has_its_displayed_size_and_order(tmp_path: Path, opened: Any) -> None:
+    def sideways(canvas: Any) -> None:
+        canvas.rotate(90)
+        lines_at(100, -100, ["first line here", "second line here"])(canvas)
+
+    path = write_pdf(tmp_path / "plain.pdf", sideways)
+    with pikepdf.open(path) as pdf:
+        pdf.pages[0].Rotate = 90
+        pdf.save(tmp_path / "turned.pdf")
+    page = opened(tmp_path / "turned.pdf").page(1)
+    assert (page.width, page.height) == (595, 420)
+    assert lines_of(page) == ["first line here", "second line here"]
+    # The same text on a page that is not turned runs upwards, and still is read in order.
+    assert lines_of(opened(path).page(1)) == ["first line here", "second line here"]
+
+
+def test_text_cut_off_by_the_crop_box_is_not_on_the_page(tmp_path: Path, opened: Any) -> None:
+    path = write_pdf(tmp_path / "plain.pdf", lines_at(60, 500, ["kept", "lost"], leading=300))
+    with pikepdf.open(path) as pdf:
+        pdf.pages[0].CropBox = [0, 400, 420, 595]
+        pdf.save(tmp_path / "cropped.pdf")
+    assert lines_of(opened(tmp_path / "cropped.pdf").page(1)) == ["kept"]
+
+
+def test_letters_placed_one_by_one_form_words(tmp_path: Path, opened: Any) -> None:
+    """Many programs write no spaces, only positions."""
+
+    def spaced(canvas: Any) -> None:
+        for line, text in enumerate(lines):
+            x = 50.0
+            for letter in text:
+                if letter != " ":
+                    canvas.drawString(x, 500 - 12 * line, letter)
+                x += canvas.stringWidth(letter)
+
+    lines = ["word by word", "line by line"]
+    assert lines_of(opened(write_pdf(tmp_path / "a.pdf", spaced)).page(1)) == lines
+
+
+def test_ligatures_and_line_end_hyphens_are_plain_letters(tmp_path: Path, opened: Any) -> None:
+    def draw(canvas: Any) -> None:
+        canvas.setFont(embedded_font(), 10)
+        lines_at(50, 500, ["The \ufb01rst \ufb02ood of an inter-", "national kind"])(canvas)
+
+    page = opened(write_pdf(tmp_path / "a.pdf", draw)).page(1)
+    assert lines_of(page) == ["The first flood of an inter-", "national kind"]
+
+
+def test_an_empty_page_has_no_words_and_needs_no_ocr(tmp_path: Path, opened: Any) -> None:
+    document = opened(write_pdf(tmp_path / "a.pdf", lambda _: None))
+    assert document.page(1).text_source == "none"
+    assert not document.needs_ocr(1)
+
+
+def test_pages_come_in_the_order_asked_for(tmp_path: Path, opened: Any) -> None:
+    texts = [text_at(50, 500, name) for name in ("one", "two", "three")]
+    document = opened(write_pdf(tmp_path / "a.pdf", *texts))
+    assert len(document) == 3
+    assert [lines_of(page) for page in document.pages()] == [["one"], ["two"], ["three"]]
+    assert [page.number for page in document.pages([3, 1])] == [3, 1]
+
+
+def test_images_have_the_resolution_asked_for(tmp_path: Path, opened: Any) -> None:
+    document = opened(write_pdf(tmp_path / "a.pdf", text_at(50, 500, "x")))
+    assert document.image(1).size == (840, 1190)
+    assert document.image(1, dpi=72).size == (420, 595)
+    assert document.image(1).mode == "RGB"
+
+
+def test_filled_in_fields_are_read(tmp_path: Path, opened: Any) -> None:
+    def form(canvas: Any) -> None:
+        canvas.drawString(50, 500, "Name:")
+        canvas.acroForm.textfield(value="Ada Lovelace", x=100, y=490, width=200, height=20)
+
+    document = opened(write_pdf(tmp_path / "form.pdf", form))
+    assert lines_of(document.page(1)) == ["Name: Ada Lovelace"]

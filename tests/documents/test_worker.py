@@ -1,0 +1,166 @@
+"""The process that reads may die at any time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.documents.conftest import lines_of, text_at, write_pdf
+from tests.documents.test_hostile import exponential_pdf
+from visar.documents import Document, Limits, open_document
+from visar.errors import DocumentError, PageError
+
+
+def pid_of(document: Document) -> int:
+    process = document._worker._process
+    assert process is not None
+    return process.pid
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet has."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return state.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_worker_that_died_between_pages_is_replaced(tmp_path: Path, opened: Any) -> None:
+    document = opened(write_pdf(tmp_path / "a.pdf", *[text_at(50, 500, name) for name in "ab"]))
+    first = pid_of(document)
+    os.kill(first, signal.SIGSEGV)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    assert lines_of(document.page(2)) == ["b"]
+    assert pid_of(document) != first
+
+
+def test_a_crash_in_the_middle_of_a_page_is_an_error_of_that_page(
+    tmp_path: Path, opened: Any
+) -> None:
+    document = opened(exponential_pdf(tmp_path / "a.pdf"), limits=Limits(seconds_per_page=20))
+    pid = pid_of(document)
+
+    def crash() -> None:
+        time.sleep(0.3)  # the page takes minutes
+        os.kill(pid, signal.SIGSEGV)
+
+    thread = threading.Thread(target=crash)
+    thread.start()
+    with pytest.raises(PageError, match=r"^a.pdf, page 1, made the process .* stop \(SIG"):
+        document.page(1)
+    thread.join()
+    assert document.image(2).size == (800, 800)
+
+
+def test_an_interrupted_page_does_not_shift_the_answers(tmp_path: Path, opened: Any) -> None:
+    """Like Ctrl-C in a notebook: the next answer must be that to the next question."""
+    document = opened(exponential_pdf(tmp_path / "a.pdf"), limits=Limits(seconds_per_page=20))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            document.page(1)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert document.image(2).size == (800, 800)
+
+
+def test_a_worker_left_alone_ends(tmp_path: Path) -> None:
+    """When the program is killed in the middle of a page, nobody else ends the worker."""
+    path = exponential_pdf(tmp_path / "a.pdf")
+    program = f"""
+from visar.documents import Limits, open_document
+document = open_document({str(path)!r}, limits=Limits(seconds_per_page=1.0))
+print(document._worker._process.pid, flush=True)
+document._worker._process._kill = lambda late: None
+document.page(1)
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:  # noqa: S603
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        time.sleep(0.3)
+        parent.kill()
+    assert not gone(worker)
+    for _ in range(600):
+        if gone(worker):
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the worker still runs")
+
+
+def test_too_little_memory_is_an_error(tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
+    with pytest.raises(DocumentError, match=r"^a.pdf .*memory than 0.02 GB \(Limits.worker_memory"):
+        open_document(path, limits=Limits(worker_memory=20_000_000))
+
+
+def test_closing_ends_the_worker(tmp_path: Path) -> None:
+    with open_document(write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))) as document:
+        pid = pid_of(document)
+        assert not gone(pid)
+    assert gone(pid)
+
+
+def test_a_refused_document_leaves_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from visar.documents import worker
+
+    started = []
+    real = worker._Process.__init__
+
+    def remember(self: Any, limits: Limits) -> None:
+        real(self, limits)
+        started.append(self.pid)
+
+    monkeypatch.setattr(worker._Process, "__init__", remember)
+    path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"), text_at(50, 500, "b"))
+    with pytest.raises(DocumentError):
+        open_document(path, limits=Limits(max_pages=1))
+    path.write_bytes(b"%PDF-1.4 nothing more")
+    with pytest.raises(DocumentError):
+        open_document(path)
+    assert len(started) == 2
+    assert all(map(gone, started))
+
+
+def test_threads_take_turns(tmp_path: Path, opened: Any) -> None:
+    names = [f"page{number}" for number in range(12)]
+    document = opened(write_pdf(tmp_path / "a.pdf", *[text_at(50, 500, n) for n in names]))
+    found: dict[int, list[str]] = {}
+
+    def read(numbers: range) -> None:
+        for number in numbers:
+            found[number] = lines_of(document.page(number))
+
+    threads = [threading.Thread(target=read, args=(range(start, 13, 3),)) for start in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number + 1: [name] for number, name in enumerate(names)}
+
+
+def test_modules_lying_around_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of a document may be the working directory, and hold anything."""
+    (tmp_path / "json.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+    with open_document(write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))) as document:
+        assert len(document) == 1
