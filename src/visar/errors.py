@@ -15,6 +15,18 @@ class InvalidOption(VisarError, ValueError):
     """An option outside its range."""
 
 
+class EmptyQuestion(VisarError, ValueError):
+    """A question without anything to look for."""
+
+
+class DamagedModel(VisarError):
+    """A model file that is not the one this version knows."""
+
+
+class EncoderUnavailable(VisarError, ImportError):
+    """An encoder whose packages are not installed."""
+
+
 class MissingExtra(VisarError, ImportError):
     """An optional part is not installed."""
 

@@ -1,0 +1,134 @@
+"""The encoder everyone has: words in, vectors out, offline and on the CPU.
+
+Every term of a page that is no stop word becomes a vector of three signals, joined so that the
+cosine of two vectors is a weighted mean of theirs:
+
+- what the term means where it stands: the mean of its word pieces' vectors;
+- what is spoken of around it: the mean over the tokens near it, which is the vector the model
+  was trained to compare, mixed into the first;
+- which word it is: a direction drawn from its stem, so that an exact match counts.
+
+``docs/embedded-encoder.md`` says what each of them is worth, and what else was tried.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.documents.page import Page
+from visar.encoders.minilm import HIDDEN_DIMENSION, MiniLM, quantised_model
+from visar.encoders.protocol import PageEmbedding
+from visar.encoders.terms import LEXICAL_DIMENSION, Term, find_terms, lexical_vectors
+from visar.errors import EmptyQuestion
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+_TermVectors: TypeAlias = tuple[list[Term], NDArray[np.float32]]
+
+# Tokens on either side of a term that say what is spoken of around it.
+REACH = 32
+# How much of that is mixed into the term's own vector.
+SURROUNDINGS = 0.5
+# The share of an exact match in the cosine of two vectors.
+EXACT_MATCH = 0.3
+
+
+class EmbeddedEncoder:
+    """all-MiniLM-L6-v2 with an exact-match signal; see the module's text."""
+
+    name = "embedded"
+    version = "minilm-terms-1"
+    dimension = HIDDEN_DIMENSION + LEXICAL_DIMENSION
+    reads: Literal["words", "image"] = "words"
+
+    def encode_pages(
+        self,
+        pages: Sequence[Page],
+        images: Sequence[Any] = (),  # noqa: ARG002 - for the encoders that look
+    ) -> list[PageEmbedding]:
+        """Encode the words of each page, which alone decide its vectors; images are not read."""
+        texts = [[word.text for word in page.words] for page in pages]
+        return [
+            _embedding(page, terms, vectors)
+            for page, (terms, vectors) in zip(pages, self._encode(texts), strict=True)
+        ]
+
+    def encode_query(self, question: str) -> NDArray[np.float32]:
+        """Encode a question, stop words included: they weigh little and keep the rest apart."""
+        ((terms, vectors),) = self._encode([question.split()])
+        if not terms:
+            raise EmptyQuestion(
+                f"The question {question[:80]!r} has no word or number to look for. "
+                "Ask with at least one."
+            )
+        return vectors
+
+    def _encode(self, texts: Sequence[Sequence[str]]) -> Iterator[_TermVectors]:
+        encodings = [self._model.tokenize(words) for words in texts]
+        states = self._model.token_vectors([encoding.ids for encoding in encodings])
+        for words, encoding, tokens in zip(texts, encodings, states, strict=True):
+            yield _term_vectors(find_terms(words), encoding, tokens)
+
+    @functools.cached_property
+    def _model(self) -> MiniLM:
+        """Loaded when first used: name, version and dimension cost nothing."""
+        from platformdirs import user_cache_path
+
+        return MiniLM(quantised_model(user_cache_path("visar")))
+
+
+def _embedding(page: Page, terms: Sequence[Term], vectors: NDArray[np.float32]) -> PageEmbedding:
+    kept = [row for row, term in enumerate(terms) if not term.is_stop_word]
+    words = np.array([terms[row].word for row in kept], np.int32)
+    boxes = np.array([page.words[word].box for word in words], np.float32).reshape(-1, 4)
+    return PageEmbedding(vectors[kept].astype(np.float16), boxes, words)
+
+
+def _term_vectors(
+    terms: Sequence[Term], encoding: Encoding, tokens: NDArray[np.float32]
+) -> _TermVectors:
+    """Give each term that has tokens its vector."""
+    spans = _token_spans(terms, encoding)
+    spoken = [term for term, (first, last) in zip(terms, spans, strict=True) if first < last]
+    if not spoken:
+        return [], np.zeros((0, EmbeddedEncoder.dimension), np.float32)
+    first, last = np.array([span for span in spans if span[0] < span[1]]).T
+    sums = np.zeros((len(tokens) + 1, HIDDEN_DIMENSION))
+    np.cumsum(_unit(tokens), axis=0, dtype=np.float64, out=sums[1:])
+    own = _unit(sums[last] - sums[first])
+    around = _unit(sums[np.minimum(last + REACH, len(tokens))] - sums[np.maximum(first - REACH, 0)])
+    meaning = _unit(own + SURROUNDINGS * around)
+    joined = np.concatenate(
+        [np.sqrt(1 - EXACT_MATCH) * meaning, np.sqrt(EXACT_MATCH) * lexical_vectors(spoken)], axis=1
+    )
+    return spoken, _unit(joined).astype(np.float32)
+
+
+def _token_spans(terms: Sequence[Term], encoding: Encoding) -> list[tuple[int, int]]:
+    """Find the tokens of each term, as a range; an empty one when it has none."""
+    spans: list[tuple[int, int]] = []
+    places = list(zip(encoding.word_ids, encoding.offsets, strict=True))
+    token = 0
+    for term in terms:
+        while token < len(places) and _starts_before(places[token], term.word, term.start):
+            token += 1
+        first = token
+        while token < len(places) and _starts_before(places[token], term.word, term.end):
+            token += 1
+        spans.append((first, token))
+    return spans
+
+
+def _starts_before(place: tuple[int | None, tuple[int, int]], word: int, character: int) -> bool:
+    return (place[0] or 0, place[1][0]) < (word, character)
+
+
+def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny))

