@@ -45,3 +45,33 @@ class NotAnIndex(StoreError):
 
 class NotInIndex(StoreError, LookupError):
     """No such document in the index, or no such vectors for it."""
+
+
+class DocumentError(VisarError):
+    """A document that cannot be read; the message names it and says why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} {reason}.")
+        self.name = name
+
+
+class EncryptedDocument(DocumentError):
+    """A document that needs a password, or another one."""
+
+    def __init__(self, name: str, *, wrong_password: bool) -> None:
+        state = (
+            "is encrypted, and the password does not open it" if wrong_password else "is encrypted"
+        )
+        super().__init__(
+            name,
+            f"{state}. Give its password with --password, or VISAR_PASSWORD in the environment",
+        )
+
+
+class PageError(DocumentError):
+    """A page that cannot be read; the others of its document may be fine."""
+
+    def __init__(self, name: str, page: int, reason: str) -> None:
+        super().__init__(f"{name}, page {page},", reason)
+        self.name = name
+        self.page = page
