@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from collections.abc import Callable
@@ -111,6 +112,14 @@ def test_paths_that_are_not_there_or_no_document(tmp_path: Path) -> None:
     (tmp_path / "folder" / "notes.txt").write_text("notes")
     with pytest.raises(DocumentError, match=r"folder is a folder that is not made of page images"):
         open_document(tmp_path / "folder")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    path = plain_pdf(tmp_path / "private.pdf")
+    path.chmod(0)
+    with pytest.raises(DocumentError, match=r"^private.pdf cannot be read: Permission denied"):
+        open_document(path)
 
 
 def test_a_file_that_vanishes_or_changes_while_it_is_read(tmp_path: Path, opened: Any) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import shutil
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.documents.conftest import (
 )
 from visar.documents import ocr, open_document
 from visar.documents.quality import usable
-from visar.errors import InvalidOption, MissingExtra
+from visar.errors import InvalidOption, MissingExtra, PageError
 
 needs_tesseract = pytest.mark.skipif(
     shutil.which("tesseract") is None, reason="Tesseract is not installed"
@@ -109,6 +110,19 @@ def test_words_of_a_scan_that_has_its_text_are_not_doubled(tmp_path: Path, opene
     page = opened(write_pdf(tmp_path / "a.pdf", draw)).page(1)
     assert [word.text for word in page.words] == ["double", "words"]
     assert page.text_source == "text layer"
+
+
+def test_text_over_a_picture_of_the_whole_page_is_kept(tmp_path: Path, opened: Any) -> None:
+    def draw(canvas: Any) -> None:
+        background = Image.new("RGB", (840, 1190), "white")
+        background.paste(text_image("in the picture"), (0, 600))
+        canvas.drawInlineImage(background, 0, 0, 420, 595)
+        canvas.drawString(50, 550, "Over the picture")
+
+    page = opened(write_pdf(tmp_path / "a.pdf", draw)).page(1)
+    assert lines_of(page) == ["Over the picture", "in the picture"]
+    assert [word.line for word in page.words] == [0, 0, 0, 1, 1, 1]
+    assert page.text_source == "both"
 
 
 def test_a_picture_under_much_text_is_left_alone(tmp_path: Path, opened: Any) -> None:
@@ -206,6 +220,19 @@ def test_without_the_extra_only_pages_without_text_are_refused(
     assert lines_of(document.page(1)) == ["Text of the page"]
     with pytest.raises(MissingExtra, match=r"pip install 'visar\[ocr\]'"):
         opened(scanned_pdf(tmp_path / "scan.pdf")).page(1)
+
+
+def test_a_failing_engine_is_an_error_of_the_page(
+    tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "tesseract"
+    program.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no language data')\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    document = opened(scanned_pdf(tmp_path / "scan.pdf"), ocr_engine="tesseract")
+    with pytest.raises(PageError, match=r"^scan.pdf, page 1, could not .* Tesseract: no language"):
+        document.page(1)
 
 
 def test_without_tesseract_the_error_says_what_to_do(

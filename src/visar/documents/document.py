@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
@@ -13,12 +14,12 @@ from visar.documents import ocr as ocr_engines
 from visar.documents.figures import uncovered, unread
 from visar.documents.kinds import Kind
 from visar.documents.layout import Piece, arrange
-from visar.documents.ocr import OcrEngine
+from visar.documents.ocr import OcrEngine, OcrFailed
 from visar.documents.page import Box, Page, TextSource, Word
 from visar.documents.unchanged import UnchangedFile
 from visar.documents.wire import PageContent, as_words
 from visar.documents.worker import Worker
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, PageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -93,7 +94,7 @@ class Document:
             return self._read_by_ocr[number]
         content = self._content(number)
         regions = self._regions_to_read(content)
-        layer = () if regions == [_WHOLE_PAGE] else content.words
+        layer = () if self._ocr == "always" else content.words
         by_ocr = self._read_regions(number, content, regions, layer) if regions else ()
         page = Page(
             number=number,
@@ -163,11 +164,16 @@ class Document:
         for left, top, right, bottom in regions:
             corner = round(left * image.width), round(top * image.height)
             crop = image.crop((*corner, round(right * image.width), round(bottom * image.height)))
-            pieces = [piece.moved(*corner) for piece in self._read_picture(crop)]
+            try:
+                pieces = [piece.moved(*corner) for piece in self._read_picture(crop)]
+            except OcrFailed as failure:
+                raise PageError(self.name, number, str(failure)) from failure
             lines = arrange(pieces, file_order=ocr_engines.orders_columns(self._ocr_engine))
-            words = as_words(lines, image.width, image.height, first_line=line)
-            found += uncovered(words, known)
-            line += len(lines)
+            new = uncovered(as_words(lines, image.width, image.height), known)
+            numbers = dict.fromkeys(word.line for word in new)
+            places = {old: line + place for place, old in enumerate(numbers)}
+            found += [replace(word, line=places[word.line]) for word in new]
+            line += len(places)
         return tuple(found)
 
     def _read_picture(self, picture: Image) -> list[Piece]:

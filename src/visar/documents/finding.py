@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from visar.documents.kinds import DOCUMENT_SUFFIXES, is_image
+from visar.documents.unchanged import refusals
 from visar.errors import DocumentError
 
 _HEAD = 1024
@@ -24,10 +25,8 @@ def natural_key(name: str) -> tuple[tuple[int, str], ...]:
 
 def visible_files(folder: Path) -> list[Path]:
     """The files and folders directly in a folder that are not hidden, in natural order."""
-    try:
+    with refusals(str(folder)):
         entries = [entry for entry in folder.iterdir() if not entry.name.startswith((".", "~$"))]
-    except OSError as error:
-        raise DocumentError(str(folder), f"cannot be listed: {error.strerror}") from error
     return sorted(entries, key=lambda entry: (natural_key(entry.name), entry.name))
 
 
@@ -41,11 +40,8 @@ def page_images(folder: Path) -> list[Path]:
 
 def head_of(path: Path) -> bytes:
     """The first bytes of a file."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(_HEAD)
-    except OSError as error:
-        raise DocumentError(path.name, f"cannot be read: {error.strerror}") from error
+    with refusals(path.name), path.open("rb") as stream:
+        return stream.read(_HEAD)
 
 
 def find_documents(paths: Iterable[Path | str]) -> list[Path]:

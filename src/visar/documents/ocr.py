@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from visar.documents.layout import Piece
-from visar.errors import InvalidOption, MissingExtra, VisarError
+from visar.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,6 +32,10 @@ _DETECTION_SIDE = 960
 _TESSERACT_SECONDS = 120
 _TESSERACT_CONFIDENCE = 30
 _DETECTION_MODEL, _RECOGNITION_MODEL = "PP-OCRv6_det_small.onnx", "PP-OCRv6_rec_small.onnx"
+
+
+class OcrFailed(Exception):
+    """An engine gave up on an image; the message says why, to follow the name of the page."""
 
 
 def check_engine(engine: str) -> None:
@@ -65,7 +69,10 @@ def _rapidocr(image: Image) -> list[Piece]:
     # It expects the channels in the order of OpenCV.
     pixels = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
     with _RAPIDOCR_LOCK:
-        result = reader(pixels)
+        try:
+            result = reader(pixels)
+        except Exception as error:
+            raise OcrFailed(f"could not be read by RapidOCR: {error}") from error
     if not result.txts:
         return []
     return [
@@ -159,10 +166,10 @@ def _tesseract(image: Image) -> list[Piece]:
             env={**os.environ, "OMP_THREAD_LIMIT": "1"},
         )
     except subprocess.TimeoutExpired as error:
-        raise VisarError(f"Tesseract took longer than {_TESSERACT_SECONDS} seconds.") from error
+        raise OcrFailed(f"took Tesseract longer than {_TESSERACT_SECONDS} seconds") from error
     except subprocess.CalledProcessError as error:
         reason = error.stderr.decode(errors="replace").strip()
-        raise VisarError(f"Tesseract failed: {reason}") from error
+        raise OcrFailed(f"could not be read by Tesseract: {reason}") from error
     return list(_tesseract_words(done.stdout.decode(errors="replace")))
 
 

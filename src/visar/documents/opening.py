@@ -23,7 +23,7 @@ from visar.documents.kinds import (
 from visar.documents.limits import Limits
 from visar.documents.ocr import OcrEngine
 from visar.documents.office import convert
-from visar.documents.unchanged import UnchangedFile
+from visar.documents.unchanged import UnchangedFile, refusals
 from visar.documents.worker import Worker
 from visar.errors import DocumentError, InvalidOption
 
@@ -70,7 +70,8 @@ def open_document(
         paths = [file.path for file in files]
         if kind == "office":
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="visar-"))
-            paths = [_converted(path, head, Path(folder), limits)]
+            with refusals(path.name):
+                paths = [_converted(path, head, Path(folder), limits)]
         reads: Literal["pdf", "images"] = "pdf" if kind in ("pdf", "office") else "images"
         worker = Worker(path.name, reads, paths, password, limits)
         cleanup.callback(worker.close)
@@ -119,8 +120,9 @@ def _kind(path: Path, head: bytes) -> Kind:
         return "pdf"
     if is_image(head):
         return "image"
-    if office_suffix(path, head):
-        return "office"
+    with refusals(path.name):
+        if office_suffix(path, head):
+            return "office"
     claim = path.suffix.lower()
     if claim in DOCUMENT_SUFFIXES:
         raise DocumentError(path.name, f"does not contain what its name says: it is no {claim[1:]}")
@@ -133,11 +135,8 @@ def _identity(files: Sequence[UnchangedFile], *, named: bool) -> str:
     """SHA-256 of the content; of the pages' names too if there are several files."""
     digests = []
     for file in files:
-        try:
-            with file.path.open("rb") as stream:
-                digests.append(hashlib.file_digest(stream, "sha256"))
-        except OSError as error:
-            raise DocumentError(file.path.name, f"cannot be read: {error.strerror}") from error
+        with refusals(file.path.name), file.path.open("rb") as stream:
+            digests.append(hashlib.file_digest(stream, "sha256"))
         file.check()
     if not named:
         return digests[0].hexdigest()

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from visar.errors import DocumentError
+
+
+@contextmanager
+def refusals(document: str) -> Iterator[None]:
+    """Say of what the system refuses to read which document it belongs to."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DocumentError(document, "does not exist, or not any more") from error
+    except OSError as error:
+        raise DocumentError(document, f"cannot be read: {error.strerror}") from error
 
 
 class UnchangedFile:
@@ -26,10 +39,6 @@ class UnchangedFile:
             raise DocumentError(self._document, "was changed while it was read: open it again")
 
     def _look(self) -> tuple[int, int]:
-        try:
+        with refusals(self._document):
             state = self.path.stat()
-        except FileNotFoundError as error:
-            raise DocumentError(self._document, "does not exist, or not any more") from error
-        except OSError as error:
-            raise DocumentError(self._document, f"cannot be read: {error.strerror}") from error
         return state.st_size, state.st_mtime_ns

@@ -70,11 +70,9 @@ class Raster:
     pixels: bytes
 
 
-def as_words(
-    lines: Sequence[Sequence[Piece]], width: float, height: float, *, first_line: int = 0
-) -> tuple[Word, ...]:
+def as_words(lines: Sequence[Sequence[Piece]], width: float, height: float) -> tuple[Word, ...]:
     """Lines in points as words in shares of the page."""
-    pieces = [(piece, number) for number, line in enumerate(lines, first_line) for piece in line]
+    pieces = [(piece, number) for number, line in enumerate(lines) for piece in line]
     if not pieces:
         return ()
     corners = np.array([(p.left, p.top, p.right, p.bottom) for p, _ in pieces])
