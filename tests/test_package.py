@@ -13,7 +13,7 @@ def test_importing_visar_needs_numpy_only() -> None:
         "print(*sorted({name.partition('.')[0] for name in sys.modules} "
         "- set(sys.stdlib_module_names)))"
     )
-    run = subprocess.run(  # noqa: S603
+    run = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {program}"],
         capture_output=True,
         text=True,

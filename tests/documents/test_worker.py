@@ -89,7 +89,7 @@ document._worker._process._kill = lambda late: None
 document.page(1)
 """
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         worker = int(parent.stdout.readline())
         time.sleep(0.3)

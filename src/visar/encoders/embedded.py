@@ -46,6 +46,7 @@ class EmbeddedEncoder:
     version = "minilm-terms-1"
     dimension = HIDDEN_DIMENSION + LEXICAL_DIMENSION
     reads: Literal["words", "image"] = "words"
+    weak_match = 0.45
 
     def encode_pages(
         self,

@@ -34,6 +34,8 @@ class Encoder(Protocol):
     dimension: int
     reads: Literal["words", "image"]
     """Which part of a page it looks at."""
+    weak_match: float
+    """A question whose words have a lower mean cosine with a document is not answered there."""
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode pages; ``images`` holds a PIL image per page when ``reads`` is "image"."""

@@ -1,0 +1,5 @@
+"""The command line: thin, one module per group of commands."""
+
+from visar.cli.app import main
+
+__all__ = ["main"]

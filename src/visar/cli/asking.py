@@ -1,0 +1,219 @@
+"""``visar ask`` and ``visar search``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from visar.cli.options import (
+    EncoderName,
+    IndexFolder,
+    Json,
+    K,
+    MaxK,
+    MethodChoice,
+    Neighbors,
+    OcrChoice,
+    OcrEngineChoice,
+    Password,
+    open_index,
+)
+from visar.cli.output import complain, console, print_json, progress_bars
+from visar.errors import DocumentError, InvalidOption
+from visar.explain.words import why_so_many
+from visar.index import Index, Reading
+from visar.results import Answer, PageHit, SearchResult
+
+WIDEST_BAR = 8
+# What a line of the page table takes beside the snippet.
+OTHER_COLUMNS = 9 + 8 + WIDEST_BAR
+
+Question = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="[FILE]... QUESTION",
+        help="The question, after the files it is about. Without files: the whole index, or --doc.",
+        show_default=False,
+    ),
+]
+Documents = Annotated[
+    list[str] | None,
+    typer.Option("--doc", help="Ask about this document: its id, or its name.", show_default=False),
+]
+OpenFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--open",
+        metavar="DIR",
+        help="Write the chosen pages there as PNG, with the question's heat on them.",
+        show_default=False,
+    ),
+]
+
+
+def ask(
+    words: Question,
+    *,
+    documents: Documents = None,
+    method: MethodChoice = "visar",
+    k: K = None,
+    max_k: MaxK = None,
+    neighbors: Neighbors = 0,
+    open_folder: OpenFolder = None,
+    encoder: EncoderName = "embedded",
+    password: Password = None,
+    ocr: OcrChoice = "auto",
+    ocr_engine: OcrEngineChoice = "rapidocr",
+    index: IndexFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a question about files, or about what is in the index. Files are remembered."""
+    library, asked = _library(
+        words, documents, index, encoder, Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    )
+    answer = library.ask(
+        words[-1],
+        documents=asked,
+        encoder=encoder,
+        method=method,
+        k=k,
+        max_k=max_k,
+        neighbors=neighbors,
+    )
+    written = _write_heat(library, answer.search, open_folder)
+    if as_json:
+        print_json(answer)
+        return
+    _print_answer(answer)
+    _print_pages(answer.search)
+    _print_written(written)
+
+
+def search(
+    words: Question,
+    *,
+    documents: Documents = None,
+    method: MethodChoice = "visar",
+    k: K = None,
+    max_k: MaxK = None,
+    neighbors: Neighbors = 0,
+    open_folder: OpenFolder = None,
+    encoder: EncoderName = "embedded",
+    password: Password = None,
+    ocr: OcrChoice = "auto",
+    ocr_engine: OcrEngineChoice = "rapidocr",
+    index: IndexFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Find the pages a question needs, without an answer."""
+    library, asked = _library(
+        words, documents, index, encoder, Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    )
+    found = library.search(
+        words[-1],
+        documents=asked,
+        encoder=encoder,
+        method=method,
+        k=k,
+        max_k=max_k,
+        neighbors=neighbors,
+    )
+    written = _write_heat(library, found, open_folder)
+    if as_json:
+        print_json(found)
+        return
+    _print_pages(found)
+    _print_written(written)
+
+
+def _library(
+    words: list[str],
+    documents: list[str] | None,
+    folder: Path | None,
+    encoder: str,
+    reading: Reading,
+) -> tuple[Index, list[str] | None]:
+    """The index, with the files named added to it, and the documents asked about."""
+    files, question = words[:-1], words[-1]
+    if not question.strip():
+        raise InvalidOption("The question is empty.")
+    if Path(question).exists():
+        raise InvalidOption(f"{question!r} is a file: the question comes last, after the files.")
+    library = open_index(folder, create=bool(files))
+    if not files:
+        return library, documents
+    with progress_bars() as bars:
+        additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
+    for refusal in additions.refused:
+        complain(refusal.reason)
+    if not additions.added:
+        raise typer.Exit(2)
+    return library, [*(document.id for document in additions.added), *(documents or [])]
+
+
+def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> list[Path]:
+    if folder is None:
+        return []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DocumentError(str(folder), f"cannot be written to: {error.strerror}") from error
+    written = []
+    for name, image in library.heat(found):
+        image.save(folder / name)
+        written.append(folder / name)
+    return written
+
+
+def _print_answer(answer: Answer) -> None:
+    console.print()
+    if not answer.found:
+        searched = answer.search.documents
+        where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
+        console.print(Text(f"  Nothing in {where} matches this question well.", style="bold"))
+        console.print("  [dim]These pages come nearest.[/dim]\n")
+        return
+    several = len(answer.search.documents) > 1
+    names = {hit.document: hit.name for hit in answer.search.pages}
+    for passage in answer.passages:
+        where = (
+            f"{names[passage.document]}, page {passage.page}" if several else f"page {passage.page}"
+        )
+        console.print(
+            Text("  ") + Text(passage.text, style="bold") + Text(f"  {where}", style="dim")
+        )
+    console.print("  [dim]quoted from the pages: no language model is configured[/dim]\n")
+
+
+def _print_pages(found: SearchResult) -> None:
+    several = len(found.documents) > 1
+    highest = max((hit.score for hit in found.pages), default=0) or 1
+    width = max(20, min(console.width, 110) - OTHER_COLUMNS)
+    console.print(f"  [bold]PAGE   {'MATCH':<{width}}  SCORE[/bold]")
+    for hit in found.pages:
+        console.print(_page_line(hit, highest, several, width), soft_wrap=True)
+    console.print()
+    console.print(Text(f"  {why_so_many(found)}", style="dim"), soft_wrap=True)
+
+
+def _page_line(hit: PageHit, highest: float, several: bool, width: int) -> Text:
+    snippet = f"{hit.name}: {hit.snippet}" if several else hit.snippet
+    if hit.beside is not None:
+        snippet = f"(beside page {hit.beside}) {snippet}"
+    if len(snippet) > width:
+        snippet = snippet[: width - 1] + "…"
+    bar = "█" * max(1, round(WIDEST_BAR * hit.score / highest)) if hit.score else ""
+    return (
+        Text(f"  {hit.page:>4}   ", style="bold cyan")
+        + Text(f"{snippet:<{width}}")
+        + Text(f"  {hit.score:.2f} ")
+        + Text(bar, style="cyan")
+    )
+
+
+def _print_written(written: list[Path]) -> None:
+    for path in written:
+        console.print(f"  [dim]wrote[/dim] {path}", soft_wrap=True)

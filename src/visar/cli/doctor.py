@@ -1,0 +1,94 @@
+"""``visar doctor``: what can run here, and what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+from dataclasses import dataclass
+
+import visar
+from visar.cli.options import IndexFolder, Json
+from visar.cli.output import console, print_json
+from visar.encoders.registry import EncoderInfo, available_encoders
+from visar.errors import StoreError
+from visar.generation import extractive
+from visar.index import Index, default_location
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something the program can use."""
+
+    name: str
+    use: str
+    install: str | None
+    """What to do to have it; None when it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    version: str
+    python: str
+    index: str
+    documents: int | None
+    """None when there is no index yet."""
+    encoders: tuple[EncoderInfo, ...]
+    generators: tuple[Part, ...]
+    parts: tuple[Part, ...]
+
+
+def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
+    """Show what is installed, what can run here, and what is missing."""
+    location = str(index or default_location())
+    report = Report(
+        version=visar.__version__,
+        python=platform.python_version(),
+        index=location,
+        documents=_count(location),
+        encoders=tuple(available_encoders()),
+        generators=(Part(extractive.NAME, "quotes the passages that match best", None),),
+        parts=_parts(),
+    )
+    if as_json:
+        print_json(report)
+        return
+    console.print(f"[bold]visar {report.version}[/bold] · Python {report.python}")
+    held = "none yet" if report.documents is None else f"{report.documents} documents"
+    console.print(f"index       {report.index} ({held})", soft_wrap=True)
+    for encoder in report.encoders:
+        _print_part("encoder", Part(encoder.name, encoder.description, encoder.install))
+    for generator in report.generators:
+        _print_part("generator", generator)
+    for part in report.parts:
+        _print_part("optional", part)
+
+
+def _parts() -> tuple[Part, ...]:
+    return (
+        _package("rapidocr", "reads scanned pages", "pip install 'visar[ocr]'"),
+        _package("sklearn", "the method score-cluster", "pip install 'visar[eval]'"),
+        _program("tesseract", "reads scanned pages, --ocr-engine tesseract", "Tesseract"),
+        _program("soffice", "opens DOCX, PPTX and other office files", "LibreOffice"),
+    )
+
+
+def _package(name: str, use: str, install: str) -> Part:
+    return Part(name, use, None if importlib.util.find_spec(name) else install)
+
+
+def _program(command: str, use: str, product: str) -> Part:
+    return Part(command, use, None if shutil.which(command) else f"install {product}")
+
+
+def _count(location: str) -> int | None:
+    try:
+        return len(Index.open(location, create=False).documents())
+    except StoreError:
+        return None
+
+
+def _print_part(kind: str, part: Part) -> None:
+    state = "[green]ready[/green]  " if part.install is None else "[yellow]missing[/yellow]"
+    how = "" if part.install is None else f" → {part.install}"
+    console.print(f"{kind:<11} {state}  {part.name:<10} [dim]{part.use}[/dim]{how}", soft_wrap=True)

@@ -1,0 +1,147 @@
+"""``visar add``, ``list``, ``show``, ``remove``, ``verify`` and ``compact``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from visar.cli.options import (
+    EncoderName,
+    IndexFolder,
+    Json,
+    MaxMegabytes,
+    MaxPages,
+    OcrChoice,
+    OcrEngineChoice,
+    Password,
+    SecondsPerPage,
+    open_index,
+)
+from visar.cli.output import complain, console, print_json, progress_bars
+from visar.documents import Limits
+from visar.index import Reading
+from visar.store import StoredDocument
+
+SHORT_ID = 12
+_LIMITS = Limits()
+
+Files = Annotated[list[Path], typer.Argument(help="Documents, or folders of them.")]
+DocumentName = Annotated[str, typer.Argument(help="Its id, the beginning of it, or its name.")]
+
+
+def add(
+    files: Files,
+    *,
+    encoder: EncoderName = "embedded",
+    password: Password = None,
+    ocr: OcrChoice = "auto",
+    ocr_engine: OcrEngineChoice = "rapidocr",
+    max_pages: MaxPages = _LIMITS.max_pages,
+    max_megabytes: MaxMegabytes = _LIMITS.max_bytes // 1_000_000,
+    seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page,
+    index: IndexFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Add documents to the index. What is there already is not read again."""
+    limits = Limits(
+        max_pages=max_pages, max_bytes=max_megabytes * 1_000_000, seconds_per_page=seconds_per_page
+    )
+    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
+    library = open_index(index, create=True)
+    with progress_bars() as bars:
+        additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
+    if as_json:
+        print_json(additions)
+    else:
+        for document in additions.added:
+            console.print(f"[green]added[/green]  {_short(document)}")
+    for refusal in additions.refused:
+        complain(refusal.reason)
+    if additions.refused:
+        total = len(additions.added) + len(additions.refused)
+        complain(f"{len(additions.refused)} of {total} documents were refused")
+        raise typer.Exit(1 if additions.added else 2)
+
+
+def list_documents(*, index: IndexFolder = None, as_json: Json = False) -> None:
+    """List the documents of the index."""
+    library = open_index(index)
+    documents = library.documents()
+    if as_json:
+        print_json(documents)
+        return
+    if not documents:
+        console.print(f"The index {library.location} is empty.", soft_wrap=True)
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("ID", "PAGES", "ADDED", "NAME"):
+        table.add_column(heading, justify="right" if heading == "PAGES" else "left")
+    for document in documents:
+        table.add_row(
+            document.id[:SHORT_ID],
+            str(document.pages),
+            document.added.astimezone().strftime("%Y-%m-%d %H:%M"),
+            document.name,
+        )
+    console.print(table)
+
+
+def show(document: DocumentName, *, index: IndexFolder = None, as_json: Json = False) -> None:
+    """Show what the index knows of a document."""
+    stored = open_index(index).get(document)
+    if as_json:
+        print_json(stored)
+        return
+    console.print(f"[bold]{stored.name}[/bold]")
+    for label, value in (
+        ("id", stored.id),
+        ("file", stored.source),
+        ("pages", stored.pages),
+        ("size", f"{stored.size / 1e6:.1f} MB"),
+        ("added", stored.added.astimezone().strftime("%Y-%m-%d %H:%M")),
+        ("encoders", ", ".join(str(encoder) for encoder in stored.encoders)),
+    ):
+        console.print(f"  [dim]{label:<9}[/dim] {value}", soft_wrap=True)
+
+
+def remove(document: DocumentName, *, index: IndexFolder = None, as_json: Json = False) -> None:
+    """Remove a document from the index. Its file stays."""
+    removed = open_index(index).remove(document)
+    if as_json:
+        print_json(removed)
+    else:
+        console.print(f"removed  {_short(removed)}")
+
+
+def verify(*, index: IndexFolder = None, as_json: Json = False) -> None:
+    """Check everything in the index; change nothing."""
+    library = open_index(index)
+    problems = library.verify()
+    if as_json:
+        print_json(problems)
+    else:
+        for problem in problems:
+            console.print(f"[yellow]{problem.kind}[/yellow]  {problem}", soft_wrap=True)
+        damaged = sum(problem.kind == "damage" for problem in problems)
+        documents = len(library.documents())
+        console.print(
+            f"{documents} documents, {damaged} problems, {len(problems) - damaged} leftovers"
+        )
+    if any(problem.kind == "damage" for problem in problems):
+        raise typer.Exit(1)
+
+
+def compact(*, index: IndexFolder = None, as_json: Json = False) -> None:
+    """Tidy the index: drop leftovers of interrupted additions, merge small files."""
+    dropped = open_index(index).compact()
+    if as_json:
+        print_json(dropped)
+    else:
+        console.print(f"dropped {dropped.pages} pages and {dropped.blocks} blocks left behind")
+
+
+def _short(document: StoredDocument) -> str:
+    return f"{document.id[:SHORT_ID]}  {document.name} · {document.pages} pages"

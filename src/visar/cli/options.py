@@ -1,0 +1,55 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from visar.index import Index
+
+IndexFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--index",
+        envvar="VISAR_INDEX",
+        help="The folder of the index; by default one under your data directory.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON.")]
+EncoderName = Annotated[str, typer.Option("--encoder", help="Which encoder; see visar doctor.")]
+Password = Annotated[
+    str | None,
+    typer.Option(envvar="VISAR_PASSWORD", help="Of an encrypted PDF.", show_default=False),
+]
+OcrChoice = Annotated[
+    Literal["auto", "always", "never"],
+    typer.Option("--ocr", help="When to read pages as pictures."),
+]
+OcrEngineChoice = Annotated[
+    Literal["rapidocr", "tesseract"], typer.Option("--ocr-engine", help="What reads them.")
+]
+MaxPages = Annotated[int, typer.Option("--max-pages", help="Refuse longer documents.", min=1)]
+MaxMegabytes = Annotated[int, typer.Option("--max-megabytes", help="Refuse larger files.", min=1)]
+SecondsPerPage = Annotated[
+    float, typer.Option("--seconds-per-page", help="Give up on a page after this long.", min=0.1)
+]
+MethodChoice = Annotated[
+    Literal["visar", "top-k", "largest-gap", "score-cluster"],
+    typer.Option("--method", help="What decides how many pages."),
+]
+K = Annotated[
+    int | None, typer.Option("--k", help="How many pages top-k takes.", min=1, show_default=False)
+]
+MaxK = Annotated[
+    int | None, typer.Option("--max-k", help="At most so many pages.", min=1, show_default=False)
+]
+Neighbors = Annotated[
+    int, typer.Option("--neighbors", help="Take as many pages around each along.", min=0)
+]
+
+
+def open_index(folder: Path | None, *, create: bool = False) -> Index:
+    return Index.open(folder, create=create)

@@ -1,0 +1,1 @@
+"""What the method saw, as data and as pictures."""

@@ -1,0 +1,45 @@
+"""The heat of a question on a page: its patches coloured by their weight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Orange to red, readable on white and on dark pages, for any colour vision.
+_COOL = np.array([255, 196, 0])
+_HOT = np.array([214, 40, 40])
+_STRONGEST = 0.6
+
+
+def heat_of_pixels(
+    boxes: NDArray[np.float32], weights: NDArray[np.float32], width: int, height: int
+) -> NDArray[np.float32]:
+    """The weight over each pixel, 0 to 1 relative to the page's heaviest patch."""
+    heat = np.zeros((height, width), np.float32)
+    heaviest = float(weights.max(initial=0))
+    if heaviest <= 0:
+        return heat
+    for (left, top, right, bottom), weight in zip(boxes, weights / heaviest, strict=True):
+        if weight > 0:
+            rows = slice(int(top * height), int(np.ceil(bottom * height)))
+            columns = slice(int(left * width), int(np.ceil(right * width)))
+            heat[rows, columns] = np.maximum(heat[rows, columns], weight)
+    return heat
+
+
+def with_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.float32]) -> Image:
+    """A copy of a page's image with the heat laid over it."""
+    from PIL.Image import fromarray
+
+    pixels = np.asarray(image.convert("RGB"), np.float32)
+    heat = heat_of_pixels(boxes, weights, image.width, image.height)[..., None]
+    colour = _COOL + (_HOT - _COOL) * heat
+    cover = _STRONGEST * np.sqrt(heat)
+    # Multiplied rather than covered: the words below stay dark.
+    tinted = pixels * (1 - cover) + pixels * colour / 255 * cover
+    return fromarray(tinted.round().astype(np.uint8))

@@ -1,0 +1,1 @@
+"""Answers from pages: one file per way of answering."""

@@ -1,0 +1,84 @@
+"""The answer without a language model: the passages that weigh most, quoted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.documents.page import Page
+from visar.generation.passages import boxes_of, spans
+from visar.results import Passage
+
+NAME = "extractive"
+# More than this is no answer but a page.
+MOST_PASSAGES = 3
+# A passage that weighs less than this share of the best one adds nothing.
+WORTH_QUOTING = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeighedPage:
+    """A selected page with what the method found in it."""
+
+    document: str
+    page: Page
+    vector_words: NDArray[np.int32]
+    """The word that each vector of the page belongs to, -1 for none."""
+    vector_weights: NDArray[np.float32]
+    """ŵ_pj."""
+
+    def word_weights(self) -> NDArray[np.float64]:
+        """The weight of each word: that of its heaviest vector."""
+        weights = np.zeros(len(self.page.words))
+        placed = self.vector_words >= 0
+        np.maximum.at(weights, self.vector_words[placed], self.vector_weights[placed])
+        return weights
+
+
+def best_passages(pages: Iterable[WeighedPage], most: int = MOST_PASSAGES) -> tuple[Passage, ...]:
+    """The passages that speak most densely of what was asked, best first."""
+    ranked = sorted(
+        (passage for page in pages for passage in weigh_passages(page)),
+        key=lambda passage: -passage.weight,
+    )
+    if not ranked or ranked[0].weight <= 0:
+        return ()
+    enough = WORTH_QUOTING * ranked[0].weight
+    return tuple(_distinct(p for p in ranked if p.weight >= enough)[:most])
+
+
+def weigh_passages(weighed: WeighedPage) -> list[Passage]:
+    """Every passage of a page with its weight: the sum over its words, damped by its length."""
+    weights = weighed.word_weights()
+    return [
+        Passage(
+            text=span.text,
+            document=weighed.document,
+            page=weighed.page.number,
+            weight=float(weights[span.first : span.end].sum() / np.sqrt(span.end - span.first + 4)),
+            boxes=boxes_of(weighed.page, span),
+        )
+        for span in spans(weighed.page)
+        # The labels of a chart's axis say nothing on their own.
+        if any(character.isalpha() for character in span.text)
+    ]
+
+
+def _distinct(passages: Iterable[Passage]) -> list[Passage]:
+    """Without those that say the same in the same words, like a heading repeated on each page."""
+    seen: set[str] = set()
+    kept = []
+    for passage in passages:
+        key = "".join(c for c in passage.text.casefold() if c.isalnum())
+        if key not in seen:
+            seen.add(key)
+            kept.append(passage)
+    return kept
+
+
+def quote(passages: Sequence[Passage]) -> str:
+    """The answer's text."""
+    return "\n".join(passage.text for passage in passages)

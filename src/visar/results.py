@@ -1,0 +1,126 @@
+"""What a search and an answer are, and how they turn to JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from visar.core import Selection
+from visar.documents.page import Box
+from visar.store.records import EncoderRef, StoredDocument
+
+Method: TypeAlias = Literal["visar", "top-k", "largest-gap", "score-cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageHit:
+    """A page that the question needs."""
+
+    document: str
+    """The document's id."""
+    name: str
+    page: int
+    """1 for the first page."""
+    score: float
+    """Self-similarity s_p: how much of the page answers the question, 0 to 1."""
+    snippet: str
+    """The line that matches best."""
+    boxes: tuple[Box, ...]
+    """Where on the page the snippet stands."""
+    beside: int | None = None
+    """For a neighbour taken along: the selected page it stands beside."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchResult:
+    """The pages a question needs, best first, and why so many."""
+
+    question: str
+    method: Method
+    pages: tuple[PageHit, ...]
+    documents: tuple[StoredDocument, ...]
+    """Those searched."""
+    pages_searched: int
+    k: int
+    k_star: int
+    """What ViSAR asks for before the cap, whatever the method."""
+    match: float
+    """The mean cosine of the question's words with their best match on the best page."""
+    matches: bool
+    """Whether that is enough to say that the documents speak of it at all."""
+    encoder: EncoderRef
+    seconds: float
+    selection: Selection = dataclasses.field(repr=False)
+    """Everything the method saw; pages counted from 0 over all documents searched."""
+
+    @property
+    def sharpness(self) -> float | None:
+        """By what share J gets worse with one page more or less than at its minimum, if known."""
+        cost = self.selection.cost
+        if not np.isfinite(cost).any():
+            return None
+        lowest = int(np.nanargmin(cost))
+        beside = [cost[i] for i in (lowest - 1, lowest + 1) if 0 <= i < len(cost)]
+        known = [value for value in beside if np.isfinite(value)]
+        if not known or not cost[lowest]:
+            return None
+        return float((min(known) - cost[lowest]) / abs(cost[lowest]))
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A sentence or table row of a page that speaks of what was asked."""
+
+    text: str
+    document: str
+    page: int
+    weight: float
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """An answer with the pages it rests on."""
+
+    question: str
+    text: str
+    """Empty when nothing in the documents matches the question."""
+    generator: str
+    passages: tuple[Passage, ...]
+    search: SearchResult
+
+    @property
+    def found(self) -> bool:
+        return bool(self.text)
+
+    @property
+    def pages(self) -> list[int]:
+        return [hit.page for hit in self.search.pages]
+
+
+def to_plain(value: Any) -> Any:
+    """Turn any result to what JSON knows. NaN becomes null; a selection its small parts."""
+    if isinstance(value, Selection):
+        names = ("k", "k_star", "cost", "sparsity", "fallback", "timings")
+        return {name: to_plain(getattr(value, name)) for name in names}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray):
+        return to_plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [to_plain(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, datetime | Path):
+        return value.isoformat() if isinstance(value, datetime) else str(value)
+    return value
