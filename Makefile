@@ -1,4 +1,4 @@
-# make demo   asks the method for pages on an example
+# make demo   asks an annual report three questions
 # make test   runs every test
 # make check  format, lint, types
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
@@ -10,8 +10,13 @@ BIN := .venv/bin
 
 .PHONY: demo test check format bench clean
 
+REPORT := examples/harbour-light-annual-report.pdf
+ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
+
 demo: .venv/installed
-	$(BIN)/python examples/select_pages.py
+	$(ASK) "How long is the warranty on the Aurora 4 lantern?"
+	$(ASK) "How did capital expenditure change between 2020 and 2024?"
+	$(ASK) "How many passengers flew with the company's airline?"
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest $(ARGS)
@@ -36,7 +41,7 @@ clean:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 .venv/installed: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[ocr]'
 	@touch $@
 
 .venv/installed-dev: .venv/bin/python pyproject.toml

@@ -3,10 +3,50 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+from reportlab.pdfgen.canvas import Canvas
+
+from visar.index import Index
 
 # What lands must not depend on chance: the same examples every time there, new ones elsewhere.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+REPORT = Path(__file__).parents[1] / "examples" / "harbour-light-annual-report.pdf"
+
+
+@pytest.fixture(scope="session")
+def report() -> Path:
+    """The example: 40 pages of text, tables and charts, two of them scanned."""
+    return REPORT
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Index:
+    """An index with the example in it, for tests that only read."""
+    index = Index.open(tmp_path_factory.mktemp("library") / "index")
+    index.add(report)
+    return index
+
+
+@pytest.fixture
+def make_pdf(tmp_path: Path) -> Callable[..., Path]:
+    """Make a PDF with one paragraph a page."""
+
+    def make(name: str, *pages: str) -> Path:
+        path = tmp_path / name
+        sheet = Canvas(str(path), pagesize=(400, 500), invariant=True)
+        for text in pages:
+            for number, line in enumerate(text.split("\n")):
+                sheet.drawString(40, 440 - 16 * number, line)
+            sheet.showPage()
+        sheet.save()
+        return path
+
+    return make

@@ -16,7 +16,9 @@ NAME = "extractive"
 # More than this is no answer but a page.
 MOST_PASSAGES = 3
 # A passage that weighs less than this share of the best one adds nothing.
-WORTH_QUOTING = 0.5
+WORTH_QUOTING = 0.4
+# Another passage of a page that was quoted counts less than one of another page.
+SAME_PAGE_AGAIN = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,15 +41,21 @@ class WeighedPage:
 
 
 def best_passages(pages: Iterable[WeighedPage], most: int = MOST_PASSAGES) -> tuple[Passage, ...]:
-    """The passages that speak most densely of what was asked, best first."""
-    ranked = sorted(
-        (passage for page in pages for passage in weigh_passages(page)),
-        key=lambda passage: -passage.weight,
-    )
-    if not ranked or ranked[0].weight <= 0:
-        return ()
-    enough = WORTH_QUOTING * ranked[0].weight
-    return tuple(_distinct(p for p in ranked if p.weight >= enough)[:most])
+    """The passages that speak most of what was asked, best first, rather from different pages."""
+    candidates = _distinct(passage for page in pages for passage in weigh_passages(page))
+    taken: list[Passage] = []
+
+    def worth(passage: Passage) -> float:
+        from_there = sum((p.document, p.page) == (passage.document, passage.page) for p in taken)
+        return passage.weight * SAME_PAGE_AGAIN**from_there
+
+    while candidates and len(taken) < most:
+        best = max(candidates, key=worth)
+        if worth(best) <= WORTH_QUOTING * (taken[0].weight if taken else 0):
+            break
+        taken.append(best)
+        candidates.remove(best)
+    return tuple(taken)
 
 
 def weigh_passages(weighed: WeighedPage) -> list[Passage]:

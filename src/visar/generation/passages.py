@@ -54,8 +54,8 @@ def _line_of(word: Word) -> int:
 
 
 def _lines(words: Sequence[Word]) -> list[tuple[int, int]]:
-    bounds = [i for i, word in enumerate(words) if i == 0 or word.line != words[i - 1].line]
-    return list(zip(bounds, [*bounds[1:], len(words)], strict=True))
+    starts = [i for i, word in enumerate(words) if i == 0 or word.line != words[i - 1].line]
+    return list(pairwise([*starts, len(words)]))
 
 
 def _ends_sentence(text: str, following: str) -> bool:
@@ -73,7 +73,7 @@ def _breaks_after(
     here, below = words[slice(*line)], words[slice(*following)]
     if _ends_sentence(here[-1].text, below[0].text) or length >= LONGEST_PASSAGE:
         return True
-    if _is_row(here) or _is_row(below):
+    if _is_row(here) or _is_row(below) or _is_heading(here, below):
         return True
     _, top, _, bottom = _around([word.box for word in here])
     _, next_top, _, next_bottom = _around([word.box for word in below])
@@ -82,6 +82,12 @@ def _breaks_after(
     far_below = next_top - bottom > 1.2 * (bottom - top)
     next_column = next_bottom < top and not below[0].text[:1].islower()
     return size_changes or far_below or next_column
+
+
+def _is_heading(words: Sequence[Word], below: Sequence[Word]) -> bool:
+    """Whether a line is a heading: short, above a longer line that begins anew."""
+    here, there = (line[-1].box[2] - line[0].box[0] for line in (words, below))
+    return here < 0.5 * there and len(words) <= 6 and not below[0].text[:1].islower()
 
 
 def _is_row(words: Sequence[Word]) -> bool:

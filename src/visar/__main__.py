@@ -1,0 +1,5 @@
+"""``python -m visar``."""
+
+from visar.cli import main
+
+main()

@@ -1,0 +1,142 @@
+"""The commands as typed: what they print, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pikepdf
+import pytest
+
+from visar.cli import main
+
+MakePdf = Callable[..., Path]
+TAXES = "Income tax is due in April.\nThe rate is nineteen percent of profits."
+BOATS = "Sailing boats need wind to leave the harbour."
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def visar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Ran]:
+    """Type a command, with an index of its own."""
+    monkeypatch.setenv("VISAR_INDEX", str(tmp_path / "index"))
+
+    def run(*arguments: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["visar", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+Visar = Callable[..., Ran]
+
+
+def test_ask_answers_from_a_file_and_remembers_it(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("notes.pdf", BOATS, TAXES)
+    asked = visar("ask", path, "When is income tax due?")
+    assert asked.code == 0
+    assert "Income tax is due in April." in asked.out
+    assert "k* = " in asked.out
+    listed = json.loads(visar("list", "--json").out)
+    assert [document["name"] for document in listed] == ["notes.pdf"]
+
+
+def test_every_command_speaks_json(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("notes.pdf", BOATS, TAXES)
+    added = json.loads(visar("add", path, "--json").out)
+    assert added["refused"] == []
+    identity = added["added"][0]["id"]
+    assert json.loads(visar("ask", "tax?", "--json").out)["search"]["pages"][0]["page"] == 2
+    assert json.loads(visar("search", "tax?", "--json").out)["k"] >= 1
+    assert json.loads(visar("list", "--json").out)[0]["id"] == identity
+    assert json.loads(visar("show", identity[:6], "--json").out)["pages"] == 2
+    assert json.loads(visar("verify", "--json").out) == []
+    assert "pages" in json.loads(visar("compact", "--json").out)
+    assert json.loads(visar("doctor", "--json").out)["documents"] == 1
+    assert json.loads(visar("remove", "notes.pdf", "--json").out)["id"] == identity
+    assert json.loads(visar("list", "--json").out) == []
+
+
+def test_the_plain_forms_are_readable(visar: Visar, make_pdf: MakePdf) -> None:
+    visar("add", make_pdf("notes.pdf", BOATS, TAXES))
+    assert "notes.pdf" in visar("list").out
+    assert "2" in visar("show", "notes.pdf").out
+    assert "1 documents, 0 problems, 0 leftovers" in visar("verify").out
+    assert visar("compact").out.startswith("dropped 0 pages")
+    assert "encoder     ready" in visar("doctor").out
+    assert "removed" in visar("remove", "notes.pdf").out
+    assert "is empty" in visar("list").out
+
+
+def test_open_writes_the_pages_with_heat(visar: Visar, make_pdf: MakePdf, tmp_path: Path) -> None:
+    ran = visar(
+        "ask", make_pdf("notes.pdf", BOATS, TAXES), "When is tax due?", "--open", tmp_path / "out"
+    )
+    written = list((tmp_path / "out").glob("*.png"))
+    assert written
+    assert str(written[0]) in ran.out
+
+
+def test_an_encrypted_file_asks_for_its_password(
+    visar: Visar, make_pdf: MakePdf, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.pdf"
+    with pikepdf.open(make_pdf("open.pdf", TAXES)) as pdf:
+        pdf.save(secret, encryption=pikepdf.Encryption(user="sesame", owner="owner"))
+    refused = visar("ask", secret, "When is tax due?")
+    assert refused.code == 2
+    assert "--password" in refused.err
+    assert "Traceback" not in refused.err
+    assert visar("ask", secret, "When is tax due?", "--password", "sesame").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["ask", "missing.pdf", "question?"], 2, "missing.pdf does not exist"),
+        (["ask", "question?"], 2, "index"),
+        (["ask", "  "], 2, "The question is empty"),
+        (["show", "nothing"], 2, "index"),
+        (["ask"], 2, "Missing argument"),
+        (["frobnicate"], 2, "No such command"),
+        (["ask", "question?", "--method", "magic"], 2, "magic"),
+        (["ask", "question?", "--max-k", "0"], 2, "--max-k"),
+    ],
+)
+def test_mistakes_go_to_stderr_without_a_traceback(
+    visar: Visar, arguments: list[str], code: int, said: str
+) -> None:
+    ran = visar(*arguments)
+    assert ran.code == code
+    assert ran.out == ""
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_the_question_comes_last(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("notes.pdf", TAXES)
+    assert "the question comes last" in visar("ask", "When?", path).err
+
+
+def test_a_batch_reports_what_was_refused(visar: Visar, make_pdf: MakePdf, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.pdf"
+    bad.write_bytes(b"nothing like a PDF")
+    ran = visar("add", make_pdf("good.pdf", TAXES), bad)
+    assert ran.code == 1
+    assert "good.pdf" in ran.out
+    assert "bad.pdf" in ran.err
+    assert "1 of 2 documents were refused" in ran.err
