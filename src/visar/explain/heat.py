@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Orange to red, readable on white and on dark pages, for any colour vision.
 _COOL = np.array([255, 196, 0])
 _HOT = np.array([214, 40, 40])
-_STRONGEST = 0.6
+_STRONGEST = 0.75
 
 
 def heat_of_pixels(
@@ -39,7 +39,7 @@ def with_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.floa
     pixels = np.asarray(image.convert("RGB"), np.float32)
     heat = heat_of_pixels(boxes, weights, image.width, image.height)[..., None]
     colour = _COOL + (_HOT - _COOL) * heat
-    cover = _STRONGEST * np.sqrt(heat)
+    cover = _STRONGEST * heat
     # Multiplied rather than covered: the words below stay dark.
     tinted = pixels * (1 - cover) + pixels * colour / 255 * cover
     return fromarray(tinted.round().astype(np.uint8))
