@@ -27,7 +27,7 @@ KINDS: dict[str, type[Entry]] = {
 }
 # Numbers kept as bytes: a catalog of many documents is read in one go, and lists are slow.
 PACKED = {"rows": "<i8", "firsts": "<i4", "lengths": "<i4"}
-COMMON = ("uid", "sequence", "recorded", "document")
+COMMON = ("uid", "recorded", "document")
 COLUMNS = {
     "document": ("name", "source", "pages", "size", "added", "revision", "rows", "checksum"),
     "vectors": ("revision", "pages_revision", "rows", "firsts", "lengths"),
@@ -85,6 +85,7 @@ def _entry(row: Row) -> Entry:
     if kind not in KINDS:
         raise StoreError(f"the catalog has an entry of an unknown kind: {kind!r}")
     values = {name: row[name] for name in (*COMMON, *COLUMNS[kind])}
+    values["order"] = row["_rowid"]
     for name, dtype in PACKED.items():
         if name in values:
             values[name] = tuple(np.frombuffer(values[name], dtype).tolist())

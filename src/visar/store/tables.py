@@ -206,8 +206,7 @@ def _schemas() -> dict[str, Any]:
     written = [("revision", text), ("document", text), ("written", time_utc)]
     fields: dict[str, list[Any]] = {
         "catalog": [
-            *[("uid", text), ("sequence", pa.int64()), ("recorded", time_utc)],
-            *[("kind", text), ("document", text)],
+            *[("uid", text), ("recorded", time_utc), ("kind", text), ("document", text)],
             *[("name", text), ("source", text), ("pages", pa.int32()), ("size", pa.int64())],
             *[("added", time_utc), ("checksum", pa.int64())],
             *[("encoder", text), ("version", text), ("dimension", pa.int32())],
