@@ -39,7 +39,9 @@ def document(id_: str, source: str, revision: str, order: int) -> DocumentEntry:
     )
 
 
-def vectors(id_: str, revision: str, pages_revision: str, order: int) -> VectorsEntry:
+def vectors(
+    id_: str, revision: str, pages_revision: str, order: int, *abandons: str
+) -> VectorsEntry:
     return VectorsEntry(
         document=id_,
         order=order,
@@ -50,6 +52,7 @@ def vectors(id_: str, revision: str, pages_revision: str, order: int) -> Vectors
         rows=(0,),
         firsts=(1,),
         lengths=(1,),
+        abandons=abandons,
     )
 
 
@@ -69,7 +72,8 @@ def logs(draw: st.DrawFn) -> list[Entry]:
         if kind == "document":
             log.append(document(id_, draw(st.sampled_from(["x", "y", ""])), revision, order))
         elif kind == "vectors":
-            log.append(vectors(id_, f"v{order}", revision, order))
+            others = draw(st.lists(st.sampled_from(["a1", "a2", "v1", "v2", "v7"]), max_size=2))
+            log.append(vectors(id_, f"v{order}", revision, order, *others))
         else:
             log.append(removed(id_, revision, order))
     return log
@@ -123,6 +127,28 @@ def test_a_slower_writer_does_not_undo_what_another_has_committed(log: list[Entr
         assert after.live == before.live
     else:
         assert after.live["a"].entry.revision == "late"
+
+
+@given(logs(), logs())
+def test_what_is_abandoned_counts_no_more(log: list[Entry], later: list[Entry]) -> None:
+    # Whoever abandons it deletes its rows when its own commit counts and those do not.
+    deleted = set[str]()
+    for end in range(len(log)):
+        live = fold(log[: end + 1]).live.values()
+        counting = {v.uid for document in live for v in document.vectors.values()}
+        entry = log[end]
+        if isinstance(entry, VectorsEntry) and entry.uid in counting:
+            deleted |= set(entry.abandons) - set[str]().union(*(d.revisions() for d in live))
+    whole = [*log, *(replace(e, order=len(log) + i) for i, e in enumerate(later))]
+    for document in fold(whole).live.values():
+        assert not deleted & document.revisions()
+
+
+def test_a_commit_that_does_not_count_abandons_nothing() -> None:
+    # Or two writers, each too late with its pages, would abandon each other's vectors.
+    log: list[Entry] = [document("a", "x", "a1", 0)]
+    log += [vectors("a", "v1", "late", 1, "v2"), vectors("a", "v2", "a1", 2)]
+    assert fold(log).live["a"].vectors["text"].revision == "v2"
 
 
 def test_another_document_from_the_same_place_replaces_the_first() -> None:

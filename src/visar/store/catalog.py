@@ -65,6 +65,9 @@ class VectorsEntry(Entry):
     """The number of the first page of each block."""
     lengths: tuple[int, ...]
     """How many vectors each page has, in page order."""
+    abandons: tuple[str, ...] = ()
+    """Revisions of other, unfinished adds of the same vectors: their rows are deleted once this
+    entry counts, and should they be committed later, that does not count."""
 
     @property
     def consistent(self) -> bool:
@@ -76,9 +79,9 @@ class VectorsEntry(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedEntry(Entry):
-    """A revision is gone: pages, vectors, or what an interrupted add has written of both.
+    """The document is gone that had the pages of ``revision``.
 
-    Its rows are deleted once this entry is there, so nothing said of it later counts.
+    Its rows are deleted once this entry is there, so nothing said of them later counts.
     """
 
     revision: str
@@ -102,6 +105,10 @@ class LiveDocument:
         """Whether it has vectors of exactly this version of the encoder."""
         vectors = self.vectors.get(encoder.name)
         return vectors is not None and vectors.encoder.version == encoder.version
+
+    def revisions(self) -> set[str]:
+        """All that count: of its pages and of its vectors."""
+        return {self.entry.revision, *(vectors.revision for vectors in self.vectors.values())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +156,7 @@ class _Replay:
             fits = known.entry.revision == entry.pages_revision
             if fits and entry.revision not in self._gone:
                 known.vectors[entry.encoder.name] = entry
+                self._gone |= set(entry.abandons) - known.revisions()
 
     def _make_room(self, entry: DocumentEntry) -> None:
         """Let go of another document that came from the same place."""

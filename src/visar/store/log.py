@@ -30,7 +30,7 @@ PACKED = {"rows": "<i8", "firsts": "<i4", "lengths": "<i4"}
 COMMON = ("uid", "recorded", "document")
 COLUMNS = {
     "document": ("name", "source", "pages", "size", "added", "revision", "rows", "checksum"),
-    "vectors": ("revision", "pages_revision", "rows", "firsts", "lengths"),
+    "vectors": ("revision", "pages_revision", "rows", "firsts", "lengths", "abandons"),
     "removed": ("revision",),
 }
 ENCODER = ("encoder", "version", "dimension")
@@ -90,5 +90,6 @@ def _entry(row: Row) -> Entry:
         if name in values:
             values[name] = tuple(np.frombuffer(values[name], dtype).tolist())
     if kind == "vectors":
+        values["abandons"] = tuple(values["abandons"])
         values["encoder"] = EncoderRef(*(row[name] for name in ENCODER))
     return KINDS[kind](**values)

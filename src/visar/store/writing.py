@@ -125,7 +125,7 @@ class Draft:
             checksum=self.pages_checksum(),
         )
 
-    def vectors_entry(self, pages_revision: str) -> VectorsEntry:
+    def vectors_entry(self, pages_revision: str, abandons: tuple[str, ...]) -> VectorsEntry:
         """What commits the vectors."""
         where = f"revision = {quoted(self.revision)}"
         blocks = self._tables.vectors.scan(("first", "lengths"), where)
@@ -139,6 +139,7 @@ class Draft:
             rows=tuple(block["_rowid"] for block in blocks),
             firsts=tuple(block["first"] for block in blocks),
             lengths=tuple(length for block in blocks for length in block["lengths"]),
+            abandons=abandons,
         )
 
     def _expect(self, numbers: list[int]) -> None:
@@ -233,7 +234,7 @@ class Addition:
             found = find_leftovers(self._tables, before, self._document.id, self._encoder)
             leftovers = found.revisions - {draft.revision}
             try:
-                entries = self._entries(draft, before)
+                entries = self._entries(draft, before, tuple(leftovers))
             except RowsMissing as error:
                 if self._log.read() is not before:
                     continue  # Another process has added the document and tidied up.
@@ -241,7 +242,6 @@ class Addition:
                     f"rows of {self._document.name} vanished while it was being added: the index "
                     "was compacted with too short a grace, or is damaged. Add it again"
                 ) from error
-            entries += [RemovedEntry(document=self._document.id, revision=r) for r in leftovers]
             self._log.append(entries)
             after = self._log.read()
             live = after.live.get(self._document.id)
@@ -250,7 +250,7 @@ class Addition:
                 return live
         raise StoreError(f"other processes keep changing {self._document.name}: add it again")
 
-    def _entries(self, draft: Draft, catalog: Catalog) -> list[Entry]:
+    def _entries(self, draft: Draft, catalog: Catalog, abandons: tuple[str, ...]) -> list[Entry]:
         live = catalog.live.get(self._document.id)
         if live is None:
             if not draft.brings_pages:
@@ -258,8 +258,8 @@ class Addition:
                     f"{self._document.name} was removed by another process while vectors were "
                     "being added to it. Add it again"
                 )
-            document, vectors = draft.document_entry(), draft.vectors_entry(draft.revision)
-            return [document, vectors, *self._replaced(catalog)]
+            vectors = draft.vectors_entry(draft.revision, abandons)
+            return [draft.document_entry(), vectors, *self._replaced(catalog)]
         same_pages = (
             draft.pages_checksum() == live.entry.checksum
             if draft.brings_pages
@@ -270,7 +270,8 @@ class Addition:
                 f"another process added {self._document.name} with other words at the same time. "
                 "Add it again"
             )
-        return [draft.vectors_entry(live.entry.revision), *self._move(live, catalog)]
+        vectors = draft.vectors_entry(live.entry.revision, abandons)
+        return [vectors, *self._move(live, catalog)]
 
     def _replaced(self, catalog: Catalog) -> list[Entry]:
         """Say that what came from the same place before is gone."""
@@ -297,7 +298,7 @@ class Addition:
     def _sweep(self, before: Catalog, after: Catalog, unused: set[str]) -> None:
         """Delete the rows this addition has made useless. Dying here leaves orphans, no harm.
 
-        Only of revisions that cannot count again: this draft's own, those said to be gone, and
+        Only of revisions that cannot count again: this draft's own, those abandoned, and
         those that counted before. Somebody else may be about to commit any other.
         """
         touched = before.others_at(self._document.source, self._document.id)
