@@ -52,7 +52,7 @@ def main() -> None:
     table = "\n".join([head, "|" + " --- |" * (head.count("|") - 1), *rows])
     note = (
         f"{PAGES} pages of {WORDS} words among {OTHERS} other documents of {OTHER_PAGES} pages; "
-        f"the best of {REPEATS}, vectors with boxes and words; the ratio is to .npy in the same turns."
+        f"the best of {REPEATS}, vectors with boxes and words; the ratio is to .npy in turn."
     )
     print(note, table, sep="\n\n")
     if arguments.save:
