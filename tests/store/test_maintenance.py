@@ -69,7 +69,7 @@ def rewrite(store: Store, **changes: object) -> None:
     entry: DocumentEntry | VectorsEntry = live.vectors["text"]
     if changes.keys() & {"checksum", "pages"}:
         entry = live.entry
-    store._log.append([replace(entry, sequence=99, uid="f" * 32, **changes)])  # type: ignore[arg-type]
+    store._log.append([replace(entry, uid="f" * 32, **changes)])  # type: ignore[arg-type]
 
 
 DAMAGES: dict[str, tuple[Callable[[Store], None], str]] = {

@@ -1,9 +1,9 @@
 """The catalog: a log of what was added and removed, and what of it counts now.
 
 The log only grows by appending, which LanceDB does in one step and without conflicts between
-writers; what counts is computed from it. A later entry outdoes an earlier one. Entries written
-at the same moment by two processes have the same sequence number and are told apart by their
-random id, so that every reader comes to the same result.
+writers; what counts is found by going through it in the order of the commits. Nothing a writer
+has read as committed is undone by what a slower one appends: of two that bring pages for the same
+document the first wins, and what is said of a revision that is gone counts no more.
 """
 
 from __future__ import annotations
@@ -30,14 +30,10 @@ class Entry:
     """One line of the log."""
 
     document: str
-    sequence: int
     uid: str = field(default_factory=_new_uid)
     recorded: datetime = field(default_factory=now)
-
-    @property
-    def order(self) -> tuple[int, str]:
-        """What decides which of two entries is the later one."""
-        return self.sequence, self.uid
+    order: int = -1
+    """Its row id, which LanceDB counts up from commit to commit; unknown before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +65,9 @@ class VectorsEntry(Entry):
     """The number of the first page of each block."""
     lengths: tuple[int, ...]
     """How many vectors each page has, in page order."""
+    abandons: tuple[str, ...] = ()
+    """Revisions of other, unfinished adds of the same vectors: their rows are deleted once this
+    entry counts, and should they be committed later, that does not count."""
 
     @property
     def consistent(self) -> bool:
@@ -80,10 +79,9 @@ class VectorsEntry(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovedEntry(Entry):
-    """The document is gone, as far as it had the pages of ``revision``.
+    """The document is gone that had the pages of ``revision``.
 
-    Whatever else is said of that revision, before or after, counts no more: its rows are deleted
-    once this entry is there. Adding the document again gives it another revision.
+    Its rows are deleted once this entry is there, so nothing said of them later counts.
     """
 
     revision: str
@@ -108,6 +106,10 @@ class LiveDocument:
         vectors = self.vectors.get(encoder.name)
         return vectors is not None and vectors.encoder.version == encoder.version
 
+    def revisions(self) -> set[str]:
+        """All that count: of its pages and of its vectors."""
+        return {self.entry.revision, *(vectors.revision for vectors in self.vectors.values())}
+
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
@@ -116,7 +118,6 @@ class Catalog:
     live: dict[str, LiveDocument]
     """By document id, in the order they were added."""
     dead: tuple[Entry, ...]
-    next_sequence: int
 
     def others_at(self, source: str, document: str) -> list[LiveDocument]:
         """The document with another id that came from there: one, or none."""
@@ -132,30 +133,54 @@ class Catalog:
         return {v.revision for d in self.live.values() for v in d.vectors.values()}
 
 
+class _Replay:
+    """The state after the entries gone through so far."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, LiveDocument] = {}
+        self._at_source: dict[str, str] = {}
+        self._gone: set[str] = set()
+
+    def take(self, entry: Entry) -> None:
+        known = self.live.get(entry.document)
+        if isinstance(entry, RemovedEntry):
+            self._gone.add(entry.revision)
+            if known is not None and known.entry.revision == entry.revision:
+                del self.live[entry.document]
+        elif isinstance(entry, DocumentEntry):
+            first = known is None or known.entry.revision == entry.revision
+            if first and entry.revision not in self._gone:
+                self._make_room(entry)
+                self.live[entry.document] = LiveDocument(entry, known.vectors if known else {})
+        elif isinstance(entry, VectorsEntry) and known is not None:
+            fits = known.entry.revision == entry.pages_revision
+            if fits and entry.revision not in self._gone:
+                known.vectors[entry.encoder.name] = entry
+                self._gone |= set(entry.abandons) - known.revisions()
+
+    def _make_room(self, entry: DocumentEntry) -> None:
+        """Let go of another document that came from the same place."""
+        if not entry.source:
+            return
+        other = self.live.get(self._at_source.get(entry.source, entry.document))
+        still_there = other is not None and other.entry.source == entry.source
+        if other is not None and still_there and other.entry.document != entry.document:
+            self._gone.add(other.entry.revision)
+            del self.live[other.entry.document]
+        self._at_source[entry.source] = entry.document
+
+
 def fold(log: Iterable[Entry]) -> Catalog:
-    """Compute what counts, whatever order the entries come in."""
+    """Go through the log and find what counts."""
     entries = sorted(log, key=lambda entry: entry.order)
-    removed = {entry.revision for entry in entries if isinstance(entry, RemovedEntry)}
-    of_id: dict[str, DocumentEntry] = {}
-    of_source: dict[str, DocumentEntry] = {}
+    replay = _Replay()
     for entry in entries:
-        if isinstance(entry, DocumentEntry):
-            if entry.revision not in removed:
-                of_id[entry.document] = entry
-            if entry.source:
-                of_source[entry.source] = entry
-    current = [e for e in of_id.values() if of_source.get(e.source, e) is e]
-    current.sort(key=lambda entry: (entry.added, entry.document))
-    live = {entry.document: LiveDocument(entry, {}) for entry in current}
-    for entry in entries:
-        if isinstance(entry, VectorsEntry):
-            document = live.get(entry.document)
-            if document is not None and document.entry.revision == entry.pages_revision:
-                document.vectors[entry.encoder.name] = entry
-    counting = {d.entry.uid for d in live.values()}
-    counting |= {v.uid for d in live.values() for v in d.vectors.values()}
+        replay.take(entry)
+    live = sorted(replay.live.values(), key=lambda document: document.entry.added)
+    counting = {document.entry.uid for document in live}
+    counting |= {vectors.uid for document in live for vectors in document.vectors.values()}
     dead = tuple(entry for entry in entries if entry.uid not in counting)
-    return Catalog(live, dead, entries[-1].sequence + 1 if entries else 1)
+    return Catalog({document.entry.document: document for document in live}, dead)
 
 
 def droppable(log: Iterable[Entry], older_than: datetime) -> list[Entry]:
@@ -171,8 +196,6 @@ def droppable(log: Iterable[Entry], older_than: datetime) -> list[Entry]:
     return drop if after.live == before.live else []
 
 
-def relocated(entry: DocumentEntry, name: str, source: str, sequence: int) -> DocumentEntry:
+def relocated(entry: DocumentEntry, name: str, source: str) -> DocumentEntry:
     """The entry that says the same document now lies elsewhere."""
-    return replace(
-        entry, name=name, source=source, sequence=sequence, uid=_new_uid(), recorded=now()
-    )
+    return replace(entry, name=name, source=source, uid=_new_uid(), recorded=now())

@@ -27,10 +27,10 @@ KINDS: dict[str, type[Entry]] = {
 }
 # Numbers kept as bytes: a catalog of many documents is read in one go, and lists are slow.
 PACKED = {"rows": "<i8", "firsts": "<i4", "lengths": "<i4"}
-COMMON = ("uid", "sequence", "recorded", "document")
+COMMON = ("uid", "recorded", "document")
 COLUMNS = {
     "document": ("name", "source", "pages", "size", "added", "revision", "rows", "checksum"),
-    "vectors": ("revision", "pages_revision", "rows", "firsts", "lengths"),
+    "vectors": ("revision", "pages_revision", "rows", "firsts", "lengths", "abandons"),
     "removed": ("revision",),
 }
 ENCODER = ("encoder", "version", "dimension")
@@ -85,9 +85,11 @@ def _entry(row: Row) -> Entry:
     if kind not in KINDS:
         raise StoreError(f"the catalog has an entry of an unknown kind: {kind!r}")
     values = {name: row[name] for name in (*COMMON, *COLUMNS[kind])}
+    values["order"] = row["_rowid"]
     for name, dtype in PACKED.items():
         if name in values:
             values[name] = tuple(np.frombuffer(values[name], dtype).tolist())
     if kind == "vectors":
+        values["abandons"] = tuple(values["abandons"])
         values["encoder"] = EncoderRef(*(row[name] for name in ENCODER))
     return KINDS[kind](**values)

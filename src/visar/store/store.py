@@ -134,7 +134,7 @@ class Store:
     def remove(self, document: str) -> StoredDocument:
         """Remove the document with everything that belongs to it."""
         live = self._find(document)
-        self._log.append([removal(live, self._log.read().next_sequence)])
+        self._log.append([removal(live)])
         self._cache.forget(live.entry.document)
         vectors = {v.revision for v in live.vectors.values()}
         delete_useless(self._tables, self._log.read(), {live.entry.revision}, vectors)

@@ -137,16 +137,26 @@ def open_tables(location: str, create: bool) -> Tables:
         )
     if not create and "catalog" not in present:
         raise _no_index(location)
-    # The catalog comes last: with it the index is complete.
-    for name in ("pages", "vectors", "catalog"):
-        if name not in present:
-            connection.create_table(
-                name, schema=schemas[name], exist_ok=True, storage_options=TABLE_OPTIONS
-            )
-    opened = {name: connection.open_table(name) for name in schemas}
+    try:
+        # The catalog comes last: with it the index is complete.
+        for name in ("pages", "vectors", "catalog"):
+            if name not in present:
+                _create_table(connection, name, schemas[name])
+        opened = {name: connection.open_table(name) for name in schemas}
+    except LANCE_ERRORS as error:
+        raise StoreError(f"cannot open the index {location}: {error}") from error
     for table in opened.values():
         _refuse_other_formats(location, table.schema)
     return Tables(**{name: LanceTable(table) for name, table in opened.items()})
+
+
+def _create_table(connection: Any, name: str, schema: Any) -> None:
+    try:
+        connection.create_table(name, schema=schema, storage_options=TABLE_OPTIONS)
+    except LANCE_ERRORS:
+        # Another process may have made it at the same moment; then it is there now.
+        if name not in connection.list_tables().tables:
+            raise
 
 
 def _no_index(location: str) -> NotAnIndex:
@@ -206,13 +216,13 @@ def _schemas() -> dict[str, Any]:
     written = [("revision", text), ("document", text), ("written", time_utc)]
     fields: dict[str, list[Any]] = {
         "catalog": [
-            *[("uid", text), ("sequence", pa.int64()), ("recorded", time_utc)],
-            *[("kind", text), ("document", text)],
+            *[("uid", text), ("recorded", time_utc), ("kind", text), ("document", text)],
             *[("name", text), ("source", text), ("pages", pa.int32()), ("size", pa.int64())],
             *[("added", time_utc), ("checksum", pa.int64())],
             *[("encoder", text), ("version", text), ("dimension", pa.int32())],
             *[("revision", text), ("pages_revision", text)],
             *[("rows", pa.binary()), ("firsts", pa.binary()), ("lengths", pa.binary())],
+            ("abandons", pa.list_(text)),
         ],
         "pages": [
             *written,

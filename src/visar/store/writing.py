@@ -29,7 +29,7 @@ from visar.store.rows import (
     embedding_bytes,
     page_row,
 )
-from visar.store.tables import LanceTable, Row, Tables, one_of, quoted
+from visar.store.tables import LanceTable, Row, RowsMissing, Tables, one_of, quoted
 
 # LanceDB packs blobs up to 4 MiB into one file; buffers of that size are also cheap to reuse.
 BLOCK_BYTES = 4 << 20
@@ -106,7 +106,7 @@ class Draft:
         """Tells whether two drafts brought the same pages."""
         return checksum_of_pages([self._checksums[number] for number in sorted(self._checksums)])
 
-    def document_entry(self, sequence: int) -> DocumentEntry:
+    def document_entry(self) -> DocumentEntry:
         """What commits the pages."""
         numbered = sorted(
             (row["number"], row["_rowid"])
@@ -115,7 +115,6 @@ class Draft:
         self._expect([number for number, _ in numbered])
         return DocumentEntry(
             document=self._document.id,
-            sequence=sequence,
             name=self._document.name,
             source=self._document.source,
             pages=self._document.pages,
@@ -126,7 +125,7 @@ class Draft:
             checksum=self.pages_checksum(),
         )
 
-    def vectors_entry(self, sequence: int, pages_revision: str) -> VectorsEntry:
+    def vectors_entry(self, pages_revision: str, abandons: tuple[str, ...]) -> VectorsEntry:
         """What commits the vectors."""
         where = f"revision = {quoted(self.revision)}"
         blocks = self._tables.vectors.scan(("first", "lengths"), where)
@@ -134,21 +133,18 @@ class Draft:
         self._expect([b["first"] + i for b in blocks for i in range(len(b["lengths"]))])
         return VectorsEntry(
             document=self._document.id,
-            sequence=sequence,
             encoder=self._encoder,
             revision=self.revision,
             pages_revision=pages_revision,
             rows=tuple(block["_rowid"] for block in blocks),
             firsts=tuple(block["first"] for block in blocks),
             lengths=tuple(length for block in blocks for length in block["lengths"]),
+            abandons=abandons,
         )
 
     def _expect(self, numbers: list[int]) -> None:
         if numbers != list(range(1, self._document.pages + 1)):
-            raise StoreError(
-                f"rows of {self._document.name} vanished while it was being added: the index was "
-                "compacted with too short a grace, or is damaged. Add it again"
-            )
+            raise RowsMissing(f"pages {numbers} are there of 1 to {self._document.pages}")
 
 
 def _blocks(
@@ -235,16 +231,26 @@ class Addition:
             if live is not None and live.has(self._encoder):
                 self._sweep(before, before, {draft.revision})
                 return self._update_place(live, before)
-            self._log.append(self._entries(draft, before))
+            found = find_leftovers(self._tables, before, self._document.id, self._encoder)
+            leftovers = found.revisions - {draft.revision}
+            try:
+                entries = self._entries(draft, before, tuple(leftovers))
+            except RowsMissing as error:
+                if self._log.read() is not before:
+                    continue  # Another process has added the document and tidied up.
+                raise StoreError(
+                    f"rows of {self._document.name} vanished while it was being added: the index "
+                    "was compacted with too short a grace, or is damaged. Add it again"
+                ) from error
+            self._log.append(entries)
             after = self._log.read()
             live = after.live.get(self._document.id)
             if live is not None and live.has(self._encoder):
-                self._sweep(before, after, {draft.revision})
+                self._sweep(before, after, {draft.revision, *leftovers})
                 return live
         raise StoreError(f"other processes keep changing {self._document.name}: add it again")
 
-    def _entries(self, draft: Draft, catalog: Catalog) -> list[Entry]:
-        sequence = catalog.next_sequence
+    def _entries(self, draft: Draft, catalog: Catalog, abandons: tuple[str, ...]) -> list[Entry]:
         live = catalog.live.get(self._document.id)
         if live is None:
             if not draft.brings_pages:
@@ -252,9 +258,8 @@ class Addition:
                     f"{self._document.name} was removed by another process while vectors were "
                     "being added to it. Add it again"
                 )
-            document = draft.document_entry(sequence)
-            vectors = draft.vectors_entry(sequence, draft.revision)
-            return [document, vectors, *self._replaced(catalog)]
+            vectors = draft.vectors_entry(draft.revision, abandons)
+            return [draft.document_entry(), vectors, *self._replaced(catalog)]
         same_pages = (
             draft.pages_checksum() == live.entry.checksum
             if draft.brings_pages
@@ -265,20 +270,20 @@ class Addition:
                 f"another process added {self._document.name} with other words at the same time. "
                 "Add it again"
             )
-        return [draft.vectors_entry(sequence, live.entry.revision), *self._move(live, catalog)]
+        vectors = draft.vectors_entry(live.entry.revision, abandons)
+        return [vectors, *self._move(live, catalog)]
 
     def _replaced(self, catalog: Catalog) -> list[Entry]:
         """Say that what came from the same place before is gone."""
         others = catalog.others_at(self._document.source, self._document.id)
-        return [removal(other, catalog.next_sequence) for other in others]
+        return [removal(other) for other in others]
 
     def _move(self, live: LiveDocument, catalog: Catalog) -> list[Entry]:
         """Say that the document now lies where it was added from last."""
         place = self._document.name, self._document.source
         if place == (live.entry.name, live.entry.source):
             return []
-        moved = relocated(live.entry, *place, catalog.next_sequence)
-        return [moved, *self._replaced(catalog)]
+        return [relocated(live.entry, *place), *self._replaced(catalog)]
 
     def _update_place(self, live: LiveDocument, catalog: Catalog) -> LiveDocument:
         """Nothing to write; but the file may have moved, or have taken another's place."""
@@ -290,24 +295,22 @@ class Addition:
         self._sweep(catalog, after, set())
         return after.live.get(self._document.id, live)
 
-    def _sweep(self, before: Catalog, after: Catalog, draft: set[str]) -> None:
-        """Delete the rows this addition has made useless. Dying here leaves orphans, no harm."""
-        own = self._document.id
-        touched = before.others_at(self._document.source, own)
-        touched += [document for id_, document in before.live.items() if id_ == own]
-        # Whoever else is adding the document will find its pages there, and needs no others.
-        rows = self._tables.pages.scan(("revision",), f"document = {quoted(own)}")
-        pages = draft | {row["revision"] for row in rows}
-        pages |= {document.entry.revision for document in touched}
-        vectors = draft | {v.revision for document in touched for v in document.vectors.values()}
-        vectors |= find_leftovers(self._tables, after, own, self._encoder).revisions
+    def _sweep(self, before: Catalog, after: Catalog, unused: set[str]) -> None:
+        """Delete the rows this addition has made useless. Dying here leaves orphans, no harm.
+
+        Only of revisions that cannot count again: this draft's own, those abandoned, and
+        those that counted before. Somebody else may be about to commit any other.
+        """
+        touched = before.others_at(self._document.source, self._document.id)
+        touched += [d for id_, d in before.live.items() if id_ == self._document.id]
+        pages = unused | {document.entry.revision for document in touched}
+        vectors = unused | {v.revision for document in touched for v in document.vectors.values()}
         delete_useless(self._tables, after, pages, vectors)
 
 
-def removal(document: LiveDocument, sequence: int) -> RemovedEntry:
+def removal(document: LiveDocument) -> RemovedEntry:
     """Make the entry that removes the document."""
-    entry = document.entry
-    return RemovedEntry(document=entry.document, sequence=sequence, revision=entry.revision)
+    return RemovedEntry(document=document.entry.document, revision=document.entry.revision)
 
 
 def delete_useless(tables: Tables, catalog: Catalog, pages: set[str], vectors: set[str]) -> None:
