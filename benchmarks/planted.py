@@ -59,9 +59,9 @@ def _page(
     for place, (topic, emphasis) in enumerate(own):
         chosen = kind == place + 1
         # A page that only touches a topic knows few of its words.
-        known = rng.permutation(WORDS)[: max(int(rng.integers(1, 5)), round(emphasis * WORDS))]
+        known = rng.permutation(WORDS)[: max(int(rng.integers(1, 4)), round(emphasis * WORDS))]
         word = known[rng.integers(len(known), size=chosen.sum())]
-        strength = (rng.uniform(0.2, 0.6) + emphasis) * rng.gamma(4, 0.25, size=chosen.sum())
+        strength = (rng.uniform(0.15, 0.5) + 1.5 * emphasis) * rng.gamma(4, 0.25, size=chosen.sum())
         signal[chosen] = strength[:, None] * topics[topic, word]
     paper = kind == 0
     signal[paper] = 2 * blank[rng.integers(len(blank), size=paper.sum())]

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def run_together(index: Path, *tasks: list[str]) -> list[str]:
     """Start a process for each task, let them begin at once, and give what they print."""
     processes = [
-        subprocess.Popen(  # noqa: S603
+        subprocess.Popen(
             [sys.executable, "-m", "tests.store.worker", task[0], str(index), *task[1:]],
             cwd=ROOT,
             stdout=subprocess.PIPE,
