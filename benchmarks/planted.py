@@ -61,7 +61,7 @@ def _page(
         # A page that only touches a topic knows few of its words.
         known = rng.permutation(WORDS)[: max(int(rng.integers(1, 4)), round(emphasis * WORDS))]
         word = known[rng.integers(len(known), size=chosen.sum())]
-        strength = (rng.uniform(0.15, 0.5) + 1.5 * emphasis) * rng.gamma(4, 0.25, size=chosen.sum())
+        strength = (rng.uniform(0.1, 0.45) + 1.5 * emphasis) * rng.gamma(4, 0.25, size=chosen.sum())
         signal[chosen] = strength[:, None] * topics[topic, word]
     paper = kind == 0
     signal[paper] = 2 * blank[rng.integers(len(blank), size=paper.sum())]
