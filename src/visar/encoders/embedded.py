@@ -14,6 +14,7 @@ cosine of two vectors is a weighted mean of theirs:
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -105,9 +106,10 @@ def _term_vectors(
     around = _unit(sums[np.minimum(last + REACH, len(tokens))] - sums[np.maximum(first - REACH, 0)])
     meaning = _unit(own + SURROUNDINGS * around)
     joined = np.concatenate(
-        [np.sqrt(1 - EXACT_MATCH) * meaning, np.sqrt(EXACT_MATCH) * lexical_vectors(spoken)], axis=1
+        [math.sqrt(1 - EXACT_MATCH) * meaning, math.sqrt(EXACT_MATCH) * lexical_vectors(spoken)],
+        axis=1,
     )
-    return spoken, _unit(joined).astype(np.float32)
+    return spoken, _unit(joined)
 
 
 def _token_spans(terms: Sequence[Term], encoding: Encoding) -> list[tuple[int, int]]:
@@ -129,6 +131,6 @@ def _starts_before(place: tuple[int | None, tuple[int, int]], word: int, charact
     return (place[0] or 0, place[1][0]) < (word, character)
 
 
-def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny))
+    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)

@@ -47,7 +47,9 @@ class MiniLM:
 
     def tokenize(self, words: Sequence[str]) -> Encoding:
         """Tokens with the word each belongs to and the characters of that word it takes."""
-        return self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
+        # Half of a surrogate pair, as broken files have it, is no text to the tokenizer.
+        texts = [word.encode("utf-8", "replace").decode() for word in words]
+        return self._tokenizer.encode(texts, is_pretokenized=True, add_special_tokens=False)
 
     def token_vectors(self, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """Compute the last hidden state of each token: (tokens, 384) per text."""

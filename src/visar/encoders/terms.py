@@ -21,7 +21,7 @@ LEXICAL_DIMENSION = 128
 # (3,500.25, U.S., don't).
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _RUN = rf"[^\W_{_CJK}]+"
-_TERM = re.compile(rf"[{_CJK}]|{_RUN}(?:[.,'’]{_RUN})*")
+_TERM = re.compile(rf"(?=\w)[{_CJK}]|{_RUN}(?:[.,'’]{_RUN})*")
 
 # English words that say nothing about what a page is about.
 _ENGLISH = """
@@ -62,10 +62,15 @@ def find_terms(words: Sequence[str]) -> list[Term]:
     ['zoe', '3500.25', 'late', 'stage']
     """
     return [
-        Term(index, match.start(), match.end(), _spelling(match.group()))
+        Term(index, start, end, key)
         for index, word in enumerate(words)
-        for match in _TERM.finditer(word)
+        for start, end, key in _parts(word)
     ]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _parts(word: str) -> tuple[tuple[int, int, str], ...]:
+    return tuple((m.start(), m.end(), _spelling(m.group())) for m in _TERM.finditer(word))
 
 
 def _spelling(text: str) -> str:
