@@ -22,7 +22,7 @@ class Window:
 
 
 def cut_windows(n_tokens: int) -> list[Window]:
-    """Cut as few windows as it takes, of equal length; each token is taken where it has most context.
+    """Cut few windows of equal length; each token is taken from the one that shows it best.
 
     >>> cut_windows(100)
     [Window(start=0, end=100, first=0, last=100)]
