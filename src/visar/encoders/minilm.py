@@ -27,7 +27,7 @@ MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
 # Changes with the way the model is quantised, so that an older file in the cache is not taken.
-_RECIPE = "minilm-dynamic-int8-per-channel-1"
+_RECIPE = "minilm-int8-per-channel-1"
 
 
 class MiniLM:
@@ -146,7 +146,7 @@ def quantised_model(cache: Path) -> bytes:
 def quantise(model: bytes) -> bytes:
     """8-bit weights per channel and 8-bit activations: products of integers.
 
-    The model stores 8-bit weights but multiplies in float32. Saved after the basic
+    The model stores 8-bit weights but multiplies in float32. Saved after onnxruntime's
     optimisations its weights are plain constants, which can then be quantised for real.
     """
     import onnxruntime
@@ -155,7 +155,7 @@ def quantise(model: bytes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="visar-") as folder:
         plain, faster = Path(folder, "plain.onnx"), Path(folder, "faster.onnx")
         options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(plain)
         onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         with _without_advice():

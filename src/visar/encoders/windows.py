@@ -8,7 +8,7 @@ from itertools import pairwise
 # The model was trained on 256 positions; two of them are the marks around the text.
 WINDOW = 254
 # Shared by neighbouring windows: half of it is the least context a token has on either side.
-OVERLAP = 64
+OVERLAP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ def cut_windows(n_tokens: int) -> list[Window]:
     >>> cut_windows(100)
     [Window(start=0, end=100, first=0, last=100)]
     >>> cut_windows(300)
-    [Window(start=0, end=182, first=0, last=150), Window(start=118, end=300, first=150, last=300)]
+    [Window(start=0, end=166, first=0, last=150), Window(start=134, end=300, first=150, last=300)]
     """
     if n_tokens == 0:
         return []
