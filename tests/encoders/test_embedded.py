@@ -147,7 +147,7 @@ def test_the_end_of_a_long_page_is_read_in_its_context(encoder: EmbeddedEncoder)
 
 def test_a_question_is_unit_vectors_of_the_same_space(encoder: EmbeddedEncoder) -> None:
     query = encoder.encode_query("When did the cutter founder?")
-    assert query.shape == (5, encoder.dimension)
+    assert query.shape == (6, encoder.dimension)  # one for each token, the mark included
     assert query.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(query, axis=1), 1, atol=1e-5)
 
@@ -159,7 +159,15 @@ def test_a_question_without_words_is_refused(encoder: EmbeddedEncoder, question:
 
 
 def test_a_question_of_stop_words_alone_is_still_a_question(encoder: EmbeddedEncoder) -> None:
-    assert len(encoder.encode_query("What is it about?")) == 4
+    assert len(encoder.encode_query("What is it about?")) == 5
+
+
+def test_every_piece_of_a_rare_word_carries_its_exact_match(encoder: EmbeddedEncoder) -> None:
+    (embedding,) = encoder.encode_pages([page_of("The pilot cutter Merganser foundered")])
+    query = encoder.encode_query("merganser")
+    assert len(query) > 1
+    matches = query @ embedding.vectors.T.astype(np.float32)
+    assert (matches.argmax(axis=1) == embedding.words.tolist().index(3)).all()
 
 
 def test_a_question_longer_than_a_window_is_read_to_its_end(encoder: EmbeddedEncoder) -> None:
