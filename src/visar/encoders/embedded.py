@@ -14,8 +14,9 @@ cosine of two vectors is a weighted mean of theirs:
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +29,6 @@ from visar.errors import EmptyQuestion
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
-
-_TermVectors: TypeAlias = tuple[list[Term], NDArray[np.float32]]
 
 # Tokens on either side of a term that say what is spoken of around it.
 REACH = 32
@@ -54,27 +53,29 @@ class EmbeddedEncoder:
         images: Sequence[Any] = (),  # noqa: ARG002 - for the encoders that look
     ) -> list[PageEmbedding]:
         """Encode the words of each page, which alone decide its vectors; images are not read."""
-        texts = [[word.text for word in page.words] for page in pages]
-        return [
-            _embedding(page, terms, vectors)
-            for page, (terms, vectors) in zip(pages, self._encode(texts), strict=True)
-        ]
+        encodings = [self._model.tokenize([word.text for word in page.words]) for page in pages]
+        states = self._model.token_vectors([encoding.ids for encoding in encodings])
+        return [_embedding(*page) for page in zip(pages, encodings, states, strict=True)]
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
-        """Encode a question, stop words included: they weigh little and keep the rest apart."""
-        ((terms, vectors),) = self._encode([question.split()])
+        """Encode a question: a vector for every token of it.
+
+        Stop words, pieces and the question mark stay: the method weighs the query's vectors
+        against each other, and what is found everywhere is the measure of what is not.
+        """
+        words = question.split()
+        encoding = self._model.tokenize(words)
+        (tokens,) = self._model.token_vectors([encoding.ids])
+        lexical = np.zeros((len(tokens), LEXICAL_DIMENSION), np.float32)
+        terms, spans = _with_tokens(find_terms(words), encoding)
         if not terms:
             raise EmptyQuestion(
                 f"The question {question[:80]!r} has no word or number to look for. "
                 "Ask with at least one."
             )
-        return vectors
-
-    def _encode(self, texts: Sequence[Sequence[str]]) -> Iterator[_TermVectors]:
-        encodings = [self._model.tokenize(words) for words in texts]
-        states = self._model.token_vectors([encoding.ids for encoding in encodings])
-        for words, encoding, tokens in zip(texts, encodings, states, strict=True):
-            yield _term_vectors(find_terms(words), encoding, tokens)
+        for (first, last), vector in zip(spans, lexical_vectors(terms), strict=True):
+            lexical[first:last] = vector
+        return _join(tokens, [(token, token + 1) for token in range(len(tokens))], lexical)
 
     @functools.cached_property
     def _model(self) -> MiniLM:
@@ -84,35 +85,41 @@ class EmbeddedEncoder:
         return MiniLM(quantised_model(user_cache_path("visar")))
 
 
-def _embedding(page: Page, terms: Sequence[Term], vectors: NDArray[np.float32]) -> PageEmbedding:
-    kept = [row for row, term in enumerate(terms) if not term.is_stop_word]
-    words = np.array([terms[row].word for row in kept], np.int32)
-    boxes = np.array([page.words[word].box for word in words], np.float32).reshape(-1, 4)
-    return PageEmbedding(vectors[kept].astype(np.float16), boxes, words)
+def _embedding(page: Page, encoding: Encoding, tokens: NDArray[np.float32]) -> PageEmbedding:
+    found = find_terms([word.text for word in page.words])
+    terms, spans = _with_tokens([term for term in found if not term.is_stop_word], encoding)
+    vectors = _join(tokens, spans, lexical_vectors(terms)).astype(np.float16)
+    boxes = np.array([page.words[term.word].box for term in terms], np.float32).reshape(-1, 4)
+    return PageEmbedding(vectors, boxes, np.array([term.word for term in terms], np.int32))
 
 
-def _term_vectors(
-    terms: Sequence[Term], encoding: Encoding, tokens: NDArray[np.float32]
-) -> _TermVectors:
-    """Give each term that has tokens its vector."""
-    spans = _token_spans(terms, encoding)
-    spoken = [term for term, (first, last) in zip(terms, spans, strict=True) if first < last]
-    if not spoken:
-        return [], np.zeros((0, EmbeddedEncoder.dimension), np.float32)
-    first, last = np.array([span for span in spans if span[0] < span[1]]).T
+def _join(
+    tokens: NDArray[np.float32], spans: Sequence[tuple[int, int]], lexical: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Join the three signals to a unit vector for each span of tokens."""
+    if not spans:
+        return np.zeros((0, EmbeddedEncoder.dimension), np.float32)
+    first, last = np.array(spans).T
     sums = np.zeros((len(tokens) + 1, HIDDEN_DIMENSION))
     np.cumsum(_unit(tokens), axis=0, dtype=np.float64, out=sums[1:])
     own = _unit(sums[last] - sums[first])
     around = _unit(sums[np.minimum(last + REACH, len(tokens))] - sums[np.maximum(first - REACH, 0)])
     meaning = _unit(own + SURROUNDINGS * around)
-    joined = np.concatenate(
-        [np.sqrt(1 - EXACT_MATCH) * meaning, np.sqrt(EXACT_MATCH) * lexical_vectors(spoken)], axis=1
-    )
-    return spoken, _unit(joined).astype(np.float32)
+    shares = [math.sqrt(1 - EXACT_MATCH) * meaning, math.sqrt(EXACT_MATCH) * lexical]
+    return _unit(np.concatenate(shares, axis=1))
+
+
+def _with_tokens(
+    terms: Sequence[Term], encoding: Encoding
+) -> tuple[list[Term], list[tuple[int, int]]]:
+    """Keep the terms the tokenizer made something of, each with its span of tokens."""
+    spans = _token_spans(terms, encoding)
+    kept = [(term, span) for term, span in zip(terms, spans, strict=True) if span[0] < span[1]]
+    return [term for term, _ in kept], [span for _, span in kept]
 
 
 def _token_spans(terms: Sequence[Term], encoding: Encoding) -> list[tuple[int, int]]:
-    """Find the tokens of each term, as a range; an empty one when it has none."""
+    """Find the tokens of each term; an empty span when it has none."""
     spans: list[tuple[int, int]] = []
     places = list(zip(encoding.word_ids, encoding.offsets, strict=True))
     token = 0
@@ -130,6 +137,6 @@ def _starts_before(place: tuple[int | None, tuple[int, int]], word: int, charact
     return (place[0] or 0, place[1][0]) < (word, character)
 
 
-def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny))
+    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)

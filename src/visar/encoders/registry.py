@@ -43,7 +43,7 @@ class _Entry:
 _ENCODERS = {
     "embedded": _Entry(
         description="all-MiniLM-L6-v2 words with an exact-match signal: offline, any CPU",
-        dimension=512,
+        dimension=448,
         reads="words",
         module="visar.encoders.embedded",
         cls="EmbeddedEncoder",

@@ -1,0 +1,123 @@
+"""How fast the embedded encoder reads: tokens per second, beside the model it is made from.
+
+    python benchmarks/encoder.py [--pages 24] [--rounds 3] [--save docs/encoder-speed.md]
+
+The text is made here: random words of the model's own vocabulary, 500 words a page. What is
+compared runs in turns, round by round, so that other work on the machine hits all alike: the
+ratio is meaningful where the absolute numbers are not. Beside the tokens per second on the clock
+stand those per second of processor time, which other work disturbs less; times the number of cores
+they say what an idle machine can reach at most. A token counts once, however many windows it is
+read in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from visar.documents.page import Page, Word
+from visar.encoders.embedded import EmbeddedEncoder
+from visar.encoders.minilm import (
+    MiniLM,
+    load_tokenizer,
+    original_model,
+    quantised_model,
+    usable_cores,
+)
+
+WORDS_PER_PAGE = 500
+
+
+def made_up_pages(count: int) -> list[Page]:
+    vocabulary = sorted(w for w in load_tokenizer().get_vocab() if w.isalpha() and len(w) > 2)
+    chosen = random.Random(0)
+    box = (0.1, 0.1, 0.2, 0.2)
+    return [
+        Page(
+            number,
+            595,
+            842,
+            0,
+            tuple(Word(w, box, 0) for w in chosen.choices(vocabulary, k=WORDS_PER_PAGE)),
+            "text layer",
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Seconds of one round."""
+
+    clock: float
+    processor: float
+
+
+def time_of(work: Callable[[], object]) -> Taken:
+    clock, processor = time.perf_counter(), time.process_time()
+    work()
+    return Taken(time.perf_counter() - clock, time.process_time() - processor)
+
+
+def measure(pages: list[Page], rounds: int) -> tuple[int, dict[str, list[Taken]]]:
+    """Count the tokens of all pages, and time each round of each way of reading them."""
+    with tempfile.TemporaryDirectory() as folder:
+        quantised = MiniLM(quantised_model(Path(folder)))
+    original = MiniLM(original_model())
+    encoder = EmbeddedEncoder()
+    texts = [original.tokenize([w.text for w in page.words]).ids for page in pages]
+    ways: dict[str, Callable[[], object]] = {
+        "model as packaged": lambda: original.token_vectors(texts),
+        "quantised model": lambda: quantised.token_vectors(texts),
+        "encode_pages (quantised model and all around it)": lambda: encoder.encode_pages(pages),
+    }
+    for work in ways.values():
+        work()
+    times: dict[str, list[Taken]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, work in ways.items():
+            times[name].append(time_of(work))
+    return sum(len(ids) for ids in texts), times
+
+
+def table(tokens: int, times: dict[str, list[Taken]]) -> str:
+    first = next(iter(times.values()))
+    lines = [
+        "| | tokens/s | ratio | tokens per second of processor time | ratio |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, taken in times.items():
+        pairs = list(zip(first, taken, strict=True))
+        clock = statistics.median(a.clock / b.clock for a, b in pairs)
+        processor = statistics.median(a.processor / b.processor for a, b in pairs)
+        lines.append(
+            f"| {name} | {tokens / min(t.clock for t in taken):,.0f} | {clock:.2f} "
+            f"| {tokens / min(t.processor for t in taken):,.0f} | {processor:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--pages", type=int, default=24)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--save", type=Path)
+    options = parser.parse_args()
+    tokens, times = measure(made_up_pages(options.pages), options.rounds)
+    report = (
+        f"{options.pages} pages, {tokens:,} tokens, {usable_cores()} cores, "
+        f"{options.rounds} rounds (best speed, median ratio)\n\n{table(tokens, times)}\n"
+    )
+    print(report)
+    if options.save:
+        options.save.write_text(report)
+
+
+if __name__ == "__main__":
+    main()
