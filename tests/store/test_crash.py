@@ -37,9 +37,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_child(*arguments: str | Path) -> None:
     command = [sys.executable, "-m", "tests.store.crash_child", *map(str, arguments)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
