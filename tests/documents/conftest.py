@@ -62,12 +62,8 @@ def text_image(text: str, *, size: tuple[int, int] = (900, 200), height: int = 6
 
 
 def lines_of(page: Page) -> list[str]:
-    """The text of a page, line by line, in the order of its words."""
-    lines: dict[int, list[str]] = {}
-    for word in page.words:
-        lines.setdefault(word.line, []).append(word.text)
-    assert list(lines) == sorted(lines), "lines are numbered in reading order"
-    return [" ".join(words) for words in lines.values()]
+    """The text of a page, line by line, in reading order."""
+    return [" ".join(page.words[index].text for index in line) for line in page.lines()]
 
 
 def ink(image: Image.Image) -> NDArray[np.float64]:

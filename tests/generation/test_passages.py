@@ -67,7 +67,7 @@ def test_a_box_per_line() -> None:
 @given(st.lists(st.text("ab.3 A", max_size=30), max_size=8))
 def test_every_word_is_in_exactly_one_passage(lines: list[str]) -> None:
     page = page_of(*lines)
-    covered = [index for span in spans(page) for index in range(span.first, span.end)]
+    covered = [index for span in spans(page) for index in span.words]
     assert covered == list(range(len(page.words)))
 
 

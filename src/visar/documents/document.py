@@ -160,7 +160,7 @@ class Document:
         inches = max(content.width, content.height) / 72
         image = self.image(number, min(ocr_engines.DPI, ocr_engines.LONGEST_SIDE / inches))
         found: list[Word] = []
-        line = known[-1].line + 1 if known else 0
+        line = max((word.line for word in known), default=-1) + 1
         for left, top, right, bottom in regions:
             corner = round(left * image.width), round(top * image.height)
             crop = image.crop((*corner, round(right * image.width), round(bottom * image.height)))

@@ -23,7 +23,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a document, in reading order, as a reader sees it."""
+    """One page of a document, as a reader sees it."""
 
     number: int
     """1 for the first page."""
@@ -33,4 +33,21 @@ class Page:
     rotation: int
     """Degrees clockwise by which the file turns the page for display; boxes are after it."""
     words: tuple[Word, ...]
+    """In the order in which the file has written them, which keeps a paragraph together that a
+    chart stands beside; their lines are in reading order."""
     text_source: TextSource
+
+    def lines(self) -> list[list[int]]:
+        """The indices of the words of each line, in reading order."""
+        lines: dict[int, list[int]] = {}
+        for index in sorted(range(len(self.words)), key=lambda i: self.words[i].line):
+            lines.setdefault(self.words[index].line, []).append(index)
+        return [self._across(line) for line in lines.values()]
+
+    def _across(self, line: list[int]) -> list[int]:
+        """A line's words from left to right; as the file has them if it runs up or down."""
+        lefts = [self.words[index].box[0] for index in line]
+        tops = [self.words[index].box[1] for index in line]
+        if (max(tops) - min(tops)) * self.height > (max(lefts) - min(lefts)) * self.width:
+            return line
+        return sorted(line, key=lambda index: self.words[index].box[0])

@@ -110,7 +110,7 @@ class PdfSource:
             rotation=geometry.rotation,
             blank=not objects and not pieces,
             figures=tuple(figure_regions(_images(page, geometry), width, height)),
-            words=as_words(lines, width, height),
+            words=as_words(lines, width, height, written=pieces),
         )
 
     def render(self, number: int, dpi: float, max_pixels: int) -> Raster:

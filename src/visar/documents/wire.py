@@ -70,11 +70,19 @@ class Raster:
     pixels: bytes
 
 
-def as_words(lines: Sequence[Sequence[Piece]], width: float, height: float) -> tuple[Word, ...]:
-    """Lines in points as words in shares of the page."""
+def as_words(
+    lines: Sequence[Sequence[Piece]], width: float, height: float, *, written: Sequence[Piece] = ()
+) -> tuple[Word, ...]:
+    """Lines in points as words in shares of the page.
+
+    Words come line by line, or in the order in which the file has ``written`` them.
+    """
     pieces = [(piece, number) for number, line in enumerate(lines) for piece in line]
     if not pieces:
         return ()
+    if written:
+        place = {id(piece): index for index, piece in enumerate(written)}
+        pieces.sort(key=lambda placed: place[id(placed[0])])
     corners = np.array([(p.left, p.top, p.right, p.bottom) for p, _ in pieces])
     shares = np.clip(corners / (width, height, width, height), 0, 1).round(_DIGITS).tolist()
     return tuple(

@@ -66,7 +66,7 @@ def weigh_passages(weighed: WeighedPage) -> list[Passage]:
             text=span.text,
             document=weighed.document,
             page=weighed.page.number,
-            weight=float(weights[span.first : span.end].sum() / np.sqrt(span.end - span.first + 4)),
+            weight=float(weights[list(span.words)].sum() / np.sqrt(len(span.words) + 4)),
             boxes=boxes_of(weighed.page, span),
         )
         for span in spans(weighed.page)

@@ -20,42 +20,39 @@ LONGEST_PASSAGE = 60
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Consecutive words of a page that belong together."""
+    """Words of a page that belong together, in reading order."""
 
-    first: int
-    end: int
+    words: tuple[int, ...]
+    """Their indices in ``Page.words``."""
     text: str
 
 
 def spans(page: Page) -> Iterator[Span]:
     """The passages of a page in reading order; every word is in exactly one."""
-    first = 0
-    words = page.words
-    lines = _lines(words)
-    for number, (start, end) in enumerate(lines):
-        following = lines[number + 1] if number + 1 < len(lines) else None
-        for index in range(start, end):
-            if index + 1 < end and _ends_sentence(words[index].text, words[index + 1].text):
-                yield _span(words, first, index + 1)
-                first = index + 1
-        if following is None or _breaks_after(words, (start, end), following, end - first):
-            yield _span(words, first, end)
-            first = end
+    lines = page.lines()
+    passage: list[int] = []
+    for number, line in enumerate(lines):
+        here = [page.words[index] for index in line]
+        for place, index in enumerate(line):
+            passage.append(index)
+            if place + 1 < len(line) and _ends_sentence(here[place].text, here[place + 1].text):
+                yield _span(page, passage)
+                passage = []
+        following = lines[number + 1] if number + 1 < len(lines) else []
+        below = [page.words[index] for index in following]
+        if not below or _breaks_between(here, below, len(passage)):
+            yield _span(page, passage)
+            passage = []
 
 
 def boxes_of(page: Page, span: Span) -> tuple[Box, ...]:
     """One box per line that the passage touches."""
-    touched = page.words[span.first : span.end]
+    touched = [page.words[index] for index in span.words]
     return tuple(_around([word.box for word in line]) for _, line in groupby(touched, _line_of))
 
 
 def _line_of(word: Word) -> int:
     return word.line
-
-
-def _lines(words: Sequence[Word]) -> list[tuple[int, int]]:
-    starts = [i for i, word in enumerate(words) if i == 0 or word.line != words[i - 1].line]
-    return list(pairwise([*starts, len(words)]))
 
 
 def _ends_sentence(text: str, following: str) -> bool:
@@ -66,11 +63,8 @@ def _ends_sentence(text: str, following: str) -> bool:
     )
 
 
-def _breaks_after(
-    words: Sequence[Word], line: tuple[int, int], following: tuple[int, int], length: int
-) -> bool:
-    """Whether a passage ends with this line."""
-    here, below = words[slice(*line)], words[slice(*following)]
+def _breaks_between(here: Sequence[Word], below: Sequence[Word], length: int) -> bool:
+    """Whether a passage of this length ends between two lines."""
     if _ends_sentence(here[-1].text, below[0].text) or length >= LONGEST_PASSAGE:
         return True
     if _is_row(here) or _is_row(below) or _is_heading(here, below):
@@ -100,8 +94,8 @@ def _is_row(words: Sequence[Word]) -> bool:
     return trailing == 2 or max(gaps) > 2.5 * height
 
 
-def _span(words: Sequence[Word], first: int, end: int) -> Span:
-    return Span(first, end, " ".join(word.text for word in words[first:end]))
+def _span(page: Page, indices: Sequence[int]) -> Span:
+    return Span(tuple(indices), " ".join(page.words[index].text for index in indices))
 
 
 def _around(boxes: Sequence[Box]) -> Box:
