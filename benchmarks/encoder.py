@@ -73,8 +73,8 @@ def measure(pages: list[Page], rounds: int) -> tuple[int, dict[str, list[Taken]]
     encoder = EmbeddedEncoder()
     texts = [original.tokenize([w.text for w in page.words]).ids for page in pages]
     ways: dict[str, Callable[[], object]] = {
-        "model as packaged": lambda: original.token_vectors(texts),
-        "quantised model": lambda: quantised.token_vectors(texts),
+        "model as packaged": lambda: list(original.token_vectors(texts)),
+        "quantised model": lambda: list(quantised.token_vectors(texts)),
         "encode_pages (quantised model and all around it)": lambda: encoder.encode_pages(pages),
     }
     for work in ways.values():

@@ -52,18 +52,27 @@ class MiniLM:
         texts = [word.encode("utf-8", "replace").decode() for word in words]
         return self._tokenizer.encode(texts, is_pretokenized=True, add_special_tokens=False)
 
-    def token_vectors(self, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
-        """Compute the last hidden state of each token: (tokens, 384) per text."""
-        windows = [(text, w) for text, ids in enumerate(texts) for w in cut_windows(len(ids))]
-        vectors = [np.empty((len(ids), HIDDEN_DIMENSION), np.float32) for ids in texts]
+    def token_vectors(self, texts: Sequence[Sequence[int]]) -> Iterator[NDArray[np.float32]]:
+        """Compute the last hidden state of each token, (tokens, 384) per text, in order.
+
+        While the caller works on one text, the windows of the next are computed.
+        """
+        windows = [cut_windows(len(ids)) for ids in texts]
         with ThreadPoolExecutor(self._cores) as pool:
             states = pool.map(
-                lambda job: self._run(texts[job[0]][job[1].start : job[1].end]), windows
+                self._run,
+                [
+                    ids[w.start : w.end]
+                    for ids, cut in zip(texts, windows, strict=True)
+                    for w in cut
+                ],
             )
-            for (text, window), state in zip(windows, states, strict=True):
-                kept = state[window.first - window.start : window.last - window.start]
-                vectors[text][window.first : window.last] = kept
-        return vectors
+            for ids, cut in zip(texts, windows, strict=True):
+                vectors = np.empty((len(ids), HIDDEN_DIMENSION), np.float32)
+                for window in cut:
+                    kept = slice(window.first - window.start, window.last - window.start)
+                    vectors[window.first : window.last] = next(states)[kept]
+                yield vectors
 
     def _run(self, ids: Sequence[int]) -> NDArray[np.float32]:
         tokens = np.array([[self._first, *ids, self._last]], np.int64)
