@@ -168,7 +168,9 @@ def main() -> None:
     parser.add_argument("--embeddings", type=Path, help="a folder of saved embeddings")
     parser.add_argument("--pages", type=int, nargs="*", default=SIZES, help="planted sizes")
     parser.add_argument("--queries", type=int, default=4, help="questions per document")
-    parser.add_argument("--no-dense", action="store_true", help="leave the slow rivals out")
+    parser.add_argument(
+        "--dense-up-to", type=int, default=max(SIZES), help="pages up to which rivals run"
+    )
     parser.add_argument("--save", action="store_true", help="write to docs/benchmarks.md")
     options = parser.parse_args()
     if options.embeddings:
@@ -179,7 +181,8 @@ def main() -> None:
         section = "planted documents"
     measured = []
     for example in examples:
-        measured.append(measure(example, dense=not options.no_dense))
+        dense = len(example.offsets) - 1 <= options.dense_up_to
+        measured.append(measure(example, dense=dense))
         print(markdown_table(HEADER, rows(measured[-1:])), flush=True)
     table = markdown_table(HEADER, rows(measured))
     print(f"\n{table}")

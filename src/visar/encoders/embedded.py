@@ -45,7 +45,7 @@ class EmbeddedEncoder:
     version = "minilm-terms-1"
     dimension = HIDDEN_DIMENSION + LEXICAL_DIMENSION
     reads: Literal["words", "image"] = "words"
-    weak_match = 0.45
+    weak_match = 0.4
 
     def encode_pages(
         self,
