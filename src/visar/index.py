@@ -194,8 +194,9 @@ class Index:
         """Answer a question from the pages it needs, by quoting what matches best."""
         searcher = self._searcher(documents, encoder)
         found = searcher.search(question, method=method, k=k, max_k=max_k, neighbors=neighbors)
-        passages = extractive.best_passages(searcher.weighed(found)) if found.matches else ()
-        return Answer(question, extractive.quote(passages), extractive.NAME, passages, found)
+        passages = extractive.best_passages(searcher.weighed(found))
+        text = extractive.quote(passages) if found.matches else ""
+        return Answer(question, text, extractive.NAME, passages, found)
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[str, Image]]:
         """Each found page as a picture with the question's heat on it, and a name for it."""

@@ -53,7 +53,7 @@ class SearchResult:
     match: float
     """The mean cosine of the question's words with their best match on the best page."""
     matches: bool
-    """Whether that is enough to say that the documents speak of it at all."""
+    """Whether that is enough to say that the documents speak of it."""
     encoder: EncoderRef
     seconds: float
     selection: Selection = dataclasses.field(repr=False)
@@ -90,9 +90,10 @@ class Answer:
 
     question: str
     text: str
-    """Empty when nothing in the documents matches the question."""
+    """Empty when nothing in the documents matches the question well."""
     generator: str
     passages: tuple[Passage, ...]
+    """What the answer quotes; when there is none, what comes nearest."""
     search: SearchResult
 
     @property

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.options import (
@@ -170,22 +171,20 @@ def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> lis
 
 def _print_answer(answer: Answer) -> None:
     console.print()
+    searched = answer.search.documents
     if not answer.found:
-        searched = answer.search.documents
         where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
         console.print(Text(f"  Nothing in {where} matches this question well.", style="bold"))
-        console.print("  [dim]These pages come nearest.[/dim]\n")
-        return
-    several = len(answer.search.documents) > 1
+        console.print("  [dim]What comes nearest:[/dim]")
     names = {hit.document: hit.name for hit in answer.search.pages}
     for passage in answer.passages:
-        where = (
-            f"{names[passage.document]}, page {passage.page}" if several else f"page {passage.page}"
-        )
-        console.print(
-            Text("  ") + Text(passage.text, style="bold") + Text(f"  {where}", style="dim")
-        )
-    console.print("  [dim]quoted from the pages: no language model is configured[/dim]\n")
+        named = f"{names[passage.document]}, " if len(searched) > 1 else ""
+        quoted = Text(passage.text, style="bold" if answer.found else "dim")
+        line = Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))
+        console.print(Padding(line, (0, 0, 0, 2)))
+    if answer.found:
+        console.print("  [dim]quoted from the pages: no language model is configured[/dim]")
+    console.print()
 
 
 def _print_pages(found: SearchResult) -> None:

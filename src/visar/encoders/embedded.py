@@ -45,7 +45,7 @@ class EmbeddedEncoder:
     version = "minilm-terms-1"
     dimension = HIDDEN_DIMENSION + LEXICAL_DIMENSION
     reads: Literal["words", "image"] = "words"
-    weak_match = 0.4
+    weak_match = 0.46
 
     def encode_pages(
         self,

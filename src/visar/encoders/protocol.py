@@ -35,7 +35,7 @@ class Encoder(Protocol):
     reads: Literal["words", "image"]
     """Which part of a page it looks at."""
     weak_match: float
-    """A question whose words have a lower mean cosine with a document is not answered there."""
+    """A question whose words have a lower mean cosine with a page is hardly answered there."""
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode pages; ``images`` holds a PIL image per page when ``reads`` is "image"."""
