@@ -66,12 +66,7 @@ def default_location() -> Path:
 
 
 class Index:
-    """Documents that questions can be asked about.
-
-    >>> index = Index.open("library")                       # doctest: +SKIP
-    >>> index.add("annual-report.pdf")                      # doctest: +SKIP
-    >>> index.ask("How did capital expenditure change?")    # doctest: +SKIP
-    """
+    """Documents that questions can be asked about. The README shows how it is used."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

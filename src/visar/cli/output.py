@@ -80,7 +80,7 @@ class DocumentBars:
                 self._progress.console.print(f"{path.name} · {total} pages · new to the index")
             if name not in bars:
                 bars[name] = self._progress.add_task(name, total=total)
-            label = "reading*" if stage == "ocr" else name
+            label = "OCR" if stage == "ocr" else name
             self._progress.update(bars[name], completed=done, description=label)
 
         return report
