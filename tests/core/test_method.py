@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,16 +47,17 @@ def test_only_some_rows_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of 60 pages hold the answer: a few rows must be enough to be certain of it."""
     case = planted(seed=1, n_pages=60, noise=1.2)
     computed: list[int] = []
-    row = PageSimilarity.row
+    rows = PageSimilarity.rows
 
-    def counted(self: PageSimilarity, p: int) -> np.ndarray:
-        computed.append(p)
-        return row(self, p)
+    def counted(self: PageSimilarity, pages: Sequence[int]) -> np.ndarray:
+        computed.extend(pages)
+        return rows(self, pages)
 
-    monkeypatch.setattr(PageSimilarity, "row", counted)
+    monkeypatch.setattr(PageSimilarity, "rows", counted)
     selection = visar.select(case.query, case.pages)
     assert len(selection.active) > 20
-    assert len(computed) == np.isfinite(selection.cost).sum()
+    in_vain = len(computed) - np.isfinite(selection.cost).sum()
+    assert 0 <= in_vain <= len(computed) // 3
     assert len(computed) < len(selection.active) / 3
     computed.clear()
     full = visar.select(case.query, case.pages, full_matrix=True)

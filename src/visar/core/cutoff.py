@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from visar.core.vectors import Float64
 from visar.core.weights import EPSILON
+
+# Rows cost less together than alone. Batches grow with the rows known, so that few are computed
+# in vain.
+LARGEST_BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,7 @@ class Cutoff:
 
 
 def find_cutoff(
-    row: Callable[[int], Float64],
+    rows: Callable[[int, int], Float64],
     scores: Float64,
     bounds: tuple[Float64, Float64],
     n_pages: int,
@@ -33,11 +37,11 @@ def find_cutoff(
 ) -> Cutoff:
     """k* from the rows of Sim, asking for no more rows than it takes to be certain.
 
-    All arrays are in ranking order and hold the active pages alone: ``row(i)`` gives Sim of
-    the i-th page to all of them, ``scores`` the diagonal, and ``bounds`` two factors with
-    Sim(i, j) ≤ a_i b_j. With the rows of the first r pages known, J(k) of every later k is
-    bounded from below; when none of these bounds lies under the smallest J so far, the rest
-    of the matrix cannot change k*.
+    All arrays are in ranking order and hold the active pages alone: ``rows(i, j)`` gives Sim
+    of the pages from the i-th to before the j-th to all of them, ``scores`` the diagonal, and
+    ``bounds`` two factors with Sim(i, j) ≤ a_i b_j. With the rows of the first r pages known,
+    J(k) of every later k is bounded from below; when none of these bounds lies under the
+    smallest J so far, the rest of the matrix cannot change k*.
     """
     n = len(scores)
     last = max(1, n - 1)
@@ -49,8 +53,7 @@ def find_cutoff(
     # Σ_{p ≤ k} w_s(p) Sim(p, q) for every q: all that J needs of the rows so far.
     weighted = np.zeros(n)
     leaks = False
-    for k in range(1, last + 1):
-        similar = row(k - 1)
+    for k, similar in zip(range(1, last + 1), in_batches(rows, n), strict=False):
         leaks = leaks or _leaks(similar, k - 1)
         weighted += shares[k - 1] * similar
         cost[k - 1] = weighted[:k].sum() / k - gamma * weighted[k:].sum() / (n_pages - k)
@@ -61,9 +64,18 @@ def find_cutoff(
         ):
             break
     # Pages that share nothing at all are all relevant: no cost tells them apart.
-    leaks = leaks or any(_leaks(row(i), i) for i in range(k, n - 1))
+    leaks = leaks or any(_leaks(rows(i, i + 1)[0], i) for i in range(k, n - 1))
     k_star = _after_step(cost) if leaks else n
     return Cutoff(k_star if top_s is None else min(k_star, top_s), cost)
+
+
+def in_batches(rows: Callable[[int, int], Float64], n: int) -> Iterator[Float64]:
+    """All ``n`` rows, one after the other, computed some at a time."""
+    first = 0
+    while first < n:
+        end = min(first + min(1 + first // 2, LARGEST_BATCH), n)
+        yield from rows(first, end)
+        first = end
 
 
 def lowest(cost: Float64) -> int:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from visar.core.cutoff import find_cutoff
+from visar.core.cutoff import find_cutoff, in_batches
 from visar.core.similarity import PageSimilarity
 from visar.core.vectors import Float32, Float64, Integers, PageVectors, as_pages, as_query
 from visar.core.weights import EPSILON, PatchWeights, Products, activation, weigh
@@ -161,12 +161,17 @@ def select(
     ranking = rank(scores, late)
     clock.lap("self-similarity")
 
-    order = np.searchsorted(similarity.pages, ranking[: len(similarity)])
-    matrix = _square(similarity) if full_matrix else None
+    ranked = ranking[: len(similarity)]
+    order = np.searchsorted(similarity.pages, ranked)
+
+    def rows(first: int, end: int) -> Float64:
+        return similarity.rows(order[first:end].tolist())[:, order]
+
+    matrix = np.stack(list(in_batches(rows, len(order)))) if full_matrix else None
     sources, targets = similarity.row_bounds()
     cutoff = find_cutoff(
-        lambda i: (similarity.row(order[i]) if matrix is None else matrix[order[i]])[order],
-        scores[ranking[: len(similarity)]],
+        rows if matrix is None else lambda first, end: matrix[first:end],
+        scores[ranked],
         (sources[order], targets[order]),
         len(vectors),
         gamma=gamma,
@@ -185,7 +190,7 @@ def select(
         scores=scores,
         late_interaction=late,
         cost=cutoff.cost,
-        similarity=None if matrix is None else _embed(matrix, similarity.pages, len(vectors)),
+        similarity=None if matrix is None else _embed(matrix, ranked, len(vectors)),
         token_weights=weights.tokens,
         page_weights=weights.pages,
         patch_weights=patch_weights,
@@ -243,10 +248,6 @@ def _by_late_interaction(
         fallback=reason,
         timings=clock.laps,
     )
-
-
-def _square(similarity: PageSimilarity) -> Float64:
-    return np.stack([similarity.row(p) for p in range(len(similarity))])
 
 
 def _embed(matrix: Float64, pages: Integers, n_pages: int) -> Float64:

@@ -2,29 +2,31 @@
 
 With u_pj = ŵ_pj v_pj, S_j(p→q) = max(0, max_j' <u_pj, u_qj'>): only patches with a weight take
 part. Their inner products are bounded, <u, u'> ≤ ν² ŵ ŵ' with ν the longest vector's length
-(one, but for rounding). Once θ, the t-th best S_j of Eq. 11, is known from below,
+(one, but for rounding). Once b_j, the best product of source j so far, and θ, the t-th largest
+of these, are known, a target with ν² ŵ_pj ŵ_qj' ≤ max(b_j, θ) can neither win the maximum of
+Eq. 10 nor bring its source into the sum of Eq. 11.
 
-- a source with ν² ŵ_pj max_j' ŵ_qj' ≤ θ cannot enter the sum;
-- a target with ν² ŵ_pj ŵ_qj' ≤ θ cannot bring its source into it.
-
-So with the patches of each page sorted by weight, a row of the matrix is one dense product of
-the heaviest sources with all targets, which gives θ for every page, and then small products of
-those further sources and targets that can still matter. The result is that of the plain
+So with the patches of each page sorted by weight, all sources meet the heaviest few targets of
+every page in one dense product, which settles most of them; those that a lighter target can
+still change go on to the next targets, ever fewer of them. The result is that of the plain
 equations; nothing that could change it is left out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from visar.core.vectors import Float32, Float64, Integers, PageVectors
 
-# Targets of one dense product: its result stays in the cache until it is reduced.
-TARGET_ROWS = 8192
-# How many further sources the first group takes.
-FIRST_GROUP = 64
-# The heaviest sources are as many as Eq. 11 sums, rounded up to the width of a BLAS kernel.
-KERNEL_ROWS = 16
+# How many of a page's heaviest targets every source meets.
+FIRST_TARGETS = 24
+# Each further step takes the targets up to this many times as far down the page.
+STEP = 3
+# Products of one dense block: they stay in the cache until they are reduced.
+BLOCK_PRODUCTS = 2**19
 # Room for float32 rounding in every bound.
 SLACK = 1e-5
 
@@ -62,7 +64,7 @@ class PageSimilarity:
         self._peaks = -self._negated[self._starts[:-1]]
         self._reach = vectors.longest**2 * (1 + SLACK)
         self._own_reach = vectors.shortest**2 * (1 - SLACK)
-        self._blocks = self._target_blocks()
+        self._tops = self._heaviest_targets()
 
     def __len__(self) -> int:
         return len(self.pages)
@@ -71,35 +73,28 @@ class PageSimilarity:
         """s_p = Sim(p, p) of every page: n small products, never n²."""
         result = np.empty(len(self))
         for p in range(len(self)):
-            patches, negated = self._page(p)
-            head = self._head(p)
+            sources = self._sources([p])
             # A source matches itself, so only targets about as heavy or heavier can beat that.
-            lightest = negated[head - 1] * (self._own_reach / self._reach)
-            near = int(np.searchsorted(negated, lightest, side="right"))
-            shared = np.zeros(len(patches), np.float32)
-            shared[:head] = (patches[:head] @ patches[:near].T).max(axis=1)
-            if head < len(patches):
-                nth = head - self._summed[p]
-                self._add_sources(shared, p, p, float(np.partition(shared[:head], nth)[nth]))
-            result[p] = self._mean_of_best(shared[None], self._summed[p])[0]
+            shared = self._own_reach * sources.weights**2
+            needed = sources.needed(shared[None])[0]
+            self._search(sources, p, shared, needed, 0)
+            result[p] = sources.similarity(shared[None])[0, 0]
         return result
 
-    def row(self, p: int) -> Float64:
-        """Sim(p, q) for every page q."""
-        patches, _ = self._page(p)
-        head, summed = self._head(p), self._summed[p]
-        shared = np.zeros((len(self), len(patches)), np.float32)
-        for first, last, starts in self._blocks:
-            targets = self._patches[self._starts[first] : self._starts[last]]
-            products = patches[:head] @ targets.T
-            best = np.maximum.reduceat(products, starts, axis=1)
-            np.maximum(best.T, 0, out=shared[first:last, :head])
-        if head < len(patches):
-            nth = head - summed
-            thresholds = np.partition(shared[:, :head], nth, axis=1)[:, nth]
-            for q, threshold in enumerate(thresholds.tolist()):
-                self._add_sources(shared[q], p, q, threshold)
-        return self._mean_of_best(shared, summed)
+    def rows(self, pages: Sequence[int]) -> Float64:
+        """Sim(p, q) for these pages p and every page q."""
+        sources = self._sources(pages)
+        shared = np.empty((len(self), len(sources.vectors)), np.float32)
+        step = max(1, BLOCK_PRODUCTS // (FIRST_TARGETS * len(sources.vectors)))
+        for first in range(0, len(self), step):
+            tops = self._tops[first : first + step]
+            products = tops.reshape(-1, tops.shape[2]) @ sources.vectors.T
+            products.reshape(*tops.shape[:2], -1).max(axis=1, out=shared[first : first + step])
+        np.maximum(shared, 0, out=shared)
+        needed = sources.needed(shared)
+        for q in range(len(self)):
+            self._search(sources, q, shared[q], needed[q], FIRST_TARGETS)
+        return sources.similarity(shared)
 
     def row_bounds(self) -> tuple[Float64, Float64]:
         """a_p and b_q with Sim(p, q) ≤ a_p b_q: the t heaviest sources, the heaviest target."""
@@ -113,45 +108,88 @@ class PageSimilarity:
         patches = slice(self._starts[p], self._starts[p + 1])
         return self._patches[patches], self._negated[patches]
 
-    def _head(self, p: int) -> int:
-        """How many sources of a page are multiplied with every target."""
-        rounded = -(-self._summed[p] // KERNEL_ROWS) * KERNEL_ROWS
-        return min(rounded, int(self._starts[p + 1] - self._starts[p]))
+    def _sources(self, pages: Sequence[int]) -> _Sources:
+        parts = [self._page(p) for p in pages]
+        return _Sources(
+            np.concatenate([vectors for vectors, _ in parts]),
+            -np.concatenate([negated for _, negated in parts]),
+            np.concatenate([[0], np.cumsum([len(vectors) for vectors, _ in parts])]).tolist(),
+            [self._summed[p] for p in pages],
+            self._reach,
+        )
 
-    def _add_sources(self, shared: Float32, p: int, q: int, threshold: float) -> None:
-        """Fill in S_j for the sources past the head that may exceed the threshold.
+    def _search(
+        self, sources: _Sources, q: int, shared: Float32, needed: Float32, first: int
+    ) -> None:
+        """Raise ``shared`` to S_j(p→q) where targets from ``first`` on can, and it matters.
 
-        They come in groups, each twice as large as the one before and with its own cut of
-        the targets.
+        ``needed`` is what a target must weigh for that.
         """
-        sources, source_weights = self._page(p)
-        targets, target_weights = self._page(q)
-        needed = -threshold / self._reach
-        last = int(source_weights.searchsorted(needed / self._peaks[q]))
-        first, size = self._head(p), FIRST_GROUP
-        while first < last:
-            group = slice(first, min(first + size, last))
-            reachable = int(target_weights.searchsorted(needed / -source_weights[first]))
-            products = sources[group] @ targets[:reachable].T
-            shared[group] = products.max(axis=1, initial=0)
-            first, size = group.stop, 2 * size
+        targets, negated = self._page(q)
+        end = max(first, FIRST_TARGETS)
+        while first < len(targets):
+            undecided = np.flatnonzero(needed < -negated[first])
+            if not len(undecided):
+                return
+            end *= STEP
+            reachable = min(end, int(negated.searchsorted(-needed[undecided].min())))
+            vectors = sources.vectors.take(undecided, axis=0, mode="clip")
+            best = (vectors @ targets[first:reachable].T).max(axis=1)
+            shared[undecided] = np.maximum(best, shared[undecided])
+            if reachable < end:
+                return
+            first = end
+            needed = sources.needed(shared[None])[0]
 
-    def _mean_of_best(self, shared: Float32, summed: int) -> Float64:
-        """Eq. 11 for each row of ``shared``."""
-        spare = shared.shape[1] - summed
-        best = np.partition(shared, spare, axis=1)[:, spare:] if spare > 0 else shared
-        return np.asarray(np.sqrt(best.sum(axis=1, dtype=np.float64) / summed))
+    def _heaviest_targets(self) -> NDArray[np.float32]:
+        """The first targets of every page; zeros, which match nothing, where it has fewer."""
+        tops = np.zeros((len(self), FIRST_TARGETS, self._patches.shape[1]), np.float32)
+        for q in range(len(self)):
+            heaviest = self._page(q)[0][:FIRST_TARGETS]
+            tops[q, : len(heaviest)] = heaviest
+        return tops
 
-    def _target_blocks(self) -> list[tuple[int, int, Integers]]:
-        """Runs of pages with about TARGET_ROWS patches, and where in a run each page starts."""
-        blocks = []
-        first = 0
-        for page in range(1, len(self) + 1):
-            full = self._starts[page] - self._starts[first] >= TARGET_ROWS
-            if full or page == len(self):
-                blocks.append((first, page, self._starts[first:page] - self._starts[first]))
-                first = page
-        return blocks
+
+class _Sources:
+    """The active patches of some pages, heaviest first, which look for their best targets."""
+
+    def __init__(
+        self,
+        vectors: Float32,
+        weights: Float32,
+        starts: list[int],
+        summed: list[int],
+        reach: float,
+    ) -> None:
+        self.vectors = vectors
+        self.weights = weights
+        self.per_reach = 1 / (np.float32(reach) * weights)
+        self._parts = list(zip(starts[:-1], starts[1:], summed, strict=True))
+
+    def needed(self, shared: Float32) -> Float32:
+        """What a target must weigh to change anything, given the best products so far.
+
+        ``shared`` has a line for each page q and a column for each source.
+        """
+        needed = shared.copy()
+        for first, end, summed in self._parts:
+            spare = end - first - summed
+            if spare >= 0:
+                part = needed[:, first:end]
+                least = np.partition(part, spare, axis=1)[:, spare]
+                np.maximum(part, least[:, None], out=part)
+        needed *= self.per_reach
+        return needed
+
+    def similarity(self, shared: Float32) -> Float64:
+        """Eq. 11: the root of the mean of the largest S_j, for each page and page q."""
+        result = np.empty((len(self._parts), len(shared)))
+        for row, (first, end, summed) in enumerate(self._parts):
+            best, spare = shared[:, first:end], end - first - summed
+            if spare > 0:
+                best = np.partition(best, spare, axis=1)[:, spare:]
+            result[row] = np.sqrt(best.sum(axis=1, dtype=np.float64) / summed)
+        return result
 
 
 def _heaviest_pages(weights: Float32, bounds: Integers, top_p: int | None) -> Integers:
