@@ -82,6 +82,15 @@ def test_the_plain_forms_are_readable(visar: Visar, make_pdf: MakePdf) -> None:
     assert "is empty" in visar("list").out
 
 
+def test_names_are_shown_as_they_are(visar: Visar, make_pdf: MakePdf) -> None:
+    """Square brackets in a name are no commands to the terminal's library."""
+    name = "[red]notes[bold].pdf"
+    assert name in visar("add", make_pdf(name, BOATS, TAXES)).out
+    assert name in visar("list").out
+    assert name in visar("show", name).out
+    assert name in visar("remove", name).out
+
+
 def test_open_writes_the_pages_with_heat(visar: Visar, make_pdf: MakePdf, tmp_path: Path) -> None:
     ran = visar(
         "ask", make_pdf("notes.pdf", BOATS, TAXES), "When is tax due?", "--open", tmp_path / "out"

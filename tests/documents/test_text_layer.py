@@ -83,6 +83,17 @@ def test_ligatures_and_line_end_hyphens_are_plain_letters(tmp_path: Path, opened
     assert lines_of(page) == ["The first flood of an inter-", "national kind"]
 
 
+def test_what_no_reader_sees_is_no_part_of_a_word(tmp_path: Path, opened: Any) -> None:
+    """Bullets of private fonts, and characters a terminal would obey."""
+
+    def draw(canvas: Any) -> None:
+        canvas.setFont(embedded_font(), 10)
+        lines_at(50, 500, ["\uf0b7 First of all, red\x9b31m paint"])(canvas)
+
+    page = opened(write_pdf(tmp_path / "a.pdf", draw)).page(1)
+    assert lines_of(page) == ["First of all, red 31m paint"]
+
+
 def test_an_empty_page_has_no_words_and_needs_no_ocr(tmp_path: Path, opened: Any) -> None:
     document = opened(write_pdf(tmp_path / "a.pdf", lambda _: None))
     assert document.page(1).text_source == "none"

@@ -56,6 +56,11 @@ def test_a_heading_is_not_part_of_the_sentence_below() -> None:
     assert texts(page)[0] == "Outlook"
 
 
+def test_a_colon_announces_what_follows() -> None:
+    page = page_of("Produced by:", "The Department of Health", gap=0.03)
+    assert texts(page) == ["Produced by: The Department of Health"]
+
+
 def test_a_box_per_line() -> None:
     page = page_of("One sentence that goes", "on over two lines.")
     (span,) = spans(page)

@@ -215,4 +215,4 @@ def _page_line(hit: PageHit, highest: float, several: bool, width: int) -> Text:
 
 def _print_written(written: list[Path]) -> None:
     for path in written:
-        console.print(f"  [dim]wrote[/dim] {path}", soft_wrap=True)
+        console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)

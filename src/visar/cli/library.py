@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from visar.cli.options import (
     EncoderName,
@@ -57,7 +58,9 @@ def add(
         print_json(additions)
     else:
         for document in additions.added:
-            console.print(f"[green]added[/green]  {_short(document)}")
+            console.print(
+                Text.assemble(("added", "green"), f"  {_short(document)}"), soft_wrap=True
+            )
     for refusal in additions.refused:
         complain(refusal.reason)
     if additions.refused:
@@ -74,7 +77,7 @@ def list_documents(*, index: IndexFolder = None, as_json: Json = False) -> None:
         print_json(documents)
         return
     if not documents:
-        console.print(f"The index {library.location} is empty.", soft_wrap=True)
+        console.print(Text(f"The index {library.location} is empty."), soft_wrap=True)
         return
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("ID", "PAGES", "ADDED", "NAME"):
@@ -84,7 +87,7 @@ def list_documents(*, index: IndexFolder = None, as_json: Json = False) -> None:
             document.id[:SHORT_ID],
             str(document.pages),
             document.added.astimezone().strftime("%Y-%m-%d %H:%M"),
-            document.name,
+            Text(document.name),
         )
     console.print(table)
 
@@ -95,7 +98,7 @@ def show(document: DocumentName, *, index: IndexFolder = None, as_json: Json = F
     if as_json:
         print_json(stored)
         return
-    console.print(f"[bold]{stored.name}[/bold]")
+    console.print(Text(stored.name, style="bold"), soft_wrap=True)
     for label, value in (
         ("id", stored.id),
         ("file", stored.source),
@@ -104,7 +107,7 @@ def show(document: DocumentName, *, index: IndexFolder = None, as_json: Json = F
         ("added", stored.added.astimezone().strftime("%Y-%m-%d %H:%M")),
         ("encoders", ", ".join(str(encoder) for encoder in stored.encoders)),
     ):
-        console.print(f"  [dim]{label:<9}[/dim] {value}", soft_wrap=True)
+        console.print(Text.assemble("  ", (f"{label:<9}", "dim"), f" {value}"), soft_wrap=True)
 
 
 def remove(document: DocumentName, *, index: IndexFolder = None, as_json: Json = False) -> None:
@@ -113,7 +116,7 @@ def remove(document: DocumentName, *, index: IndexFolder = None, as_json: Json =
     if as_json:
         print_json(removed)
     else:
-        console.print(f"removed  {_short(removed)}")
+        console.print(Text(f"removed  {_short(removed)}"), soft_wrap=True)
 
 
 def verify(*, index: IndexFolder = None, as_json: Json = False) -> None:
@@ -124,7 +127,7 @@ def verify(*, index: IndexFolder = None, as_json: Json = False) -> None:
         print_json(problems)
     else:
         for problem in problems:
-            console.print(f"[yellow]{problem.kind}[/yellow]  {problem}", soft_wrap=True)
+            console.print(Text.assemble((problem.kind, "yellow"), f"  {problem}"), soft_wrap=True)
         damaged = sum(problem.kind == "damage" for problem in problems)
         documents = len(library.documents())
         console.print(

@@ -77,7 +77,9 @@ class DocumentBars:
             # Pages read with and without OCR share a bar: together they are all pages.
             name = "encoding" if stage == "encoding" else "reading"
             if not bars:
-                self._progress.console.print(f"{path.name} · {total} pages · new to the index")
+                self._progress.console.print(
+                    Text(f"{path.name} · {total} pages · new to the index")
+                )
             if name not in bars:
                 bars[name] = self._progress.add_task(name, total=total)
             label = "OCR" if stage == "ocr" else name

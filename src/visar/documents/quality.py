@@ -28,6 +28,15 @@ def usable(words: Sequence[str]) -> bool:
     return rubbish <= _MOST_RUBBISH * len(text) and not _unbroken(words)
 
 
+def readable(text: str) -> str:
+    r"""Without what no reader sees: a terminal must not be commanded by a page's words.
+
+    >>> readable("\x9b31mred\uf0b7")
+    '31mred'
+    """
+    return _RUBBISH.sub("", text)
+
+
 def _unbroken(words: Sequence[str]) -> bool:
     """Whether most letters stand in words longer than any language has."""
     letters = [len(_SPACED_LETTERS.findall(word)) for word in words]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -16,7 +17,7 @@ from PIL import Image, UnidentifiedImageError
 from visar.documents.figures import figure_regions
 from visar.documents.layout import arrange
 from visar.documents.pdftext import Geometry, read_words
-from visar.documents.quality import usable
+from visar.documents.quality import readable, usable
 from visar.documents.wire import PageContent, Raster, as_words
 
 Reason: TypeAlias = Literal["password", "broken", "limit"]
@@ -101,7 +102,9 @@ class PdfSource:
         finally:
             pdfium.FPDFText_ClosePage(text_page)
         trusted = usable([piece.text for piece in pieces])
-        lines = arrange(pieces, file_order=True) if trusted else []
+        words = [replace(piece, text=readable(piece.text)) for piece in pieces if trusted]
+        words = [piece for piece in words if piece.text]
+        lines = arrange(words, file_order=True)
         objects = pdfium.FPDFPage_CountObjects(page.raw)
         width, height = geometry.width, geometry.height
         return PageContent(
@@ -110,7 +113,7 @@ class PdfSource:
             rotation=geometry.rotation,
             blank=not objects and not pieces,
             figures=tuple(figure_regions(_images(page, geometry), width, height)),
-            words=as_words(lines, width, height, written=pieces),
+            words=as_words(lines, width, height, written=words),
         )
 
     def render(self, number: int, dpi: float, max_pixels: int) -> Raster:

@@ -65,6 +65,8 @@ def _ends_sentence(text: str, following: str) -> bool:
 
 def _breaks_between(here: Sequence[Word], below: Sequence[Word], length: int) -> bool:
     """Whether a passage of this length ends between two lines."""
+    if here[-1].text.endswith(":") and length < LONGEST_PASSAGE:
+        return False
     if _ends_sentence(here[-1].text, below[0].text) or length >= LONGEST_PASSAGE:
         return True
     if _is_row(here) or _is_row(below) or _is_heading(here, below):
