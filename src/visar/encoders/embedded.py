@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,7 +43,7 @@ class EmbeddedEncoder:
     """all-MiniLM-L6-v2 with an exact-match signal; see the module's text."""
 
     name = "embedded"
-    version = "minilm-terms-1"
+    version = "minilm-terms-2"
     dimension = HIDDEN_DIMENSION + LEXICAL_DIMENSION
     reads: Literal["words", "image"] = "words"
     weak_match = 0.46
@@ -53,7 +54,7 @@ class EmbeddedEncoder:
         images: Sequence[Any] = (),  # noqa: ARG002 - for the encoders that look
     ) -> list[PageEmbedding]:
         """Encode the words of each page, which alone decide its vectors; images are not read."""
-        encodings = [self._model.tokenize([word.text for word in page.words]) for page in pages]
+        encodings = self._model.tokenize([[word.text for word in page.words] for page in pages])
         states = self._model.token_vectors([encoding.ids for encoding in encodings])
         return [_embedding(*page) for page in zip(pages, encodings, states, strict=True)]
 
@@ -64,7 +65,7 @@ class EmbeddedEncoder:
         against each other, and what is found everywhere is the measure of what is not.
         """
         words = question.split()
-        encoding = self._model.tokenize(words)
+        (encoding,) = self._model.tokenize([words])
         (tokens,) = self._model.token_vectors([encoding.ids])
         lexical = np.zeros((len(tokens), LEXICAL_DIMENSION), np.float32)
         terms, spans = _with_tokens(find_terms(words), encoding)
@@ -100,8 +101,8 @@ def _join(
     if not spans:
         return np.zeros((0, EmbeddedEncoder.dimension), np.float32)
     first, last = np.array(spans).T
-    sums = np.zeros((len(tokens) + 1, HIDDEN_DIMENSION))
-    np.cumsum(_unit(tokens), axis=0, dtype=np.float64, out=sums[1:])
+    sums = np.zeros((len(tokens) + 1, HIDDEN_DIMENSION), np.float32)
+    np.cumsum(_unit(tokens), axis=0, out=sums[1:])
     own = _unit(sums[last] - sums[first])
     around = _unit(sums[np.minimum(last + REACH, len(tokens))] - sums[np.maximum(first - REACH, 0)])
     meaning = _unit(own + SURROUNDINGS * around)
@@ -120,23 +121,14 @@ def _with_tokens(
 
 def _token_spans(terms: Sequence[Term], encoding: Encoding) -> list[tuple[int, int]]:
     """Find the tokens of each term; an empty span when it has none."""
-    spans: list[tuple[int, int]] = []
-    places = list(zip(encoding.word_ids, encoding.offsets, strict=True))
-    token = 0
-    for term in terms:
-        while token < len(places) and _starts_before(places[token], term.word, term.start):
-            token += 1
-        first = token
-        while token < len(places) and _starts_before(places[token], term.word, term.end):
-            token += 1
-        spans.append((first, token))
-    return spans
-
-
-def _starts_before(place: tuple[int | None, tuple[int, int]], word: int, character: int) -> bool:
-    return (place[0] or 0, place[1][0]) < (word, character)
+    starts = [start for start, _ in encoding.offsets]
+    places = list(zip(encoding.word_ids, starts, strict=True))
+    return [
+        (bisect_left(places, (term.word, term.start)), bisect_left(places, (term.word, term.end)))
+        for term in terms
+    ]
 
 
 def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)

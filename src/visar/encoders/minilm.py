@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visar.encoders.attention import fuse_attention
 from visar.encoders.windows import cut_windows
 from visar.errors import DamagedModel
 
 if TYPE_CHECKING:
-    from onnx import GraphProto
     from tokenizers import Encoding, Tokenizer
 
 HIDDEN_DIMENSION = 384
@@ -28,7 +28,7 @@ MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
 # Changes with the way the model is quantised, so that an older file in the cache is not taken.
-_RECIPE = "minilm-int8-per-channel-1"
+_RECIPE = "minilm-int8-per-channel-2"
 
 
 class MiniLM:
@@ -46,11 +46,14 @@ class MiniLM:
         self._session = open_session(model)
         self._cores = usable_cores()
 
-    def tokenize(self, words: Sequence[str]) -> Encoding:
-        """Tokens with the word each belongs to and the characters of that word it takes."""
+    def tokenize(self, texts: Sequence[Sequence[str]]) -> list[Encoding]:
+        """Tokens of each text's words, with the word and the characters of it each takes."""
         # Half of a surrogate pair, as broken files have it, is no text to the tokenizer.
-        texts = [word.encode("utf-8", "replace").decode() for word in words]
-        return self._tokenizer.encode(texts, is_pretokenized=True, add_special_tokens=False)
+        clean = [[word.encode("utf-8", "replace").decode() for word in words] for words in texts]
+        encodings: list[Encoding] = self._tokenizer.encode_batch(
+            clean, is_pretokenized=True, add_special_tokens=False
+        )
+        return encodings
 
     def token_vectors(self, texts: Sequence[Sequence[int]]) -> Iterator[NDArray[np.float32]]:
         """Compute the last hidden state of each token, (tokens, 384) per text, in order.
@@ -156,7 +159,7 @@ def quantised_model(cache: Path) -> bytes:
 def quantise(model: bytes) -> bytes:
     """8-bit weights per channel and 8-bit activations: products of integers.
 
-    The model stores 8-bit weights but multiplies in float32. Saved after onnxruntime's
+    The model stores 8-bit weights but multiplies in float32. Saved after onnxruntime's basic
     optimisations its weights are plain constants, which can then be quantised for real.
     """
     import onnx
@@ -166,33 +169,14 @@ def quantise(model: bytes) -> bytes:
     with tempfile.TemporaryDirectory(prefix="visar-") as folder:
         plain, faster = Path(folder, "plain.onnx"), Path(folder, "faster.onnx")
         options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.optimized_model_filepath = str(plain)
         onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         graph = onnx.load(plain)
-        _drop_nan_guards(graph.graph)
+        fuse_attention(graph)
         with _without_advice():
             quantize_dynamic(graph, faster, weight_type=QuantType.QInt8, per_channel=True)
         return faster.read_bytes()
-
-
-def _drop_nan_guards(graph: GraphProto) -> None:
-    """Take out ``where(isnan(x), 0, x)`` after each softmax: a twelfth of the time.
-
-    It is there for rows of attention that are masked throughout, which a text without padding
-    never has.
-    """
-    tested = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "IsNaN"}
-    guards = {
-        node.output[0]: node.input[2]
-        for node in graph.node
-        if node.op_type == "Where" and tested.get(node.input[0]) == node.input[2]
-    }
-    kept = [node for node in graph.node if not {*node.output} & (tested.keys() | guards.keys())]
-    for node in kept:
-        node.input[:] = [guards.get(name, name) for name in node.input]
-    del graph.node[:]
-    graph.node.extend(kept)
 
 
 @contextlib.contextmanager
