@@ -1,6 +1,7 @@
 # make demo   asks an annual report three questions
 # make test   runs every test
 # make check  format, lint, types
+# make docs   writes docs/command-line.md
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
 #
 # Each sets itself up in .venv; only Python 3.11 (or newer) and pip are needed.
@@ -8,7 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format docs bench clean
 
 REPORT := examples/harbour-light-annual-report.pdf
 ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
@@ -29,6 +30,9 @@ check: .venv/installed-dev
 format: .venv/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: .venv/installed-dev
+	$(BIN)/python -m typer visar.cli.app utils docs --name visar --title "The command line" --output docs/command-line.md
 
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.selection $(ARGS)

@@ -14,6 +14,7 @@ from visar.cli.options import (
     IndexFolder,
     Json,
     MaxMegabytes,
+    MaxMegapixels,
     MaxPages,
     OcrChoice,
     OcrEngineChoice,
@@ -42,13 +43,17 @@ def add(
     ocr_engine: OcrEngineChoice = "rapidocr",
     max_pages: MaxPages = _LIMITS.max_pages,
     max_megabytes: MaxMegabytes = _LIMITS.max_bytes // 1_000_000,
+    max_megapixels: MaxMegapixels = _LIMITS.max_pixels // 1_000_000,
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page,
     index: IndexFolder = None,
     as_json: Json = False,
 ) -> None:
     """Add documents to the index. What is there already is not read again."""
     limits = Limits(
-        max_pages=max_pages, max_bytes=max_megabytes * 1_000_000, seconds_per_page=seconds_per_page
+        max_pages=max_pages,
+        max_bytes=max_megabytes * 1_000_000,
+        max_pixels=max_megapixels * 1_000_000,
+        seconds_per_page=seconds_per_page,
     )
     reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
     library = open_index(index, create=True)

@@ -26,19 +26,31 @@ Password = Annotated[
 ]
 OcrChoice = Annotated[
     Literal["auto", "always", "never"],
-    typer.Option("--ocr", help="When to read pages as pictures."),
+    typer.Option(
+        "--ocr", help="When to read pages as pictures: auto where their text is missing or broken."
+    ),
 ]
 OcrEngineChoice = Annotated[
     Literal["rapidocr", "tesseract"], typer.Option("--ocr-engine", help="What reads them.")
 ]
 MaxPages = Annotated[int, typer.Option("--max-pages", help="Refuse longer documents.", min=1)]
 MaxMegabytes = Annotated[int, typer.Option("--max-megabytes", help="Refuse larger files.", min=1)]
+MaxMegapixels = Annotated[
+    int,
+    typer.Option(
+        "--max-megapixels",
+        help="Refuse larger images; larger PDF pages are drawn smaller.",
+        min=1,
+    ),
+]
 SecondsPerPage = Annotated[
     float, typer.Option("--seconds-per-page", help="Give up on a page after this long.", min=0.1)
 ]
 MethodChoice = Annotated[
     Literal["visar", "top-k", "largest-gap", "score-cluster"],
-    typer.Option("--method", help="What decides how many pages."),
+    typer.Option(
+        "--method", help="What decides how many pages: visar asks the document, the others compare."
+    ),
 ]
 K = Annotated[
     int | None, typer.Option("--k", help="How many pages top-k takes.", min=1, show_default=False)
@@ -47,7 +59,10 @@ MaxK = Annotated[
     int | None, typer.Option("--max-k", help="At most so many pages.", min=1, show_default=False)
 ]
 Neighbors = Annotated[
-    int, typer.Option("--neighbors", help="Take as many pages around each along.", min=0)
+    int,
+    typer.Option(
+        "--neighbors", help="Take so many pages around each along, for tables that continue.", min=0
+    ),
 ]
 
 

@@ -1,0 +1,82 @@
+"""What docs/how-to.md shows works as shown, and docs/command-line.md tells of every option."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pikepdf
+import pytest
+import typer
+from PIL import Image
+
+from visar.cli.app import app
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOW_TO = (DOCS / "how-to.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
+    """The files the page speaks of."""
+    folder = tmp_path_factory.mktemp("how-to")
+    with pikepdf.open(report) as pdf:
+        # Few pages, so that the commands take a moment: those asked about, and none to be read
+        # by OCR.
+        del pdf.pages[12:]
+        pdf.save(folder / "annual-report.pdf")
+        del pdf.pages[2:]
+        pdf.save(folder / "secret.pdf", encryption=pikepdf.Encryption("open-sesame", "open-sesame"))
+        (folder / "letters").mkdir()
+        del pdf.pages[1:]
+        pdf.save(folder / "letters" / "first.pdf")
+    Image.new("RGB", (200, 100), "white").save(folder / "scan.png")
+    (folder / "visar").write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
+    (folder / "visar").chmod(0o755)
+    return folder
+
+
+def test_the_commands_run(folder: Path) -> None:
+    commands = re.findall(r"^\$ (.*)$", HOW_TO, flags=re.M)
+    assert len(commands) > 12
+    environment = {
+        **os.environ,
+        "VISAR_INDEX": str(folder / "index"),
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+    }
+    for command in commands:
+        ran = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, (command, ran.stderr)
+    assert list((folder / "pages").glob("*.png"))
+
+
+def test_the_python_example_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    (example,) = re.findall(r"```python\n(.*?)```", HOW_TO, flags=re.S)
+    exec(example, {})  # noqa: S102
+    assert "annual-report.pdf" in capsys.readouterr().out
+
+
+def test_every_command_and_option_is_told() -> None:
+    text = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^## `visar (\w+)`\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S))
+    program: Any = typer.main.get_command(app)
+    assert told.keys() == program.commands.keys()
+    for name, command in program.commands.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        options = {option for option in options if option.startswith("--")}
+        shown = set(re.findall(r"^\* (?:`-h, )?`?(--[\w-]+)", told[name], flags=re.M))
+        assert shown - {"--help"} == options - {"--help"}, name
