@@ -181,7 +181,7 @@ def _print_answer(answer: Answer) -> None:
         named = f"{names[passage.document]}, " if len(searched) > 1 else ""
         quoted = Text(passage.text, style="bold" if answer.found else "dim")
         line = Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))
-        console.print(Padding(line, (0, 0, 0, 2)))
+        console.print(Padding(line, (0, 0, 0, 2), expand=False))
     if answer.found:
         console.print("  [dim]quoted from the pages: no language model is configured[/dim]")
     console.print()

@@ -19,7 +19,7 @@ from visar.documents.page import Box, Page, TextSource, Word
 from visar.documents.unchanged import UnchangedFile
 from visar.documents.wire import PageContent, as_words
 from visar.documents.worker import Worker
-from visar.errors import InvalidOption, PageError
+from visar.errors import InvalidOption, MissingExtra, PageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -168,6 +168,9 @@ class Document:
                 pieces = [piece.moved(*corner) for piece in self._read_picture(crop)]
             except OcrFailed as failure:
                 raise PageError(self.name, number, str(failure)) from failure
+            except MissingExtra as missing:
+                reason = f"has no text that can be used. {missing}; or go without: --ocr never"
+                raise PageError(self.name, number, reason) from missing
             lines = arrange(pieces, file_order=ocr_engines.orders_columns(self._ocr_engine))
             new = uncovered(as_words(lines, image.width, image.height), known)
             numbers = dict.fromkeys(word.line for word in new)
