@@ -71,8 +71,7 @@ def measure(pages: list[Page], rounds: int) -> tuple[int, dict[str, list[Taken]]
         quantised = MiniLM(quantised_model(Path(folder)))
     original = MiniLM(original_model())
     encoder = EmbeddedEncoder()
-    words = [[word.text for word in page.words] for page in pages]
-    texts = [encoding.ids for encoding in original.tokenize(words)]
+    texts = [original.tokenize([word.text for word in page.words]).ids for page in pages]
     ways: dict[str, Callable[[], object]] = {
         "model as packaged": lambda: list(original.token_vectors(texts)),
         "quantised model": lambda: list(quantised.token_vectors(texts)),

@@ -37,7 +37,7 @@ def no_quantising(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def vectors_of(model: bytes) -> NDArray[np.float32]:
     network = minilm.MiniLM(model)
-    (vectors,) = network.token_vectors([network.tokenize([TEXT.split()])[0].ids])
+    (vectors,) = network.token_vectors([network.tokenize(TEXT.split()).ids])
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 

@@ -17,19 +17,16 @@ import functools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.minilm import HIDDEN_DIMENSION, MiniLM, quantised_model
+from visar.encoders.minilm import HIDDEN_DIMENSION, MiniLM, Tokens, quantised_model
 from visar.encoders.protocol import PageEmbedding
 from visar.encoders.terms import LEXICAL_DIMENSION, Term, find_terms, lexical_vectors
 from visar.errors import EmptyQuestion
-
-if TYPE_CHECKING:
-    from tokenizers import Encoding
 
 # Tokens on either side of a term that say what is spoken of around it.
 REACH = 32
@@ -54,9 +51,9 @@ class EmbeddedEncoder:
         images: Sequence[Any] = (),  # noqa: ARG002 - for the encoders that look
     ) -> list[PageEmbedding]:
         """Encode the words of each page, which alone decide its vectors; images are not read."""
-        encodings = self._model.tokenize([[word.text for word in page.words] for page in pages])
-        states = self._model.token_vectors([encoding.ids for encoding in encodings])
-        return [_embedding(*page) for page in zip(pages, encodings, states, strict=True)]
+        texts = [self._model.tokenize([word.text for word in page.words]) for page in pages]
+        states = self._model.token_vectors([text.ids for text in texts])
+        return [_embedding(*page) for page in zip(pages, texts, states, strict=True)]
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
         """Encode a question: a vector for every token of it.
@@ -65,10 +62,10 @@ class EmbeddedEncoder:
         against each other, and what is found everywhere is the measure of what is not.
         """
         words = question.split()
-        (encoding,) = self._model.tokenize([words])
-        (tokens,) = self._model.token_vectors([encoding.ids])
+        text = self._model.tokenize(words)
+        (tokens,) = self._model.token_vectors([text.ids])
         lexical = np.zeros((len(tokens), LEXICAL_DIMENSION), np.float32)
-        terms, spans = _with_tokens(find_terms(words), encoding)
+        terms, spans = _with_tokens(find_terms(words), text)
         if not terms:
             raise EmptyQuestion(
                 f"The question {question[:80]!r} has no word or number to look for. "
@@ -86,9 +83,9 @@ class EmbeddedEncoder:
         return MiniLM(quantised_model(user_cache_path("visar")))
 
 
-def _embedding(page: Page, encoding: Encoding, tokens: NDArray[np.float32]) -> PageEmbedding:
+def _embedding(page: Page, text: Tokens, tokens: NDArray[np.float32]) -> PageEmbedding:
     found = find_terms([word.text for word in page.words])
-    terms, spans = _with_tokens([term for term in found if not term.is_stop_word], encoding)
+    terms, spans = _with_tokens([term for term in found if not term.is_stop_word], text)
     vectors = _join(tokens, spans, lexical_vectors(terms)).astype(np.float16)
     boxes = np.array([page.words[term.word].box for term in terms], np.float32).reshape(-1, 4)
     return PageEmbedding(vectors, boxes, np.array([term.word for term in terms], np.int32))
@@ -110,23 +107,16 @@ def _join(
     return _unit(np.concatenate(shares, axis=1))
 
 
-def _with_tokens(
-    terms: Sequence[Term], encoding: Encoding
-) -> tuple[list[Term], list[tuple[int, int]]]:
+def _with_tokens(terms: Sequence[Term], text: Tokens) -> tuple[list[Term], list[tuple[int, int]]]:
     """Keep the terms the tokenizer made something of, each with its span of tokens."""
-    spans = _token_spans(terms, encoding)
-    kept = [(term, span) for term, span in zip(terms, spans, strict=True) if span[0] < span[1]]
-    return [term for term, _ in kept], [span for _, span in kept]
-
-
-def _token_spans(terms: Sequence[Term], encoding: Encoding) -> list[tuple[int, int]]:
-    """Find the tokens of each term; an empty span when it has none."""
-    starts = [start for start, _ in encoding.offsets]
-    places = list(zip(encoding.word_ids, starts, strict=True))
-    return [
-        (bisect_left(places, (term.word, term.start)), bisect_left(places, (term.word, term.end)))
-        for term in terms
-    ]
+    kept, spans = [], []
+    for term in terms:
+        first = bisect_left(text.places, (term.word, term.start))
+        last = bisect_left(text.places, (term.word, term.end), lo=first)
+        if first < last:
+            kept.append(term)
+            spans.append((first, last))
+    return kept, spans
 
 
 def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:

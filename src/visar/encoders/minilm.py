@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from visar.encoders.windows import cut_windows
 from visar.errors import DamagedModel
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Tokenizer
 
 HIDDEN_DIMENSION = 384
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -29,6 +31,15 @@ TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f41157
 
 # Changes with the way the model is quantised, so that an older file in the cache is not taken.
 _RECIPE = "minilm-int8-per-channel-2"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A text as the model reads it."""
+
+    ids: list[int]
+    places: list[tuple[int, int]]
+    """Of each token: the index of its word, and the character of it with which it begins."""
 
 
 class MiniLM:
@@ -45,15 +56,22 @@ class MiniLM:
         self._last = self._tokenizer.token_to_id("[SEP]")
         self._session = open_session(model)
         self._cores = usable_cores()
+        # A word's pieces do not depend on its neighbours, and few words make most of a text.
+        self._pieces = functools.lru_cache(maxsize=1 << 16)(self._pieces_of)
 
-    def tokenize(self, texts: Sequence[Sequence[str]]) -> list[Encoding]:
-        """Tokens of each text's words, with the word and the characters of it each takes."""
-        # Half of a surrogate pair, as broken files have it, is no text to the tokenizer.
-        clean = [[word.encode("utf-8", "replace").decode() for word in words] for words in texts]
-        encodings: list[Encoding] = self._tokenizer.encode_batch(
-            clean, is_pretokenized=True, add_special_tokens=False
+    def tokenize(self, words: Sequence[str]) -> Tokens:
+        """Tokens with the word each belongs to and where in that word it begins."""
+        pieces = [(self._pieces(word), index) for index, word in enumerate(words)]
+        return Tokens(
+            ids=[piece for (ids, _), _ in pieces for piece in ids],
+            places=[(index, start) for (_, starts), index in pieces for start in starts],
         )
-        return encodings
+
+    def _pieces_of(self, word: str) -> tuple[list[int], list[int]]:
+        # Half of a surrogate pair, as broken files have it, is no text to the tokenizer.
+        text = word.encode("utf-8", "replace").decode()
+        encoding = self._tokenizer.encode([text], is_pretokenized=True, add_special_tokens=False)
+        return encoding.ids, [start for start, _ in encoding.offsets]
 
     def token_vectors(self, texts: Sequence[Sequence[int]]) -> Iterator[NDArray[np.float32]]:
         """Compute the last hidden state of each token, (tokens, 384) per text, in order.
