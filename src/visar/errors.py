@@ -27,6 +27,14 @@ class EncoderUnavailable(VisarError, ImportError):
     """An encoder whose packages are not installed."""
 
 
+class MalformedMessage(VisarError, ValueError):
+    """A message between an encoder's service and its user that is not as the format says."""
+
+
+class ServiceError(VisarError):
+    """An encoder's service that cannot be started, reached or used; the message says what to do."""
+
+
 class MissingExtra(VisarError, ImportError):
     """An optional part is not installed."""
 
