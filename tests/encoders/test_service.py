@@ -8,7 +8,6 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,26 +16,14 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.encoders.samples import PixelEncoder, page_with, picture
+from tests.encoders.servers import serving
 from visar.documents.page import Page
 from visar.encoders import service, wire
-from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.encoders.protocol import PageEmbedding
 from visar.encoders.service import EncoderService
 from visar.errors import EmptyQuestion, ServiceError
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
-
-
-@contextmanager
-def serving(encoder: Encoder, **options: Any) -> Iterator[str]:
-    running = EncoderService(encoder, port=0, **options)
-    thread = threading.Thread(target=running.serve)
-    thread.start()
-    try:
-        yield running.url
-    finally:
-        running.stop()
-        thread.join()
-        running.close()
 
 
 @pytest.fixture(scope="module")
