@@ -14,19 +14,21 @@ from visar.documents.page import Page
 from visar.encoders import wire
 from visar.encoders.access import TOKEN_VARIABLE
 from visar.encoders.protocol import Encoder, PageEmbedding
-from visar.encoders.transport import Reply, Transport
+from visar.encoders.transport import SECONDS_PER_REQUEST, Reply, Transport
+from visar.encoders.vllm import VllmEncoder
 from visar.errors import EmptyQuestion, InvalidOption, MalformedMessage, ServiceError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# A few pages by a large model on a processor take minutes.
-SECONDS_PER_REQUEST = 900.0
+_START = "`visar encoders serve NAME`"
 _LONGEST_DESCRIPTION = 100_000
 
 
 def encoder_at(address: str) -> Encoder:
-    """The encoder at an address: ``http://…`` or ``https://…``."""
+    """The encoder at an address: ``http(s)://…``, or ``vllm+http(s)://…/MODEL``."""
+    if address.startswith("vllm+"):
+        return VllmEncoder(address.removeprefix("vllm+"))
     return RemoteEncoder(address)
 
 
@@ -44,7 +46,7 @@ class RemoteEncoder:
     weak_match: float
 
     def __init__(self, address: str, *, timeout: float = SECONDS_PER_REQUEST) -> None:
-        self._transport = Transport(address, timeout=timeout)
+        self._transport = Transport(address, timeout=timeout, start=_START)
 
     def __repr__(self) -> str:
         return f"RemoteEncoder({self._transport.address!r})"
@@ -163,7 +165,7 @@ class RemoteEncoder:
     def _misunderstood(self, why: object) -> NoReturn:
         raise ServiceError(
             f"What answers at {self._transport.address} is no encoder this program understands: "
-            f"{why}. `visar encoders serve NAME` runs one."
+            f"{why}. {_START} runs one."
         )
 
 

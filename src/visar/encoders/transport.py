@@ -19,6 +19,8 @@ import visar
 from visar.encoders.access import TOKEN_VARIABLE, is_loopback
 from visar.errors import InvalidOption, ServiceError
 
+# A few pages by a large model on a processor take minutes.
+SECONDS_PER_REQUEST = 900.0
 # How long to wait before asking again; so many times beyond the first.
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 LONGEST_PAUSE = 30.0
@@ -36,12 +38,13 @@ class Reply:
 
 
 class Transport:
-    """Requests to one service."""
+    """Requests to one service, which the command ``start`` would start."""
 
-    def __init__(self, address: str, *, timeout: float) -> None:
-        self._parts = _checked(address)
+    def __init__(self, address: str, *, timeout: float, start: str) -> None:
+        self._parts = parse_address(address)
         self.address = address.rstrip("/")
         self._timeout = timeout
+        self._start = start
 
     def request(
         self,
@@ -137,7 +140,7 @@ class Transport:
     def _absent(self, error: OSError) -> ServiceError:
         return ServiceError(
             f"No encoder answers at {self.address} ({error.strerror or error}): is the service "
-            "running there? `visar encoders serve NAME` starts one."
+            f"running there? {self._start} starts one."
         )
 
     def _failed(self, what: str) -> ServiceError:
@@ -151,7 +154,8 @@ def _pause(usual: float, retry_after: str | None) -> float:
     return usual * random.uniform(0.5, 1.0)
 
 
-def _checked(address: str) -> SplitResult:
+def parse_address(address: str) -> SplitResult:
+    """The parts of a service's address, if it is a plain one."""
     try:
         parts = urlsplit(address)
         well_formed = bool(parts.hostname) and (parts.port is None or parts.port > 0)
