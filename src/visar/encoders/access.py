@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 TOKEN_VARIABLE = "VISAR_TOKEN"  # noqa: S105 - where it is, not what it is
+DEFAULT_PORT = 8765
 
 
 def is_loopback(host: str) -> bool:

@@ -23,11 +23,10 @@ from typing import Any
 
 import visar
 from visar.encoders import wire
-from visar.encoders.access import TOKEN_VARIABLE, is_loopback
+from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE, is_loopback
 from visar.encoders.protocol import Encoder
 from visar.errors import EmptyQuestion, MalformedMessage, ServiceError, VisarError
 
-DEFAULT_PORT = 8765
 SHORTEST_TOKEN = 16
 # Requests that are read, wait for the encoder or are encoded, each with its message in memory.
 MAX_REQUESTS = 8
