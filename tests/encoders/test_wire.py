@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -22,6 +24,7 @@ from visar.encoders import wire
 from visar.encoders.protocol import PageEmbedding
 from visar.errors import MalformedMessage
 
+DOCUMENTATION = (Path(__file__).parents[2] / "docs" / "remote-encoders.md").read_text("utf-8")
 SHARES = st.floats(0, 1, width=32)
 WORDS = st.builds(
     Word, st.text(), st.tuples(SHARES, SHARES, SHARES, SHARES), st.integers(-(2**31), 2**31 - 1)
@@ -208,6 +211,9 @@ def test_a_message_cut_short_or_with_more_behind_it_is_refused(data: st.DataObje
         ({"dimension": 0}, "dimension must be 1"),
         ({"dimension": 10**9}, "dimension must be 1"),
         ({"name": ""}, "name must be text"),
+        ({"invalid": []}, "each of the 1 pages"),
+        ({"invalid": [1]}, "each of the 1 pages"),
+        ({"invalid": ["why"]}, "is invalid has vectors"),
         ({"kind": "query"}, "kind 'query', not 'embeddings'"),
     ],
 )
@@ -215,6 +221,15 @@ def test_embeddings_are_checked(changes: dict[str, Any], said: str) -> None:
     message = edited(wire.pack_embeddings(WHO, embedding(2)), **changes)
     with pytest.raises(MalformedMessage, match=said):
         wire.unpack_embeddings(message, [page_with("one two")])
+
+
+def test_a_page_without_vectors_says_why() -> None:
+    empty = embedding(0)[0]
+    why = PageEmbedding(empty.vectors, empty.boxes, empty.words, "not a number, twice")
+    message = wire.pack_embeddings(WHO, [why, *embedding(2)])
+    _, (first, second) = wire.unpack_embeddings(message, [page_with("a"), page_with("b", 2)])
+    assert (first.invalid, len(first.vectors)) == ("not a number, twice", 0)
+    assert (second.invalid, len(second.vectors)) == (None, 2)
 
 
 def test_a_word_the_page_does_not_have_is_refused() -> None:
@@ -296,6 +311,18 @@ def test_another_version_is_named() -> None:
 
 def test_the_bytes_are_those_the_documentation_shows() -> None:
     """Other programs may speak the format: it changes only with its version."""
-    assert wire.pack_question("Why?") == (
-        b'VISR\x01\x00\x00\x00\x28\x00\x00\x00{"kind": "question", "question": "Why?"}'
+    shown = [
+        bytes.fromhex("".join(re.findall(r"^[0-9a-f]{4}  (.{47})", dump, flags=re.M)))
+        for dump in re.findall(r"```text\n(0000  .*?)```", DOCUMENTATION, flags=re.S)
+    ]
+    who = wire.Identity("toy", "1", 2)
+    word = Word("Hi", (0.25, 0.5, 0.75, 1.0), 0)
+    vectors = PageEmbedding(
+        np.array([[0, 1]], np.float16), np.array([word.box], np.float32), np.array([0], np.int32)
     )
+    assert shown == [
+        wire.pack_question("Why?"),
+        wire.pack_query(who, np.array([[1, 0]], np.float32)),
+        send([Page(1, 612.0, 792.0, 0, (word,), "text layer")]),
+        wire.pack_embeddings(who, [vectors]),
+    ]

@@ -53,7 +53,7 @@ class RemoteEncoder:
 
     def __getattr__(self, attribute: str) -> Any:
         """Ask the service who it is when that is first needed."""
-        if attribute not in Encoder.__annotations__:
+        if attribute not in RemoteEncoder.__annotations__:
             raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
         said = self._description
         vars(self).update(

@@ -192,6 +192,7 @@ def pack_embeddings(identity: Identity, embeddings: Sequence[PageEmbedding]) -> 
         "kind": "embeddings",
         **identity.to_json(),
         "counts": [len(embedding.vectors) for embedding in embeddings],
+        "invalid": [embedding.invalid for embedding in embeddings],
     }
     return _frame(
         _dump(header),
@@ -211,17 +212,16 @@ def unpack_embeddings(
     if len(counts) != len(pages):
         raise MalformedMessage(f"it has vectors for {len(counts)} pages, not for {len(pages)}")
     rows = [_whole({"counts": count}, "counts", 0, MAX_BODY) for count in counts]
+    reasons = _reasons(header, len(pages))
     total, ends = sum(rows), np.cumsum(rows).tolist()
     vectors = payload.array(_VECTORS, np.float16, total, identity.dimension)
     boxes = payload.array(_BOXES, np.float32, total, 4)
     words = payload.array(_INDICES, np.int32, total)
     payload.end()
-    embeddings = [
-        PageEmbedding(
-            vectors[end - count : end], boxes[end - count : end], words[end - count : end]
-        )
-        for count, end in zip(rows, ends, strict=True)
-    ]
+    embeddings = []
+    for count, end, reason in zip(rows, ends, reasons, strict=True):
+        part = slice(end - count, end)
+        embeddings.append(PageEmbedding(vectors[part], boxes[part], words[part], reason))
     for embedding, page in zip(embeddings, pages, strict=True):
         _check_embedding(embedding, identity.dimension)
         if embedding.words.max(initial=-1) >= len(page.words):
@@ -303,6 +303,14 @@ def _open(message: bytes, kind: str) -> tuple[dict[str, Any], _Payload]:
     return header, payload
 
 
+def _reasons(header: dict[str, Any], pages: int) -> list[str | None]:
+    """Why a page has no vectors, for each of them."""
+    reasons = _list(header, "invalid", MAX_PAGES)
+    if len(reasons) != pages or not all(isinstance(why, str | None) for why in reasons):
+        raise MalformedMessage(f"invalid must say of each of the {pages} pages why, or null")
+    return reasons
+
+
 def _page(entry: dict[str, Any], payload: _Payload) -> Page:
     texts = _list(entry, "words", MAX_BODY)
     if not all(isinstance(text, str) for text in texts):
@@ -377,6 +385,8 @@ def _check_embedding(embedding: PageEmbedding, dimension: int) -> None:
     inside = (embedding.boxes >= -_BOX_SLACK) & (embedding.boxes <= 1 + _BOX_SLACK)
     if not inside.all():
         raise MalformedMessage("the place of a vector is not on the page")
+    if embedding.invalid is not None and rows:
+        raise MalformedMessage("a page that is invalid has vectors")
     if embedding.words.min(initial=-1) < -1:
         raise MalformedMessage("the word of a vector is below -1")
 
