@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +15,13 @@ from visar.encoders.service import EncoderService
 
 
 @contextmanager
-def serving(encoder: Encoder, *, port: int = 0, **options: Any) -> Iterator[str]:
-    """Run an encoder's service; gives its address."""
+def serving(
+    encoder: Encoder, *, port: int = 0, tls: ssl.SSLContext | None = None, **options: Any
+) -> Iterator[str]:
+    """Run an encoder's service, with TLS as a proxy would add it; gives its address."""
     running = EncoderService(encoder, port=port, **options)
+    if tls:
+        running._server.socket = tls.wrap_socket(running._server.socket, server_side=True)
     thread = threading.Thread(target=running.serve)
     thread.start()
     try:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -205,6 +208,25 @@ def test_a_service_that_is_silent_is_given_up() -> None:
 def test_tls_where_there_is_none_is_told() -> None:
     with answering(lambda _: Says(200)) as (url, _), pytest.raises(ServiceError, match="trusted"):
         _ = RemoteEncoder(url.replace("http", "https")).name
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_a_service_behind_tls_is_used_if_it_can_be_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*make.split(), *names, *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    monkeypatch.setenv("VISAR_TOKEN", TOKEN)
+    with serving(PixelEncoder(), token=TOKEN, tls=context) as url:
+        with pytest.raises(ServiceError, match="cannot be trusted: CERTIFICATE"):
+            _ = RemoteEncoder(url.replace("http", "https")).name
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert len(RemoteEncoder(url.replace("http", "https")).encode_query("one two")) == 2
 
 
 @pytest.mark.parametrize(

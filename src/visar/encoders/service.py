@@ -169,7 +169,11 @@ class _Server(ThreadingHTTPServer):
         if not self._connections.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # the system gives no more threads
+            self._connections.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:

@@ -90,9 +90,6 @@ class Transport:
                 connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
             response = connection.getresponse()
             content = response.read(longest + 1)
-            # A plain read takes the end of a broken connection for the end of the answer.
-            if len(content) <= longest and response.length:
-                raise http.client.IncompleteRead(content, response.length)
         except TimeoutError as error:
             raise self._failed(f"has not answered within {self._timeout:g} s") from error
         except (ConnectionError, http.client.IncompleteRead):
@@ -103,6 +100,9 @@ class Transport:
             connection.close()
         if len(content) > longest:
             raise self._failed(f"answers with more than {longest} bytes")
+        if response.length:
+            # A plain read takes the end of a broken connection for the end of the answer.
+            raise http.client.IncompleteRead(content, response.length)
         return Reply(response.status, content, response.getheader("Retry-After"))
 
     def _connected(self) -> http.client.HTTPConnection:
