@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -290,3 +291,21 @@ def test_silent_connections_do_not_keep_it_from_closing() -> None:
     silent.setblocking(False)
     with silent, pytest.raises(BlockingIOError):
         silent.recv(1)
+
+
+def test_more_connections_than_it_can_hold_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_CONNECTIONS", 1)
+    with serving(PixelEncoder()) as url:
+        address = urlsplit(url)
+        place = (str(address.hostname), int(address.port or 0))
+        with socket.create_connection(place), pytest.raises(ConnectionError):
+            ask(url, "GET", "/v1/encoder")
+        # The place is free as soon as the service notices.
+        for _ in range(500):
+            try:
+                status, _ = ask(url, "GET", "/v1/encoder")
+            except ConnectionError:
+                time.sleep(0.01)
+            else:
+                break
+        assert status == 200

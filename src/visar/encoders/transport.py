@@ -24,7 +24,8 @@ SECONDS_PER_REQUEST = 900.0
 # How long to wait before asking again; so many times beyond the first.
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 LONGEST_PAUSE = 30.0
-_PASSING = {429, 502, 503, 504}
+# No answer at all counts as 0.
+_PASSING = {0, 429, 502, 503, 504}
 _SECONDS_TO_CONNECT = 10.0
 
 
@@ -35,6 +36,9 @@ class Reply:
     status: int
     body: bytes
     retry_after: str | None = None
+
+
+_NO_REPLY = Reply(0, b"")
 
 
 class Transport:
@@ -70,12 +74,12 @@ class Transport:
             except ConnectionRefusedError as error:
                 if pause is None or not started:
                     raise self._absent(error) from error
-                reply = Reply(0, b"")
+                reply = _NO_REPLY
             except (ConnectionError, http.client.IncompleteRead) as error:
                 if pause is None:
                     raise self._failed(f"breaks off: {error}") from error
-                reply = Reply(0, b"")
-            if pause is None or reply.status not in _PASSING | {0}:
+                reply = _NO_REPLY
+            if pause is None or reply.status not in _PASSING:
                 return reply
             time.sleep(_pause(pause, reply.retry_after))
         raise AssertionError  # pragma: no cover - the last turn returns or raises
