@@ -75,3 +75,11 @@ class PageError(DocumentError):
         super().__init__(f"{name}, page {page},", reason)
         self.name = name
         self.page = page
+
+
+class MalformedMessage(VisarError, ValueError):
+    """A message between an encoder's service and its user that is not as the format says."""
+
+
+class ServiceError(VisarError):
+    """An encoder's service that cannot be started, reached or used; the message says what to do."""

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,20 @@ def test_the_python_example_runs(
     assert "annual-report.pdf" in capsys.readouterr().out
 
 
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its full name; a group of commands is one too."""
+    for name, command in group.commands.items():
+        yield before + name, command
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+
+
 def test_every_command_and_option_is_told() -> None:
     text = (DOCS / "command-line.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^## `visar (\w+)`\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S))
-    program: Any = typer.main.get_command(app)
-    assert told.keys() == program.commands.keys()
-    for name, command in program.commands.items():
+    told = dict(re.findall(r"^##+ `visar ([\w ]+)`\n(.*?)(?=^##|\Z)", text, flags=re.M | re.S))
+    known = dict(commands(typer.main.get_command(app)))
+    assert told.keys() == known.keys()
+    for name, command in known.items():
         options = {option for parameter in command.params for option in parameter.opts}
         options = {option for option in options if option.startswith("--")}
         shown = set(re.findall(r"^\* (?:`-h, )?`?(--[\w-]+)", told[name], flags=re.M))

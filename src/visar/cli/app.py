@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from visar.cli import asking, doctor, library
+from visar.cli import asking, doctor, encoders, library
 from visar.cli.output import complain
 from visar.errors import VisarError
 
@@ -27,6 +27,7 @@ app.command("remove")(library.remove)
 app.command("verify")(library.verify)
 app.command("compact")(library.compact)
 app.command("doctor")(doctor.doctor)
+app.add_typer(encoders.app, name="encoders")
 
 
 def main() -> None:

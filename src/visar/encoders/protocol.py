@@ -19,9 +19,11 @@ class PageEmbedding:
     vectors: NDArray[np.float16]
     """(n, D), unit length."""
     boxes: NDArray[np.float32]
-    """(n, 4): left, top, right, bottom as shares of the page."""
+    """(n, 4): left, top, right, bottom as shares of the page; all zero for what has no place."""
     words: NDArray[np.int32]
     """(n,): the index in ``Page.words`` a vector belongs to, -1 for none."""
+    invalid: str | None = None
+    """Why the encoder could make nothing of the page; it has no vectors then."""
 
 
 class Encoder(Protocol):

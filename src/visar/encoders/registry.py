@@ -55,6 +55,10 @@ _ENCODERS = {
 
 def get_encoder(name: str = "embedded") -> Encoder:
     """Make the encoder of that name. Its model is loaded when it is first used."""
+    if "://" in name:
+        from visar.encoders.remote import encoder_at
+
+        return encoder_at(name)
     if name not in _ENCODERS:
         raise InvalidOption(
             f"There is no encoder {name!r}. Choose one of: {', '.join(sorted(_ENCODERS))}."

@@ -1,0 +1,105 @@
+"""``visar encoders``: which there are, and running one for others."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from visar.cli.options import Json
+from visar.cli.output import complain, console, print_json
+from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE
+from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
+from visar.results import to_plain
+
+app = typer.Typer(
+    help="List the encoders, or run one as a service.",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Name = Annotated[str, typer.Argument(help="The encoder, as --encoder takes it.")]
+Host = Annotated[
+    str, typer.Option(help="The address to listen on. Off loopback VISAR_TOKEN must be set.")
+]
+Port = Annotated[int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)]
+
+
+@app.callback()
+def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
+    """List the encoders with what they need, or run one as a service."""
+    if context.invoked_subcommand is not None:
+        return
+    encoders = available_encoders()
+    if as_json:
+        print_json([to_plain(encoder) | {"ready": encoder.is_ready} for encoder in encoders])
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("NAME", no_wrap=True)
+    table.add_column("HERE")
+    table.add_column("READS")
+    table.add_column("DIM", justify="right")
+    table.add_column("WHAT IT IS, AND WHAT IT NEEDS")
+    for encoder in encoders:
+        table.add_row(
+            encoder.name,
+            _state(encoder),
+            encoder.reads,
+            str(encoder.dimension),
+            _needs(encoder),
+        )
+    console.print(table)
+    console.print()
+    console.print("[dim]One that runs elsewhere: --encoder http://host:port[/dim]", soft_wrap=True)
+    console.print("[dim]A model vLLM serves: --encoder vllm+http://host:port/MODEL[/dim]")
+
+
+@app.command("serve")
+def serve(name: Name, *, host: Host = "127.0.0.1", port: Port = DEFAULT_PORT) -> None:
+    """Run an encoder as a service, for --encoder http://HOST:PORT here or elsewhere."""
+    from visar.encoders.service import EncoderService
+
+    encoder = get_encoder(name)
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    with contextlib.closing(EncoderService(encoder, host=host, port=port, token=token)) as service:
+        # A supervisor's way to end it is the same as a person's.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            # What is wrong with the model is better known now than with the first request.
+            encoder.encode_query("ready")
+            _log_requests()
+            _announce(f"{encoder.name} {encoder.version}", service.url, guarded=token is not None)
+            service.serve()
+        except KeyboardInterrupt:
+            complain("stopping; answers under way are given first")
+
+
+def _announce(who: str, url: str, *, guarded: bool) -> None:
+    users = f"those who have its {TOKEN_VARIABLE}" if guarded else "this machine"
+    console.print(Text(f"{who} listens on {url}"), soft_wrap=True)
+    console.print(Text(f"for {users} · Ctrl-C stops it", "dim"))
+
+
+def _state(encoder: EncoderInfo) -> Text:
+    return Text("ready", "green") if encoder.is_ready else Text("missing", "yellow")
+
+
+def _needs(encoder: EncoderInfo) -> Text:
+    needs = Text(encoder.description)
+    return needs if encoder.install is None else needs.append(f" → {encoder.install}", "yellow")
+
+
+def _log_requests() -> None:
+    """Tell on stderr what is asked, and what fails."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log = logging.getLogger("visar.encoders.service")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)

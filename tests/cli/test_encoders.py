@@ -1,0 +1,154 @@
+"""``visar encoders`` as typed, and an encoder served by one process and used by another."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from visar.cli import main
+from visar.encoders import registry
+
+TOKEN = "correct-horse-battery-staple"  # noqa: S105
+
+
+@pytest.fixture
+def visar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Type a command: its exit code, what it wrote and what it complained of."""
+    monkeypatch.setenv("VISAR_INDEX", str(tmp_path / "index"))
+    monkeypatch.delenv("VISAR_TOKEN", raising=False)
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["visar", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return int(ended.value.code or 0), captured.out, captured.err
+
+    return run
+
+
+Visar = Callable[..., tuple[int, str, str]]
+
+
+def test_every_encoder_is_listed_with_whether_it_runs_here(visar: Visar) -> None:
+    code, out, _ = visar("encoders")
+    assert code == 0
+    assert re.search(r"embedded +ready +words +448", out)
+    listed = json.loads(visar("encoders", "--json")[1])
+    known = registry.available_encoders()
+    assert [entry["name"] for entry in listed] == [info.name for info in known]
+    assert {"dimension", "reads", "install", "description", "ready"} <= listed[0].keys()
+    assert listed[0]["ready"] is True
+
+
+def test_what_is_missing_is_listed_with_its_remedy(
+    visar: Visar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_missing", lambda _: ["something"])
+    _, out, _ = visar("encoders")
+    assert "missing" in out
+    assert "pip install visar" in " ".join(out.split())
+    assert json.loads(visar("encoders", "--json")[1])[0]["ready"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serve", "colpalli"], "There is no encoder 'colpalli'"),
+        (["serve"], "Missing argument"),
+        (["serve", "embedded", "--port", "70000"], "--port"),
+        (["serve", "embedded", "--host", "0.0.0.0"], "VISAR_TOKEN"),  # noqa: S104
+        (["serve", "embedded", "--host", "192.0.2.7", "--port", "0"], "VISAR_TOKEN"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_mistakes_are_told(visar: Visar, arguments: list[str], said: str) -> None:
+    code, out, err = visar("encoders", *arguments)
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_an_encoder_that_does_not_run_is_told(visar: Visar, make_pdf: Callable[..., Path]) -> None:
+    path = make_pdf("tax.pdf", "Income tax is due in April.")
+    code, _, err = visar("ask", path, "When?", "--encoder", "http://127.0.0.1:1")
+    assert code == 2
+    assert "visar encoders serve" in err
+
+
+class Served:
+    """An encoder in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """End it by its id: its exit code, and what it logged."""
+        os.kill(self.process.pid, number)
+        _, log = self.process.communicate(timeout=30)
+        return self.process.returncode, log
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    # Where Ctrl-C is ignored here, as in a shell's background, it would be there too.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "visar", "encoders", "serve", "embedded", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "VISAR_TOKEN": TOKEN},
+    )
+    signal.signal(signal.SIGINT, before)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"^embedded \S+ listens on (http://127\.0\.0\.1:\d+)$", line)
+        assert found, line
+        yield Served(process, found[1])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_one_process_serves_what_another_asks(
+    served: Served, visar: Visar, make_pdf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_pdf("notes.pdf", "Boats need wind.", "Income tax is due in April.")
+    code, _, err = visar("ask", path, "When is tax due?", "--encoder", served.url)
+    assert code == 2
+    assert "set VISAR_TOKEN" in err
+    monkeypatch.setenv("VISAR_TOKEN", TOKEN)
+    code, out, _ = visar("ask", path, "When is tax due?", "--encoder", served.url)
+    assert code == 0
+    assert "Income tax is due in April." in out
+    ended, log = served.end(signal.SIGTERM)
+    assert ended == 0
+    assert "POST /v1/pages" in log
+    assert "stopping" in log
+    assert "Traceback" not in log
+    assert TOKEN not in log
+    # What was encoded there is asked about here.
+    code, out, _ = visar("ask", "When is tax due?")
+    assert code == 0
+    assert "Income tax is due in April." in out
+
+
+def test_ctrl_c_stops_it(served: Served) -> None:
+    ended, log = served.end(signal.SIGINT)
+    assert ended == 0
+    assert "Traceback" not in log

@@ -1,0 +1,85 @@
+"""Real HTTP servers on loopback: an encoder's service, and one that answers as a test says."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from visar.encoders.protocol import Encoder
+from visar.encoders.service import EncoderService
+
+
+@contextmanager
+def serving(
+    encoder: Encoder, *, port: int = 0, tls: ssl.SSLContext | None = None, **options: Any
+) -> Iterator[str]:
+    """Run an encoder's service, with TLS as a proxy would add it; gives its address."""
+    running = EncoderService(encoder, port=port, **options)
+    if tls:
+        running._server.socket = tls.wrap_socket(running._server.socket, server_side=True)
+    thread = threading.Thread(target=running.serve)
+    thread.start()
+    try:
+        yield running.url
+    finally:
+        running.stop()
+        thread.join()
+        running.close()
+
+
+@dataclass(frozen=True)
+class Asked:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Says:
+    """An answer; without a status the connection is cut."""
+
+    status: int | None
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def answering(answer: Callable[[Asked], Says]) -> Iterator[tuple[str, list[Asked]]]:
+    """Run a server that answers what ``answer`` says; gives its address and what it was asked."""
+    asked: list[Asked] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length)
+            asked.append(Asked(self.command, self.path, dict(self.headers.items()), body))
+            said = answer(asked[-1])
+            if said.status is None:
+                return
+            self.send_response(said.status)
+            headers = {"Content-Length": str(len(said.body))} | said.headers
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(said.body)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing: what was asked is in the list."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
