@@ -197,12 +197,15 @@ class Index:
         """Each found page as a picture with the question's heat on it, and a name for it."""
         from visar.explain.heat import with_heat
 
-        searcher = self._searcher([d.id for d in found.documents], found.encoder.name)
+        # The encoder itself is not needed, and may not run here.
+        library = Library(self._store, found.documents, found.encoder)
         for rank, hit in enumerate(found.pages, start=1):
             document = self.get(hit.document)
             with self._open_source(document) as source:
                 image = source.image(hit.page, dpi)
-            boxes, weights = searcher.patches(found, hit)
+            position = library.position(hit)
+            boxes, _ = library.patches(position)
+            weights = found.selection.patch_weights[position]
             stem = Path(document.name).stem
             yield f"{rank:02d}-{stem}-page-{hit.page}.png", with_heat(image, boxes, weights)
 

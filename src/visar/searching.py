@@ -114,13 +114,6 @@ class Searcher:
         for hit in found.pages:
             yield self._weighed(found.selection, self._library.position(hit))
 
-    def patches(
-        self, found: SearchResult, hit: PageHit
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The boxes of a found page's patches, and their weights."""
-        position = self._library.position(hit)
-        return self._library.patches(position)[0], found.selection.patch_weights[position]
-
     def _hits(self, selection: Selection, chosen: list[int], neighbors: int) -> Iterator[PageHit]:
         for position in chosen:
             yield self._hit(selection, position, None)

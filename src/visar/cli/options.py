@@ -19,7 +19,13 @@ IndexFolder = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON.")]
-EncoderName = Annotated[str, typer.Option("--encoder", help="Which encoder; see visar doctor.")]
+EncoderName = Annotated[
+    str,
+    typer.Option(
+        "--encoder",
+        help="Which encoder: a name of visar encoders, or the address of one that runs elsewhere.",
+    ),
+]
 Password = Annotated[
     str | None,
     typer.Option(envvar="VISAR_PASSWORD", help="Of an encrypted PDF.", show_default=False),
