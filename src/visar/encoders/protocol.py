@@ -19,9 +19,11 @@ class PageEmbedding:
     vectors: NDArray[np.float16]
     """(n, D), unit length."""
     boxes: NDArray[np.float32]
-    """(n, 4): left, top, right, bottom as shares of the page."""
+    """(n, 4): left, top, right, bottom as shares of the page; all zero for what has no place."""
     words: NDArray[np.int32]
     """(n,): the index in ``Page.words`` a vector belongs to, -1 for none."""
+    invalid: str | None = None
+    """Why the encoder could make nothing of the page; it has no vectors then."""
 
 
 class Encoder(Protocol):
@@ -29,13 +31,16 @@ class Encoder(Protocol):
 
     name: str
     """What the user types to choose it."""
-    version: str
-    """Changes whenever the vectors change: embeddings of different versions never mix."""
     dimension: int
     reads: Literal["words", "image"]
     """Which part of a page it looks at."""
     weak_match: float
     """A question whose words have a lower mean cosine with a page is hardly answered there."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the vectors change: embeddings of different versions never mix."""
+        ...
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode pages; ``images`` holds a PIL image per page when ``reads`` is "image"."""
