@@ -106,9 +106,11 @@ def _refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, 
 
 @contextlib.contextmanager
 def _explained(checkpoint: Checkpoint) -> Iterator[None]:
+    from safetensors import SafetensorError
+
     try:
         yield
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
         if isinstance(error, OSError) and not checkpoint.is_local:
             raise CheckpointError(f"{unreachable(checkpoint.name)} ({error})") from error
         raise CheckpointError(f"{checkpoint.name} cannot be loaded: {error}") from error
