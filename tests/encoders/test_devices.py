@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -86,7 +87,7 @@ def test_flash_attention_is_used_on_cuda_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert devices.attention_for("cuda") is None
-    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda _name: object())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: object())
     assert devices.attention_for("cuda") == "flash_attention_2"
     assert devices.attention_for("cpu") is None
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.encoders.test_visual import encode, noise
+from visar.encoders.vectors import page_without_vectors
 from visar.encoders.visual import VisualEncoder
 from visar.errors import InvalidVectors
 from visar.explain.words import why_so_many
@@ -108,10 +109,8 @@ def test_invalid_pages_are_kept_with_the_reason_and_never_found(
     good = encoder._encode
 
     def broken(images: Any) -> Any:
-        from visar.encoders.visual import _invalid
-
         return [
-            page if np.asarray(image).mean() > 250 else _invalid("no numbers")
+            page if np.asarray(image).mean() > 250 else page_without_vectors(128, "no numbers")
             for image, page in zip(images, good(images), strict=True)
         ]
 

@@ -50,7 +50,7 @@ def colpali() -> tuple[Any, Any]:
 
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<image>"]
     marks = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
-    images = SiglipImageProcessor(
+    images: Any = SiglipImageProcessor(
         size={"height": IMAGE_SIDE, "width": IMAGE_SIDE}, image_mean=[0.5] * 3, image_std=[0.5] * 3
     )
     images.image_seq_length = (IMAGE_SIDE // PATCH) ** 2
@@ -266,7 +266,51 @@ def save(family: str, folder: Path, tune: Callable[[Any], None] | None = None) -
     )
     adapted = get_peft_model(model, lora)
     adapted.peft_config["default"].base_model_name_or_path = str(base)
-    adapted.save_pretrained(adapter)
+    adapted.save_pretrained(str(adapter))
     processor.save_pretrained(adapter)
     assert "base_model_name_or_path" in json.loads((adapter / "adapter_config.json").read_text())
     return adapter
+
+
+def save_colbert(folder: Path) -> Path:
+    """ColBERTv2 as its authors publish it: BERT, a projection beside it, ``artifact.metadata``."""
+    from safetensors.torch import save_file
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    torch.manual_seed(7)
+    folder.mkdir()
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    marks = ["[PAD]", *(f"[unused{i}]" for i in range(4)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = ["what", "is", "the", "total", "revenue", "page", "was", "cats", "sleep"]
+    vocabulary = [*marks, *words, *letters, *".,?!()-$", *(f"##{letter}" for letter in letters)]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    ids = {word: index for index, word in enumerate(vocabulary)}
+    BertTokenizerFast(vocab=ids, do_lower_case=True).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    weights = {f"bert.{k}": v.contiguous() for k, v in BertModel(config).state_dict().items()}
+    weights["linear.weight"] = torch.randn(128, 32) * 0.1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    config.architectures = ["HF_ColBERT"]
+    config.save_pretrained(folder)
+    metadata = {
+        "query_token_id": "[unused0]",
+        "doc_token_id": "[unused1]",
+        "query_token": "[Q]",
+        "doc_token": "[D]",
+        "dim": 128,
+        "similarity": "cosine",
+        "attend_to_mask_tokens": False,
+        "query_maxlen": 16,
+        "doc_maxlen": 24,
+        "mask_punctuation": True,
+        "checkpoint": "bert-base-uncased",
+    }
+    (folder / "artifact.metadata").write_text(json.dumps(metadata))
+    return folder

@@ -67,7 +67,7 @@ def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
     options: dict[str, Any] = {"dtype": choose_dtype(place), "use_safetensors": True}
     if attention := attention_for(place):
         options["attn_implementation"] = attention
-    with _quietly(), _explained(checkpoint):
+    with quietly(), explained(checkpoint):
         model, report = getattr(models, family.model_class).from_pretrained(
             checkpoint.name, output_loading_info=True, **source, **options
         )
@@ -105,7 +105,8 @@ def _refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, 
 
 
 @contextlib.contextmanager
-def _explained(checkpoint: Checkpoint) -> Iterator[None]:
+def explained(checkpoint: Checkpoint) -> Iterator[None]:
+    """Turn what the libraries raise at a bad checkpoint to an error that names it."""
     from safetensors import SafetensorError
 
     try:
@@ -117,7 +118,7 @@ def _explained(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Without progress bars and without warnings that only the libraries' authors can act on."""
     from transformers.utils import logging
 

@@ -85,6 +85,31 @@ _ENCODERS = {
         "ColModernVBERT: page images in tiles, the smallest visual encoder",
         "250 M parameters, 1 GB",
     ),
+    "colbertv2": _Entry(
+        description="ColBERTv2: the page's words, from its text layer or OCR",
+        dimension=128,
+        reads="words",
+        size="110 M parameters, 0.4 GB",
+        module="visar.encoders.colbert",
+        cls="ColbertEncoder",
+        packages=("sentence_transformers", "torch", "transformers"),
+        install="pip install 'visar[colbert]'",
+    ),
+    "visrag-ret": _Entry(
+        description="VisRAG-Ret: page images, a single vector each",
+        dimension=2304,
+        reads="image",
+        size="3 B parameters, 7 GB",
+        module="",
+        cls="",
+        packages=(),
+        install="",
+        obstacle=(
+            "its checkpoint openbmb/VisRAG-Ret runs program code of its own, written for "
+            "transformers 4.40, while ViSAR needs transformers 5 and never runs code that comes "
+            "with a model. Choose colpali, colqwen2.5 or colmodernvbert."
+        ),
+    ),
 }
 _ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
 
@@ -126,10 +151,16 @@ def _from_checkpoint(name: str, device: str, revision: str | None) -> Encoder:
             f"There is no encoder {name!r}. Choose one of: {', '.join(sorted(_ENCODERS))}; or give "
             "the folder of a checkpoint, or its name at the hub, such as vidore/colpali-v1.3."
         )
+    checkpoint = find_checkpoint(name, revision)
+    from visar.encoders.colbert import ColbertEncoder, is_colbert
+
+    if is_colbert(checkpoint):
+        _refuse_unavailable(name, _ENCODERS["colbertv2"])
+        return ColbertEncoder(name, checkpoint, device=device)
     _refuse_unavailable(name, _ANY_VISUAL)
     from visar.encoders.visual import VisualEncoder
 
-    return VisualEncoder(name, find_checkpoint(name, revision), device=device)
+    return VisualEncoder(name, checkpoint, device=device)
 
 
 def _refuse_unavailable(name: str, entry: _Entry) -> None:

@@ -21,6 +21,7 @@ from visar.encoders.devices import Batches, check_device, first_batch, is_out_of
 from visar.encoders.families import Family, family_of
 from visar.encoders.loading import LoadedModel, load
 from visar.encoders.protocol import PageEmbedding
+from visar.encoders.vectors import page_without_vectors, unit_vectors
 from visar.errors import CheckpointError, EmptyQuestion, InvalidVectors
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ DIMENSION = 128
 # Changes with the way vectors are made from a checkpoint.
 _RECIPE = "1"
 _NO_NUMBERS = "the encoder gave values that are no numbers, in float32 too"
+_NO_MEMORY = "the encoder gave values that are no numbers, and memory does not suffice for float32"
 
 
 class VisualEncoder:
@@ -107,7 +109,7 @@ class VisualEncoder:
                 f"The encoder {self.name} makes no numbers of the question {question[:80]!r}: "
                 "put it in other words, or choose another encoder."
             )
-        return _unit(vectors)
+        return unit_vectors(vectors)
 
     def _query_vectors(self, batch: Mapping[str, Any]) -> NDArray[np.float32]:
         output = self._loaded.run(batch, {})
@@ -143,9 +145,9 @@ class VisualEncoder:
         boxes[is_patch] = patch_boxes
         kept = is_token if self._instruction_tokens else is_patch
         if not np.isfinite(vectors[kept]).all():
-            return _invalid(_NO_NUMBERS)
+            return page_without_vectors(DIMENSION, _NO_NUMBERS)
         return PageEmbedding(
-            _unit(vectors[kept]).astype(np.float16),
+            unit_vectors(vectors[kept]).astype(np.float16),
             boxes[kept],
             np.full(int(kept.sum()), -1, np.int32),
         )
@@ -158,9 +160,7 @@ class VisualEncoder:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            return _invalid(
-                "the encoder gave values that are no numbers; float32 needs more memory"
-            )
+            return page_without_vectors(DIMENSION, _NO_MEMORY)
 
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:
@@ -198,17 +198,3 @@ def _without_second_beginning(processor: Any, batch: Mapping[str, Any]) -> dict[
     ids = batch["input_ids"][0]
     doubled = first is not None and len(ids) > 1 and bool(ids[0] == ids[1] == first)
     return {key: value[:, 1:] if doubled else value for key, value in batch.items()}
-
-
-def _invalid(reason: str) -> PageEmbedding:
-    return PageEmbedding(
-        np.zeros((0, DIMENSION), np.float16),
-        np.zeros((0, 4), np.float32),
-        np.zeros(0, np.int32),
-        invalid=reason,
-    )
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)
