@@ -275,7 +275,7 @@ def save(family: str, folder: Path, tune: Callable[[Any], None] | None = None) -
 def save_colbert(folder: Path) -> Path:
     """ColBERTv2 as its authors publish it: BERT, a projection beside it, ``artifact.metadata``."""
     from safetensors.torch import save_file
-    from transformers import BertConfig, BertModel, BertTokenizerFast
+    from transformers import BertConfig, BertModel, BertTokenizer
 
     torch.manual_seed(7)
     folder.mkdir()
@@ -285,7 +285,7 @@ def save_colbert(folder: Path) -> Path:
     vocabulary = [*marks, *words, *letters, *".,?!()-$", *(f"##{letter}" for letter in letters)]
     (folder / "vocab.txt").write_text("\n".join(vocabulary))
     ids = {word: index for index, word in enumerate(vocabulary)}
-    BertTokenizerFast(vocab=ids, do_lower_case=True).save_pretrained(folder)
+    BertTokenizer(vocab=ids, do_lower_case=True).save_pretrained(folder)
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=32,

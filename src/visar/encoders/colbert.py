@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Page
 from visar.encoders.checkpoints import Checkpoint, find_checkpoint
-from visar.encoders.devices import Batches, check_device, choose_device, choose_dtype, first_batch
+from visar.encoders.devices import Batches, check_device, choose_device, first_batch
 from visar.encoders.loading import explained, quietly
 from visar.encoders.protocol import PageEmbedding
 from visar.encoders.torchvision_operators import import_torchvision
@@ -171,14 +171,14 @@ class ColbertEncoder:
         except ImportError as error:
             raise MissingExtra("ColBERT", "colbert") from error
         checkpoint = self._checkpoint
-        place = choose_device(self._device)
         with quietly(), explained(checkpoint):
             return MultiVectorEncoder(
                 checkpoint.name,
-                device=place,
+                device=choose_device(self._device),
                 revision=checkpoint.revision,
                 local_files_only=checkpoint.is_local,
-                model_kwargs={"dtype": choose_dtype(place), "use_safetensors": True},
+                # Small enough for full precision everywhere.
+                model_kwargs={"dtype": "float32", "use_safetensors": True},
             )
 
     @functools.cached_property
