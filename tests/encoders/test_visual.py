@@ -98,6 +98,24 @@ def test_the_adapter_is_applied_to_its_base(encoder: Load, checkpoint: Any, fami
     assert again.version == encoder(family).version != base.version
 
 
+def test_an_adapter_with_the_older_names_of_weights_is_the_same(
+    encoder: Load, checkpoint: Any, tmp_path: Path
+) -> None:
+    """ColPali's language model had another place in transformers 4, when v1.2 was published."""
+    from safetensors.torch import load_file, save_file
+
+    older = tmp_path / "older"
+    shutil.copytree(checkpoint("colpali"), older)
+    weights = load_file(older / "adapter_model.safetensors")
+    now, then = ".model.model.language_model.", ".model.language_model.model."
+    renamed = {name.replace(now, then): value for name, value in weights.items()}
+    assert set(renamed) != set(weights)
+    save_file(renamed, older / "adapter_model.safetensors", metadata={"format": "pt"})
+    (page,) = encode(VisualEncoder(str(older), device="cpu"), MIXED[0])
+    (expected,) = encode(encoder("colpali"), MIXED[0])
+    np.testing.assert_allclose(page.vectors, expected.vectors, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_that_are_missing_are_not_replaced_by_random_ones(
     checkpoint: Any, family: str, tmp_path: Path

@@ -45,14 +45,16 @@ class LoadedModel:
         if dtype == torch.float32:
             yield
             return
-        attention = self.model.config._attn_implementation  # noqa: SLF001 - it has no other name
+        flash = attention_for(self.device)
         self.model.float()
-        self.model.set_attn_implementation("sdpa")  # flash attention knows no float32
+        if flash:
+            self.model.set_attn_implementation("sdpa")  # flash attention knows no float32
         try:
             yield
         finally:
             self.model.to(dtype)
-            self.model.set_attn_implementation(attention)
+            if flash:
+                self.model.set_attn_implementation(flash)
 
 
 def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
