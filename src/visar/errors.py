@@ -27,6 +27,14 @@ class EncoderUnavailable(VisarError, ImportError):
     """An encoder whose packages are not installed."""
 
 
+class CheckpointError(VisarError):
+    """A model's checkpoint that is not to be had, or is of a kind that cannot be used."""
+
+
+class OutOfMemory(VisarError, MemoryError):
+    """A single page that does not fit into the memory of a device."""
+
+
 class MissingExtra(VisarError, ImportError):
     """An optional part is not installed."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from visar.documents import Document, Limits, Ocr, OcrEngine, Page, find_documents, open_document
+from visar.encoders.devices import check_device
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, NotInIndex, VisarError
@@ -68,14 +69,25 @@ def default_location() -> Path:
 class Index:
     """Documents that questions can be asked about. The README shows how it is used."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, device: str = "auto") -> None:
+        check_device(device)
         self._store = store
+        self._device = device
         self._encoders: dict[str, Encoder] = {}
 
     @classmethod
-    def open(cls, location: str | os.PathLike[str] | None = None, *, create: bool = True) -> Index:
-        """Open the index in a folder (by default the user's own), making it where there is none."""
-        return cls(Store.open(location or default_location(), create=create))
+    def open(
+        cls,
+        location: str | os.PathLike[str] | None = None,
+        *,
+        create: bool = True,
+        device: str = "auto",
+    ) -> Index:
+        """Open the index in a folder (by default the user's own), making it where there is none.
+
+        ``device`` is where encoders run: "auto", "cpu", "cuda" or "mps".
+        """
+        return cls(Store.open(location or default_location(), create=create), device)
 
     def __repr__(self) -> str:
         return f"Index({self.location!r})"
@@ -218,7 +230,7 @@ class Index:
 
     def _encoder(self, name: str) -> Encoder:
         if name not in self._encoders:
-            self._encoders[name] = get_encoder(name)
+            self._encoders[name] = get_encoder(name, device=self._device)
         return self._encoders[name]
 
     def _encoded(

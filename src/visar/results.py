@@ -47,6 +47,8 @@ class SearchResult:
     documents: tuple[StoredDocument, ...]
     """Those searched."""
     pages_searched: int
+    pages_invalid: int
+    """Of those: pages the encoder could make nothing of, which are never found."""
     k: int
     k_star: int
     """What ViSAR asks for before the cap, whatever the method."""

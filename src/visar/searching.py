@@ -47,6 +47,10 @@ class Library:
         pages = [page for part in self.parts for page in np.split(part.vectors, part.offsets[1:-1])]
         return PageVectors(pages)
 
+    def count_invalid(self) -> int:
+        """How many pages the encoder could make nothing of."""
+        return sum(document.count_invalid(self.encoder.name) for document in self.documents)
+
     def place(self, position: int) -> tuple[int, int]:
         """Which document a page of the run belongs to, and its number there from 1."""
         document = int(np.searchsorted(self.first_pages, position, side="right")) - 1
@@ -100,6 +104,7 @@ class Searcher:
             pages=hits,
             documents=self._library.documents,
             pages_searched=len(self._library.vectors),
+            pages_invalid=self._library.count_invalid(),
             k=len(chosen),
             k_star=selection.k_star,
             match=match,
@@ -146,11 +151,12 @@ class Searcher:
 
     def _weighed(self, selection: Selection, position: int) -> WeighedPage:
         document, _ = self._library.place(position)
-        _, words = self._library.patches(position)
+        boxes, words = self._library.patches(position)
         return WeighedPage(
             document=self._library.documents[document].id,
             page=self._library.page(position),
             vector_words=words,
+            vector_boxes=boxes,
             vector_weights=selection.patch_weights[position],
         )
 

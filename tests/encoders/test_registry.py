@@ -25,8 +25,24 @@ def test_the_default_comes_first_and_is_ready_after_a_plain_installation() -> No
     assert first.is_ready
 
 
+def test_the_embedded_encoder_has_neither_device_nor_revision() -> None:
+    assert registry.get_encoder("embedded", device="cpu").name == "embedded"
+    with pytest.raises(InvalidOption, match="runs on the CPU, in the one version"):
+        registry.get_encoder("embedded", device="cuda")
+    with pytest.raises(InvalidOption, match="runs on the CPU, in the one version"):
+        registry.get_encoder("embedded", revision="main")
+    with pytest.raises(InvalidOption, match="no device 'gpu'"):
+        registry.get_encoder(device="gpu")
+
+
+def test_every_encoder_tells_its_size() -> None:
+    sizes = {info.name: info.size for info in registry.available_encoders()}
+    assert sizes["colpali"] == "3 B parameters, 6 GB"
+    assert all(sizes.values())
+
+
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InvalidOption, match=r"no encoder 'colpalli'.*embedded"):
+    with pytest.raises(InvalidOption, match=r"no encoder 'colpalli'.*embedded.*folder"):
         registry.get_encoder("colpalli")
 
 

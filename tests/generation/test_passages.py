@@ -80,7 +80,8 @@ def weighed(number: int, weight: float, *lines: str) -> WeighedPage:
     words = page_of(*lines).words
     indices = np.arange(len(words), dtype=np.int32)
     page = Page(number, 595, 842, 0, words, "text layer")
-    return WeighedPage("a", page, indices, np.full(len(words), weight, np.float32))
+    boxes = np.array([word.box for word in words], np.float32)
+    return WeighedPage("a", page, indices, np.full(len(words), weight, np.float32), boxes)
 
 
 def test_passages_come_rather_from_different_pages() -> None:
@@ -99,5 +100,19 @@ def test_the_same_words_are_quoted_once() -> None:
 
 def test_nothing_is_quoted_where_nothing_weighs() -> None:
     page = page_of("Tax is due in April.")
-    silent = WeighedPage("a", page, np.arange(5, dtype=np.int32), np.zeros(5, np.float32))
+    boxes = np.zeros((5, 4), np.float32)
+    silent = WeighedPage("a", page, np.arange(5, dtype=np.int32), np.zeros(5, np.float32), boxes)
     assert best_passages([silent]) == ()
+
+
+def test_words_under_a_heavy_patch_are_heavy() -> None:
+    """A visual encoder's vectors stand for places, not for words."""
+    page = page_of("Tax is due.", "Cats sleep.")
+    first, last = page.words[0].box, page.words[-1].box
+    boxes = np.array([[0, 0, 0, 0], first, last], np.float32)
+    weighed = WeighedPage(
+        "a", page, np.full(3, -1, np.int32), np.array([0.9, 0.5, 0.0], np.float32), boxes
+    )
+    weights = weighed.word_weights()
+    assert weights[0] == 0.5
+    assert not weights[1:].any()

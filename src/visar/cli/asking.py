@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.options import (
+    DeviceChoice,
     EncoderName,
     IndexFolder,
     Json,
@@ -65,6 +66,7 @@ def ask(
     neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
     encoder: EncoderName = "embedded",
+    device: DeviceChoice = "auto",
     password: Password = None,
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
@@ -72,11 +74,12 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Ask a question about files, or about what is in the index. Files are remembered."""
-    library, asked = _library(
-        words, documents, index, encoder, Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    )
+    files, question = _split(words)
+    library = open_index(index, create=bool(files), device=device)
+    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    asked = _asked(library, files, documents, encoder, reading)
     answer = library.ask(
-        words[-1],
+        question,
         documents=asked,
         encoder=encoder,
         method=method,
@@ -103,6 +106,7 @@ def search(
     neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
     encoder: EncoderName = "embedded",
+    device: DeviceChoice = "auto",
     password: Password = None,
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
@@ -110,11 +114,12 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
-    library, asked = _library(
-        words, documents, index, encoder, Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    )
+    files, question = _split(words)
+    library = open_index(index, create=bool(files), device=device)
+    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    asked = _asked(library, files, documents, encoder, reading)
     found = library.search(
-        words[-1],
+        question,
         documents=asked,
         encoder=encoder,
         method=method,
@@ -130,29 +135,33 @@ def search(
     _print_written(written)
 
 
-def _library(
-    words: list[str],
-    documents: list[str] | None,
-    folder: Path | None,
-    encoder: str,
-    reading: Reading,
-) -> tuple[Index, list[str] | None]:
-    """The index, with the files named added to it, and the documents asked about."""
-    files, question = words[:-1], words[-1]
+def _split(words: list[str]) -> tuple[list[str], str]:
+    """The files, and the question after them."""
+    *files, question = words
     if not question.strip():
         raise InvalidOption("The question is empty.")
     if Path(question).exists():
         raise InvalidOption(f"{question!r} is a file: the question comes last, after the files.")
-    library = open_index(folder, create=bool(files))
+    return files, question
+
+
+def _asked(
+    library: Index,
+    files: list[str],
+    documents: list[str] | None,
+    encoder: str,
+    reading: Reading,
+) -> list[str] | None:
+    """The documents asked about, once the files named are in the index; None for all."""
     if not files:
-        return library, documents
+        return documents
     with progress_bars() as bars:
         additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
     for refusal in additions.refused:
         complain(refusal.reason)
     if not additions.added:
         raise typer.Exit(2)
-    return library, [*(document.id for document in additions.added), *(documents or [])]
+    return [*(document.id for document in additions.added), *(documents or [])]
 
 
 def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> list[Path]:

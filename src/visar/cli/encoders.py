@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from visar.cli.options import Json
+from visar.cli.options import DeviceChoice, Json
 from visar.cli.output import complain, console, print_json
 from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
@@ -31,6 +31,11 @@ Host = Annotated[
 ]
 Port = Annotated[int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)]
 
+Revision = Annotated[
+    str | None,
+    typer.Option(help="Which version of a checkpoint of the hub.", show_default=False),
+]
+
 
 @app.callback()
 def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
@@ -46,6 +51,7 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
     table.add_column("HERE")
     table.add_column("READS")
     table.add_column("DIM", justify="right")
+    table.add_column("SIZE")
     table.add_column("WHAT IT IS, AND WHAT IT NEEDS")
     for encoder in encoders:
         table.add_row(
@@ -53,20 +59,30 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
             _state(encoder),
             encoder.reads,
             str(encoder.dimension),
+            encoder.size,
             _needs(encoder),
         )
     console.print(table)
     console.print()
+    console.print("[dim]All but embedded get their weights from the hub when first used.[/dim]")
+    console.print("[dim]A checkpoint of your own: --encoder FOLDER, or its hub name[/dim]")
     console.print("[dim]One that runs elsewhere: --encoder http://host:port[/dim]", soft_wrap=True)
     console.print("[dim]A model vLLM serves: --encoder vllm+http://host:port/MODEL[/dim]")
 
 
 @app.command("serve")
-def serve(name: Name, *, host: Host = "127.0.0.1", port: Port = DEFAULT_PORT) -> None:
+def serve(
+    name: Name,
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = DEFAULT_PORT,
+    device: DeviceChoice = "auto",
+    revision: Revision = None,
+) -> None:
     """Run an encoder as a service, for --encoder http://HOST:PORT here or elsewhere."""
     from visar.encoders.service import EncoderService
 
-    encoder = get_encoder(name)
+    encoder = get_encoder(name, device=device, revision=revision)
     token = os.environ.get(TOKEN_VARIABLE) or None
     with contextlib.closing(EncoderService(encoder, host=host, port=port, token=token)) as service:
         # A supervisor's way to end it is the same as a person's.

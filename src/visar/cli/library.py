@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import (
+    DeviceChoice,
     EncoderName,
     IndexFolder,
     Json,
@@ -38,6 +39,7 @@ def add(
     files: Files,
     *,
     encoder: EncoderName = "embedded",
+    device: DeviceChoice = "auto",
     password: Password = None,
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
@@ -56,7 +58,7 @@ def add(
         seconds_per_page=seconds_per_page,
     )
     reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
-    library = open_index(index, create=True)
+    library = open_index(index, create=True, device=device)
     with progress_bars() as bars:
         additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
     if as_json:

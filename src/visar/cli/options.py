@@ -23,8 +23,12 @@ EncoderName = Annotated[
     str,
     typer.Option(
         "--encoder",
-        help="Which encoder: a name of visar encoders, or the address of one that runs elsewhere.",
+        help="One of visar encoders, a checkpoint's folder or hub name, or an address.",
     ),
+]
+DeviceChoice = Annotated[
+    Literal["auto", "cpu", "cuda", "mps"],
+    typer.Option("--device", help="Where encoders of page images run."),
 ]
 Password = Annotated[
     str | None,
@@ -72,5 +76,5 @@ Neighbors = Annotated[
 ]
 
 
-def open_index(folder: Path | None, *, create: bool = False) -> Index:
-    return Index.open(folder, create=create)
+def open_index(folder: Path | None, *, create: bool = False, device: str = "auto") -> Index:
+    return Index.open(folder, create=create, device=device)

@@ -26,6 +26,7 @@ from visar.documents.page import Page
 from visar.encoders.minilm import HIDDEN_DIMENSION, MiniLM, Tokens, quantised_model
 from visar.encoders.protocol import PageEmbedding
 from visar.encoders.terms import LEXICAL_DIMENSION, Term, find_terms, lexical_vectors
+from visar.encoders.vectors import unit_vectors
 from visar.errors import EmptyQuestion
 
 # Tokens on either side of a term that say what is spoken of around it.
@@ -99,12 +100,14 @@ def _join(
         return np.zeros((0, EmbeddedEncoder.dimension), np.float32)
     first, last = np.array(spans).T
     sums = np.zeros((len(tokens) + 1, HIDDEN_DIMENSION), np.float32)
-    np.cumsum(_unit(tokens), axis=0, out=sums[1:])
-    own = _unit(sums[last] - sums[first])
-    around = _unit(sums[np.minimum(last + REACH, len(tokens))] - sums[np.maximum(first - REACH, 0)])
-    meaning = _unit(own + SURROUNDINGS * around)
+    np.cumsum(unit_vectors(tokens), axis=0, out=sums[1:])
+    own = unit_vectors(sums[last] - sums[first])
+    around = unit_vectors(
+        sums[np.minimum(last + REACH, len(tokens))] - sums[np.maximum(first - REACH, 0)]
+    )
+    meaning = unit_vectors(own + SURROUNDINGS * around)
     shares = [math.sqrt(1 - EXACT_MATCH) * meaning, math.sqrt(EXACT_MATCH) * lexical]
-    return _unit(np.concatenate(shares, axis=1))
+    return unit_vectors(np.concatenate(shares, axis=1))
 
 
 def _with_tokens(terms: Sequence[Term], text: Tokens) -> tuple[list[Term], list[tuple[int, int]]]:
@@ -117,8 +120,3 @@ def _with_tokens(terms: Sequence[Term], text: Tokens) -> tuple[list[Term], list[
             kept.append(term)
             spans.append((first, last))
     return kept, spans
-
-
-def _unit(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
-    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)

@@ -31,13 +31,16 @@ class Encoder(Protocol):
 
     name: str
     """What the user types to choose it."""
-    version: str
-    """Changes whenever the vectors change: embeddings of different versions never mix."""
     dimension: int
     reads: Literal["words", "image"]
     """Which part of a page it looks at."""
     weak_match: float
     """A question whose words have a lower mean cosine with a page is hardly answered there."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever the vectors change: embeddings of different versions never mix."""
+        ...
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode pages; ``images`` holds a PIL image per page when ``reads`` is "image"."""

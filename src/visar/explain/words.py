@@ -20,6 +20,9 @@ def why_so_many(found: SearchResult) -> str:
     else:
         parts.append(_cut(found))
         parts.append(f"{selection.sparsity:.0%} of the pages have nothing to do with the question")
+    if found.pages_invalid:
+        unread = "page was" if found.pages_invalid == 1 else "pages were"
+        parts.append(f"{found.pages_invalid} {unread} left out: the encoder failed on them")
     parts.append(f"{found.seconds:.2f} s")
     return " · ".join(parts)
 

@@ -31,12 +31,25 @@ class WeighedPage:
     """The word that each vector of the page belongs to, -1 for none."""
     vector_weights: NDArray[np.float32]
     """ŵ_pj."""
+    vector_boxes: NDArray[np.float32]
+    """(n, 4): where each vector stands; all zero for nowhere."""
 
     def word_weights(self) -> NDArray[np.float64]:
-        """The weight of each word: that of its heaviest vector."""
+        """The weight of each word: that of its heaviest vector, or of the patches over it."""
         weights = np.zeros(len(self.page.words))
         placed = self.vector_words >= 0
         np.maximum.at(weights, self.vector_words[placed], self.vector_weights[placed])
+        return np.maximum(weights, self._under_patches(~placed & (self.vector_weights > 0)))
+
+    def _under_patches(self, patches: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """For each word: the heaviest of these vectors whose box the word's centre lies in."""
+        words = np.array([word.box for word in self.page.words]).reshape(-1, 4)
+        weights = np.zeros(len(words))
+        across, down = (words[:, 0] + words[:, 2]) / 2, (words[:, 1] + words[:, 3]) / 2
+        boxes, heavy = self.vector_boxes[patches], self.vector_weights[patches]
+        for (left, top, right, bottom), weight in zip(boxes, heavy, strict=True):
+            under = (left <= across) & (across < right) & (top <= down) & (down < bottom)
+            weights[under] = np.maximum(weights[under], weight)
         return weights
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from visar.store.records import EncoderRef, StoredDocument
+from visar.store.records import EncoderRef, InvalidPage, StoredDocument
 
 
 def _new_uid() -> str:
@@ -65,6 +65,8 @@ class VectorsEntry(Entry):
     """The number of the first page of each block."""
     lengths: tuple[int, ...]
     """How many vectors each page has, in page order."""
+    invalid: tuple[tuple[int, str], ...] = ()
+    """Pages the encoder could make nothing of, and why."""
     abandons: tuple[str, ...] = ()
     """Revisions of other, unfinished adds of the same vectors: their rows are deleted once this
     entry counts, and should they be committed later, that does not count."""
@@ -98,8 +100,15 @@ class LiveDocument:
     def stored(self) -> StoredDocument:
         """The document as users see it."""
         encoders = tuple(self.vectors[name].encoder for name in sorted(self.vectors))
+        invalid = tuple(
+            InvalidPage(name, number, reason)
+            for name in sorted(self.vectors)
+            for number, reason in self.vectors[name].invalid
+        )
         e = self.entry
-        return StoredDocument(e.document, e.name, e.source, e.pages, e.size, e.added, encoders)
+        return StoredDocument(
+            e.document, e.name, e.source, e.pages, e.size, e.added, encoders, invalid
+        )
 
     def has(self, encoder: EncoderRef) -> bool:
         """Whether it has vectors of exactly this version of the encoder."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
 from visar.store.catalog import Catalog
 from visar.store.records import EncoderRef
-from visar.store.rows import HEADER_BYTES, PAGE_COLUMNS, embeddings_of, page_checksum, page_of
+from visar.store.rows import (
+    HEADER_BYTES,
+    PAGE_COLUMNS,
+    embeddings_of,
+    invalid_of,
+    page_checksum,
+    page_of,
+)
 from visar.store.tables import Row, RowsMissing, Tables, one_of, quoted
 
 
@@ -45,7 +52,7 @@ def find_leftovers(
 ) -> Leftovers:
     """Look for pages written for this document by this very encoder and never committed."""
     blocks = tables.vectors.scan(
-        ("revision", "pages_revision", "first", "lengths", "checksum"),
+        ("revision", "pages_revision", "first", "lengths", "checksum", "invalid"),
         f"document = {quoted(document)} AND encoder = {quoted(encoder.name)} "
         f"AND version = {quoted(encoder.version)} AND dimension = {encoder.dimension}",
     )
@@ -88,7 +95,10 @@ def _read_block(tables: Tables, encoder: EncoderRef, block: Row) -> dict[int, Pa
     if crc32(data) != block["checksum"]:
         return {}
     pages = embeddings_of(data[HEADER_BYTES:], block["lengths"], encoder.dimension)
-    return dict(enumerate(pages, start=block["first"]))
+    found = dict(enumerate(pages, start=block["first"]))
+    for number, reason in invalid_of(block["invalid"]):
+        found[number] = replace(found[number], invalid=reason)
+    return found
 
 
 def _read_page(tables: Tables, row_id: int) -> Page | None:

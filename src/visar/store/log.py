@@ -18,6 +18,7 @@ from visar.store.catalog import (
     fold,
 )
 from visar.store.records import EncoderRef
+from visar.store.rows import invalid_of, invalid_to_text
 from visar.store.tables import LanceTable, Row
 
 KINDS: dict[str, type[Entry]] = {
@@ -30,7 +31,7 @@ PACKED = {"rows": "<i8", "firsts": "<i4", "lengths": "<i4"}
 COMMON = ("uid", "recorded", "document")
 COLUMNS = {
     "document": ("name", "source", "pages", "size", "added", "revision", "rows", "checksum"),
-    "vectors": ("revision", "pages_revision", "rows", "firsts", "lengths", "abandons"),
+    "vectors": ("revision", "pages_revision", "rows", "firsts", "lengths", "invalid", "abandons"),
     "removed": ("revision",),
 }
 ENCODER = ("encoder", "version", "dimension")
@@ -70,6 +71,7 @@ def _row(entry: Entry) -> Row:
     row["kind"] = next(kind for kind, type_ in KINDS.items() if isinstance(entry, type_))
     if isinstance(entry, VectorsEntry):
         row.update(zip(ENCODER, _encoder_fields(entry.encoder), strict=True))
+        row["invalid"] = invalid_to_text(entry.invalid)
     for name, dtype in PACKED.items():
         if name in row:
             row[name] = np.array(row[name], dtype).tobytes()
@@ -91,5 +93,6 @@ def _entry(row: Row) -> Entry:
             values[name] = tuple(np.frombuffer(values[name], dtype).tolist())
     if kind == "vectors":
         values["abandons"] = tuple(values["abandons"])
+        values["invalid"] = invalid_of(values["invalid"])
         values["encoder"] = EncoderRef(*(row[name] for name in ENCODER))
     return KINDS[kind](**values)

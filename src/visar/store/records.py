@@ -37,6 +37,16 @@ class NewDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class InvalidPage:
+    """A page that an encoder could make nothing of; with that encoder it is never found."""
+
+    encoder: str
+    number: int
+    """1 for the first page."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredDocument:
     """A document of the index."""
 
@@ -48,6 +58,12 @@ class StoredDocument:
     added: datetime
     encoders: tuple[EncoderRef, ...]
     """Those it has vectors of, by name."""
+    invalid: tuple[InvalidPage, ...] = ()
+    """Pages without vectors because an encoder failed on them."""
+
+    def count_invalid(self, encoder: str) -> int:
+        """How many pages the encoder of that name could make nothing of."""
+        return sum(page.encoder == encoder for page in self.invalid)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

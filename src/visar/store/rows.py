@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 from zlib import crc32
@@ -96,6 +96,8 @@ def check_embedding(page: Page, embedding: PageEmbedding, dimension: int) -> Non
                 f"page {page.number}: {name} must be {np.dtype(dtype).name} of shape {shape}, "
                 f"not {array.dtype.name} of shape {array.shape}"
             )
+    if n and embedding.invalid is not None:
+        raise InvalidVectors(f"page {page.number} is invalid and has {n} vectors; it may have none")
     if n and not -1 <= embedding.words.min() <= embedding.words.max() < len(page.words):
         raise InvalidVectors(
             f"page {page.number}: words must be -1 or below {len(page.words)}, the number of its "
@@ -118,8 +120,28 @@ def block_row(revision: str, first: int, embeddings: Sequence[PageEmbedding]) ->
         "first": first,
         "lengths": [len(e.vectors) for e in embeddings],
         "checksum": crc32(data),
+        "invalid": invalid_to_text(
+            (number, embedding.invalid)
+            for number, embedding in enumerate(embeddings, start=first)
+            if embedding.invalid is not None
+        ),
         "data": data,
     }
+
+
+def invalid_to_text(pages: Iterable[tuple[int, str]]) -> str | None:
+    """Invalid pages with their reasons as a text for a column; none for none."""
+    listed = list(pages)
+    return json.dumps(listed, ensure_ascii=False) if listed else None
+
+
+def invalid_of(text: str | None) -> tuple[tuple[int, str], ...]:
+    """Undo :func:`invalid_to_text`.
+
+    >>> invalid_of(invalid_to_text([(3, "no numbers")]))
+    ((3, 'no numbers'),)
+    """
+    return tuple((int(number), str(reason)) for number, reason in json.loads(text or "[]"))
 
 
 def embeddings_of(data: bytes, lengths: Sequence[int], dimension: int) -> list[PageEmbedding]:

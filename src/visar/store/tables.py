@@ -21,6 +21,9 @@ TABLE_OPTIONS = {
     "new_table_data_storage_version": "2.2",
 }
 
+# Texts that indexes made before do not have; there they read as none.
+LATER_COLUMNS = ("invalid",)
+
 CONFLICT_RETRIES = 20
 
 Row = dict[str, Any]
@@ -53,8 +56,27 @@ class LanceTable:
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows in one step: all of them or none are there afterwards."""
+        if any(row.get(name) is not None for name in LATER_COLUMNS for row in rows):
+            self._add_later_columns()
         batch = _record_batch(rows, self._table.schema)
         _retried(lambda: self._table.add(batch))
+
+    def _add_later_columns(self) -> None:
+        """Give a table of an older index the columns it lacks, empty for its old rows."""
+        import pyarrow as pa
+
+        for name in LATER_COLUMNS:
+            if name not in self._table.schema.names:
+                try:
+                    _retried(
+                        lambda column=name: self._table.add_columns(  # type: ignore[misc]
+                            pa.field(column, pa.string())
+                        )
+                    )
+                except StoreError:
+                    # Another process may have added it at the same moment.
+                    if name not in self._table.schema.names:
+                        raise
 
     def delete(self, where: str) -> None:
         """Delete rows in one step."""
@@ -66,14 +88,17 @@ class LanceTable:
 
     def scan(self, columns: Sequence[str], where: str | None = None) -> list[Row]:
         """The rows that match, with their ids as ``_rowid``."""
-        query = self._table.search().select(list(columns)).with_row_id(True)
+        known = set(self._table.schema.names)
+        present = [name for name in columns if name in known or name not in LATER_COLUMNS]
+        query = self._table.search().select(present).with_row_id(True)
         if where is not None:
             query = query.where(where)
         try:
             rows: list[Row] = query.to_arrow().to_pylist()
         except LANCE_ERRORS as error:
             raise StoreError(f"the index cannot be read: {error}") from error
-        return rows
+        absent = dict.fromkeys(set(columns) - set(present))
+        return [row | absent for row in rows] if absent else rows
 
     def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
         """The rows with these ids, in any order."""
@@ -222,7 +247,7 @@ def _schemas() -> dict[str, Any]:
             *[("encoder", text), ("version", text), ("dimension", pa.int32())],
             *[("revision", text), ("pages_revision", text)],
             *[("rows", pa.binary()), ("firsts", pa.binary()), ("lengths", pa.binary())],
-            ("abandons", pa.list_(text)),
+            *[("abandons", pa.list_(text)), ("invalid", text)],
         ],
         "pages": [
             *written,
@@ -235,7 +260,7 @@ def _schemas() -> dict[str, Any]:
             *written,
             *[("encoder", text), ("version", text), ("dimension", pa.int32())],
             *[("pages_revision", text), ("first", pa.int32())],
-            *[("lengths", pa.list_(pa.int32())), ("checksum", pa.int64())],
+            *[("lengths", pa.list_(pa.int32())), ("checksum", pa.int64()), ("invalid", text)],
             lancedb.blob("data"),
         ],
     }

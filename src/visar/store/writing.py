@@ -27,6 +27,7 @@ from visar.store.rows import (
     check_embedding,
     checksum_of_pages,
     embedding_bytes,
+    invalid_of,
     page_row,
 )
 from visar.store.tables import LanceTable, Row, RowsMissing, Tables, one_of, quoted
@@ -128,7 +129,7 @@ class Draft:
     def vectors_entry(self, pages_revision: str, abandons: tuple[str, ...]) -> VectorsEntry:
         """What commits the vectors."""
         where = f"revision = {quoted(self.revision)}"
-        blocks = self._tables.vectors.scan(("first", "lengths"), where)
+        blocks = self._tables.vectors.scan(("first", "lengths", "invalid"), where)
         blocks.sort(key=lambda block: int(block["first"]))
         self._expect([b["first"] + i for b in blocks for i in range(len(b["lengths"]))])
         return VectorsEntry(
@@ -139,6 +140,7 @@ class Draft:
             rows=tuple(block["_rowid"] for block in blocks),
             firsts=tuple(block["first"] for block in blocks),
             lengths=tuple(length for block in blocks for length in block["lengths"]),
+            invalid=tuple(page for block in blocks for page in invalid_of(block["invalid"])),
             abandons=abandons,
         )
 

@@ -1,0 +1,120 @@
+"""Where a model runs, in which numbers, and on how many pages at a time."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
+
+from visar.errors import EncoderUnavailable, InvalidOption, OutOfMemory
+
+if TYPE_CHECKING:
+    import torch
+
+Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# What a batch begins with: on a CPU several pages at a time only take memory.
+_FIRST_BATCH = {"cuda": 8, "mps": 2, "cpu": 1}
+
+
+def check_device(device: str) -> None:
+    """Refuse a name that is no device's."""
+    if device not in get_args(Device):
+        raise InvalidOption(f"There is no device {device!r}: {', '.join(get_args(Device))}.")
+
+
+def choose_device(device: str) -> str:
+    """Decide where to run; "auto" takes the best there is."""
+    import torch
+
+    check_device(device)
+    present = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if device == "auto":
+        return next(name for name, there in present.items() if there)
+    if not present[device]:
+        raise EncoderUnavailable(
+            f"There is no {device} device here, or torch was installed without it: "
+            "choose auto or cpu."
+        )
+    return device
+
+
+def choose_dtype(device: str) -> torch.dtype:
+    """Decide the kind of numbers.
+
+    bfloat16 is for graphics cards alone: on some CPUs a product of such matrices ends the
+    process.
+    """
+    import torch
+
+    if device != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def attention_for(device: str) -> str | None:
+    """Flash attention where it is installed and runs; None leaves the choice to the model."""
+    installed = importlib.util.find_spec("flash_attn") is not None
+    return "flash_attention_2" if device == "cuda" and installed else None
+
+
+def first_batch(device: str) -> int:
+    """How many pages to try at a time."""
+    return _FIRST_BATCH[device]
+
+
+class Batches:
+    """Work done in batches that halve, for good, when memory does not suffice."""
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise InvalidOption(f"A batch has at least one page, not {size}.")
+        self.size = size
+
+    def run(
+        self, items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]
+    ) -> list[Result]:
+        """Do the work on all items, in order."""
+        done: list[Result] = []
+        while len(done) < len(items):
+            batch = items[len(done) : len(done) + self.size]
+            try:
+                done.extend(work(batch))
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if len(batch) == 1:
+                    raise OutOfMemory(
+                        "A single page does not fit into the memory of the device: choose a "
+                        "smaller encoder, or another device."
+                    ) from error
+            else:
+                continue
+            # After the except clause, which holds on to the tensors of the failed call.
+            self.size = max(1, len(batch) // 2)
+            _free_memory()
+        return done
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that memory did not suffice; torch's kinds differ by device."""
+    import torch
+
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    message = str(error).lower()
+    return "out of memory" in message or "can't allocate memory" in message
+
+
+def _free_memory() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,177 @@
+"""Which checkpoints are taken, and what is said of the others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.constants
+import pytest
+
+from visar.encoders import registry
+from visar.encoders.checkpoints import find_checkpoint
+from visar.encoders.families import FAMILIES, family_of
+from visar.encoders.published import PUBLISHED
+from visar.encoders.visual import VisualEncoder
+from visar.errors import CheckpointError, InvalidOption
+
+Make = Callable[[str], Path]
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+
+
+def test_the_published_checkpoints() -> None:
+    """What the names stand for is decided here, and in no second place."""
+    table = {name: (p.repository, p.revision, p.model_class) for name, p in PUBLISHED.items()}
+    assert table == {
+        "colpali": ("vidore/colpali-v1.2", "main", "ColPali"),
+        "colqwen2.5": ("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
+        "colmodernvbert": ("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
+        "colbertv2": ("colbert-ir/colbertv2.0", "main", "HF_ColBERT"),
+        "visrag-ret": ("openbmb/VisRAG-Ret", "main", "VisRAG_Ret"),
+    }
+    for name, family in FAMILIES.items():
+        assert PUBLISHED[name].model_class == family.model_class
+
+
+def test_the_classes_are_colpali_engine_s() -> None:
+    from visar.encoders.torchvision_operators import import_torchvision
+
+    import_torchvision()
+    from colpali_engine import models
+
+    for family in FAMILIES.values():
+        assert hasattr(models, family.model_class)
+        assert hasattr(models, family.processor_class)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_family_is_read_from_the_configuration(checkpoint: Make, family: str) -> None:
+    """The folder's name says nothing."""
+    assert family_of(find_checkpoint(str(checkpoint(family)))) is FAMILIES[family]
+    encoder = registry.get_encoder(str(checkpoint(family)), device="cpu")
+    assert isinstance(encoder, VisualEncoder)
+    assert encoder.name == str(checkpoint(family))
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", ["vidore/colpali-v1.3", "colpali", "colqwen2.5", "colmodernvbert"])
+def test_without_a_network_the_next_step_is_a_local_path(name: str) -> None:
+    with pytest.raises(CheckpointError, match=r"hub cannot be reached.*give the folder's path"):
+        _ = registry.get_encoder(name).version
+
+
+@pytest.mark.usefixtures("no_network")
+def test_an_adapter_whose_base_is_not_here_says_what_to_do(
+    checkpoint: Make, tmp_path: Path
+) -> None:
+    copy = _changed(checkpoint("colqwen2.5"), tmp_path, base_model_name_or_path="vidore/base")
+    with pytest.raises(CheckpointError, match=r"adapter on vidore/base, which is not on this"):
+        registry.get_encoder(str(copy))
+
+
+def test_a_local_adapter_never_asks_the_hub_for_its_base(
+    checkpoint: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def download(*_args: Any, local_files_only: bool, **_options: Any) -> str:
+        asked.append(local_files_only)
+        raise huggingface_hub.errors.LocalEntryNotFoundError("not cached")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    copy = _changed(checkpoint("colqwen2.5"), tmp_path, base_model_name_or_path="vidore/base")
+    with pytest.raises(CheckpointError):
+        registry.get_encoder(str(copy))
+    assert asked == [True]
+
+
+def _changed(adapter: Path, tmp_path: Path, **values: str) -> Path:
+    copy = tmp_path / "changed"
+    shutil.copytree(adapter, copy)
+    config = json.loads((copy / "adapter_config.json").read_text())
+    (copy / "adapter_config.json").write_text(json.dumps(config | values))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "llama"}, r"type 'llama'; ViSAR knows visual encoders of the types pali"),
+        ({"model_type": "colpali"}, r"transformers' own classes"),
+        (
+            {"model_type": "paligemma", "architectures": ["PaliGemmaForConditionalGeneration"]},
+            r"no projection to multi-vector embeddings\. Take a checkpoint of ColPali",
+        ),
+        ({"model_type": "qwen2_5_vl", "architectures": ["BiQwen2_5"]}, r"is BiQwen2_5, not Col"),
+    ],
+)
+def test_a_checkpoint_of_another_kind_is_refused(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=message):
+        registry.get_encoder(str(tmp_path))
+
+
+def test_what_is_no_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"neither a config\.json nor an adapter_config"):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "paligemma"}')
+    with pytest.raises(CheckpointError, match=r"has no weights"):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"config\.json cannot be read"):
+        find_checkpoint(str(tmp_path))
+    with pytest.raises(CheckpointError, match="is a file; a checkpoint is a folder"):
+        find_checkpoint(str(tmp_path / "config.json"))
+    with pytest.raises(CheckpointError, match=r"There is no folder \./nowhere"):
+        find_checkpoint("./nowhere")
+    with pytest.raises(InvalidOption, match="revision goes with a hub name"):
+        find_checkpoint(str(tmp_path), "v2")
+
+
+def test_weights_that_are_no_safetensors_are_refused(checkpoint: Make, tmp_path: Path) -> None:
+    """A damaged file is an error that names the checkpoint, not a crash."""
+    copy = tmp_path / "damaged"
+    shutil.copytree(checkpoint("colqwen2.5"), copy)
+    (copy / "adapter_model.safetensors").write_bytes(b"no tensors in here")
+    encoder = VisualEncoder(str(copy), device="cpu")
+    with pytest.raises(CheckpointError, match=r"damaged cannot be loaded"):
+        encoder.encode_query("revenue")
+
+
+def test_the_hub_s_answer_decides_version_and_kind(
+    checkpoint: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As the hub's cache lays it out: the folder a file lies in is named after the commit."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    snapshot = tmp_path / "snapshots" / commit
+    shutil.copytree(checkpoint("colqwen2.5"), snapshot)
+    asked: list[tuple[str, str | None]] = []
+
+    def download(name: str, file: str, *, revision: str | None, local_files_only: bool) -> str:
+        assert not local_files_only
+        asked.append((name, revision))
+        folder = snapshot if name == "someone/colqwen" else Path(name)
+        if not (folder / file).exists():
+            raise huggingface_hub.errors.EntryNotFoundError("no such file")
+        return str(folder / file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    found = find_checkpoint("someone/colqwen", "v0.1")
+    assert (found.revision, found.is_local) == (commit, False)
+    assert family_of(found).name == "colqwen2.5"
+    assert VisualEncoder("mine", found).version.startswith(commit)
+    assert ("someone/colqwen", "v0.1") in asked
+    wrong = VisualEncoder("colpali", "someone/colqwen", expected="ColPali")
+    with pytest.raises(CheckpointError, match="is ColQwen2_5 where ColPali was expected"):
+        wrong.encode_query("revenue")
