@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +27,8 @@ TABLE_OPTIONS = {
 LATER_COLUMNS = ("invalid",)
 
 CONFLICT_RETRIES = 20
+# Large values that are read ahead: few enough that their buffers are used again and again.
+READ_AHEAD = 2
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -114,14 +118,28 @@ class LanceTable:
         return rows
 
     def blobs(self, column: str, row_ids: Sequence[int]) -> Iterator[bytes]:
-        """The large values of these rows in the order of the ids, each read at its turn."""
+        """The large values of these rows in the order of the ids.
+
+        The next ones are read while the caller works on one.
+        """
         if not row_ids:
             return
         try:
-            for blob in self._table.fetch_blob_files(column, list(row_ids)):
-                yield blob.read_range(0, blob.size())
+            blobs = self._table.fetch_blob_files(column, list(row_ids))
+            with ThreadPoolExecutor(READ_AHEAD) as pool:
+                reading = deque(pool.submit(_read, blob) for blob in blobs[:READ_AHEAD])
+                for blob in blobs[READ_AHEAD:]:
+                    yield reading.popleft().result()
+                    reading.append(pool.submit(_read, blob))
+                while reading:
+                    yield reading.popleft().result()
         except LANCE_ERRORS as error:
             raise RowsMissing(str(error)) from error
+
+
+def _read(blob: Any) -> bytes:
+    value: bytes = blob.read_range(0, blob.size())
+    return value
 
 
 @dataclass(frozen=True, slots=True)
