@@ -58,12 +58,14 @@ def is_checkpoint_name(name: str) -> bool:
     return "/" in name or Path(name).expanduser().exists()
 
 
-def find_checkpoint(name: str, revision: str | None = None) -> Checkpoint:
-    """Find a checkpoint by local path or hub name.
+def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Checkpoint:
+    """Find a checkpoint by local path or hub name; one that was found is given back.
 
     A local folder never leads to a download: the base model that an adapter names must be on
     this machine too.
     """
+    if isinstance(name, Checkpoint):
+        return name
     folder = Path(name).expanduser()
     if folder.is_dir():
         if revision is not None:

@@ -151,9 +151,7 @@ class ColbertEncoder:
 
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:
-        found = self._source
-        if not isinstance(found, Checkpoint):
-            found = find_checkpoint(found, self._revision)
+        found = find_checkpoint(self._source, self._revision)
         if self._expected not in found.architectures:
             kinds = ", ".join(found.architectures) or found.model_type
             raise CheckpointError(

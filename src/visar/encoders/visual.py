@@ -164,8 +164,6 @@ class VisualEncoder:
 
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:
-        if isinstance(self._source, Checkpoint):
-            return self._source
         return find_checkpoint(self._source, self._revision)
 
     @functools.cached_property
