@@ -27,6 +27,14 @@ class EncoderUnavailable(VisarError, ImportError):
     """An encoder whose packages are not installed."""
 
 
+class GeneratorUnavailable(VisarError, ImportError):
+    """A generator whose packages or settings are missing."""
+
+
+class GenerationError(VisarError):
+    """An answer that could not be had: the message says from whom, why, and what to do."""
+
+
 class CheckpointError(VisarError):
     """A model's checkpoint that is not to be had, or is of a kind that cannot be used."""
 
