@@ -17,7 +17,7 @@ ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
 demo: .venv/installed
 	$(ASK) "How long is the warranty on the Aurora 4 lantern?"
 	$(ASK) "How did capital expenditure change between 2020 and 2024?"
-	$(ASK) "How many passengers flew with the company's airline?"
+	$(ASK) "Which vaccines does the company produce?"
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest $(ARGS)

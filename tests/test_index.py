@@ -30,7 +30,7 @@ BOATS = "Sailing boats need wind to leave the harbour.\nA storm damaged the mast
 def test_the_page_with_the_answer_is_selected(library: Index, asked: dict[str, Any]) -> None:
     found = library.search(asked["question"])
     assert set(asked["evidence_pages"]) <= {hit.page for hit in found.pages}
-    assert found.matches
+    assert found.strength == "good"
     assert found.k <= 5
 
 
@@ -53,10 +53,16 @@ def test_a_table_row_is_quoted_as_a_row(library: Index) -> None:
 
 
 @pytest.mark.parametrize("asked", NOT_IN_IT, ids=lambda q: q["question"][:40])
-def test_what_is_not_there_is_not_answered(library: Index, asked: dict[str, Any]) -> None:
+def test_what_is_not_there_is_never_a_good_match(library: Index, asked: dict[str, Any]) -> None:
     answer = library.ask(asked["question"])
-    assert not answer.found
+    assert answer.search.strength != "good"
     assert answer.search.pages
+
+
+def test_what_is_far_from_the_document_is_not_answered(library: Index) -> None:
+    answer = library.ask("Which vaccines does the company produce?")
+    assert not answer.found
+    assert answer.passages
 
 
 def test_results_turn_to_json(library: Index) -> None:

@@ -202,7 +202,7 @@ class Index:
         searcher = self._searcher(documents, encoder)
         found = searcher.search(question, method=method, k=k, max_k=max_k, neighbors=neighbors)
         passages = extractive.best_passages(searcher.weighed(found))
-        text = extractive.quote(passages) if found.matches else ""
+        text = extractive.quote(passages) if found.strength != "none" else ""
         return Answer(question, text, extractive.NAME, passages, found)
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[str, Image]]:

@@ -16,6 +16,7 @@ from visar.documents.page import Box
 from visar.store.records import EncoderRef, StoredDocument
 
 Method: TypeAlias = Literal["visar", "top-k", "largest-gap", "score-cluster"]
+Strength: TypeAlias = Literal["good", "weak", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class SearchResult:
     """What ViSAR asks for before the cap, whatever the method."""
     match: float
     """The mean cosine of the question's words with their best match on the best page."""
-    matches: bool
+    strength: Strength
     """Whether that is enough to say that the documents speak of it."""
     encoder: EncoderRef
     seconds: float

@@ -16,11 +16,14 @@ from visar.documents.page import Page
 from visar.encoders.protocol import Encoder
 from visar.errors import InvalidOption
 from visar.generation.extractive import WeighedPage, weigh_passages
-from visar.results import Method, PageHit, Passage, SearchResult
+from visar.results import Method, PageHit, Passage, SearchResult, Strength
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 
 # What fixed top-k retrieves unless told otherwise.
 USUAL_K = 5
+# Below this share of what an encoder calls a weak match, there is none: docs/embedded-encoder.md
+# says how many questions that is right and wrong for.
+NO_MATCH = 5 / 6
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Searcher:
             k=len(chosen),
             k_star=selection.k_star,
             match=match,
-            matches=match >= self._encoder.weak_match,
+            strength=_strength(match, self._encoder.weak_match),
             encoder=self._library.encoder,
             seconds=time.perf_counter() - started,
             selection=selection,
@@ -159,6 +162,12 @@ class Searcher:
             vector_boxes=boxes,
             vector_weights=selection.patch_weights[position],
         )
+
+
+def _strength(match: float, weak: float) -> Strength:
+    if match >= weak:
+        return "good"
+    return "weak" if match >= NO_MATCH * weak else "none"
 
 
 def _choose(selection: Selection, method: Method, k: int | None, max_k: int | None) -> list[int]:

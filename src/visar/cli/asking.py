@@ -181,8 +181,10 @@ def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> lis
 def _print_answer(answer: Answer) -> None:
     console.print()
     searched = answer.search.documents
+    where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
+    if answer.found and answer.search.strength == "weak":
+        console.print(Text(f"  A weak match: the answer may not be in {where}.", style="yellow"))
     if not answer.found:
-        where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
         console.print(Text(f"  Nothing in {where} matches this question well.", style="bold"))
         console.print("  [dim]What comes nearest:[/dim]")
     names = {hit.document: hit.name for hit in answer.search.pages}

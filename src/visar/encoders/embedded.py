@@ -41,7 +41,7 @@ class EmbeddedEncoder:
     """all-MiniLM-L6-v2 with an exact-match signal; see the module's text."""
 
     name = "embedded"
-    version = "minilm-terms-2"
+    version = "minilm-terms-3"
     dimension = HIDDEN_DIMENSION + LEXICAL_DIMENSION
     reads: Literal["words", "image"] = "words"
     weak_match = 0.46
