@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from visar.errors import InvalidOption
 from visar.generation.protocol import OnText
 
 # What a tokenizer gives for bytes that are no whole character yet.
@@ -56,11 +57,15 @@ class Choices:
     """The replies a model is held to: ``{"choice": …}`` with one of the choices."""
 
     def __init__(self, choices: Sequence[str], tokenizer: Any, end: int) -> None:
-        texts = [json.dumps({"choice": choice}, ensure_ascii=False) for choice in choices]
         self._end = end
-        self._texts = {tuple(_tokens(tokenizer, text)): text for text in texts}
+        self._texts: dict[tuple[int, ...], str] = {}
         self._following: dict[tuple[int, ...], list[int]] = {}
-        for tokens in self._texts:
+        for choice in choices:
+            text = json.dumps({"choice": choice}, ensure_ascii=False)
+            tokens = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+            if end in tokens:
+                raise InvalidOption(f"The choice {choice!r} holds the mark that ends a reply.")
+            self._texts[tokens] = text
             for length, token in enumerate(tokens):
                 self._allow(tokens[:length], token)
             self._allow(tokens, end)
@@ -82,7 +87,3 @@ class Choices:
     def text_of(self, tokens: Sequence[int]) -> str:
         """The reply that the tokens spell, as its JSON is written."""
         return self._texts[tuple(token for token in tokens if token != self._end)]
-
-
-def _tokens(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])

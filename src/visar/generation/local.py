@@ -58,7 +58,7 @@ class LocalGenerator:
         """Name a model of the paper, the folder of a checkpoint, or a hub name.
 
         ``source`` says where it is, if that is not where the name says; ``revision`` goes with
-        the hub.
+        the hub. The configuration of a checkpoint that is no model of the paper is looked at now.
         """
         check_device(device)
         self.name = name
@@ -70,19 +70,8 @@ class LocalGenerator:
         self._revision = revision
         self._device = device
         # A model keeps notes of the prompt it works on, and chance is one for the process.
-        self._one_at_a_time = threading.RLock()
-
-    @functools.cached_property
-    def reads(self) -> Reads:
-        """Which side of a page it is given, as the checkpoint's configuration says."""
-        found = reads_of(self._checkpoint)
-        expected = self._published and self._published.model_class
-        if expected and expected not in self._checkpoint.architectures:
-            raise CheckpointError(
-                f"{self._checkpoint.name} is {', '.join(self._checkpoint.architectures)} where "
-                f"{expected} was expected: the repository has changed. Give the revision you want."
-            )
-        return found
+        self._one_at_a_time = threading.Lock()
+        self.reads: Reads = self._published.reads if self._published else reads_of(self._checkpoint)
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text takes."""
@@ -214,7 +203,14 @@ class LocalGenerator:
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:
         refuse_missing_packages(self.name)
-        return find_checkpoint(self._source, self._revision)
+        found = find_checkpoint(self._source, self._revision)
+        expected = self._published and self._published.model_class
+        if expected and expected not in found.architectures:
+            raise CheckpointError(
+                f"{found.name} is {', '.join(found.architectures)} where {expected} was expected: "
+                "the repository has changed. Give the revision you want."
+            )
+        return found
 
     @functools.cached_property
     def _reader(self) -> Reader:
