@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from PIL import Image
 from tests.generation.local_samples import ALL, PAGES, VISION, about, noise
 from visar.errors import GenerationError, InvalidOption
 from visar.generation.local import LocalGenerator
-from visar.generation.protocol import Generator, Prompt
+from visar.generation.protocol import Generator, Prompt, Reply
 
 Load = Callable[[str], LocalGenerator]
 
@@ -275,6 +276,23 @@ def test_what_is_raised_while_listening_ends_the_work(generator: Load, name: str
     assert len(heard) == 1
     assert threading.active_count() == running
     assert local.generate(about(name), max_tokens=8) == expected
+
+
+def test_two_who_ask_at_once_get_what_they_would_get_alone(generator: Load) -> None:
+    """A server's threads share one model, which notes where the pages of its prompt stand."""
+    local = generator("qwen3-vl")
+    prompts = [
+        about("qwen3-vl"),
+        Prompt("Read.", (PAGES[1], "Which page?")),
+        about("qwen3-vl", "?"),
+    ]
+    alone = [local.generate(prompt, max_tokens=10) for prompt in prompts]
+
+    def ask(prompt: Prompt) -> Reply:
+        return local.generate(prompt, max_tokens=10)
+
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(ask, prompts)) == alone
 
 
 _CHILD = """

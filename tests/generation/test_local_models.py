@@ -11,6 +11,7 @@ import huggingface_hub.constants
 import pytest
 
 from tests.generation.local_samples import ALL, VISION
+from visar.encoders.checkpoints import Checkpoint
 from visar.errors import CheckpointError, DamagedModel, GeneratorUnavailable, InvalidOption
 from visar.generation import published
 from visar.generation.local import LocalGenerator
@@ -183,6 +184,22 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_without_a_network_the_next_step_is_a_local_path(name: str) -> None:
     with pytest.raises(CheckpointError, match=r"hub cannot be reached.*give the folder's path"):
         LocalGenerator(name).generate(QUESTION, max_tokens=1)
+
+
+def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
+    checkpoint: Make, empty_cache: Path
+) -> None:
+    """As a download leaves it: the commit that was found is the one that is loaded."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = PUBLISHED["qwen2.5-vl"].repository
+    snapshot = empty_cache / f"models--{repository.replace('/', '--')}" / "snapshots" / commit
+    shutil.copytree(checkpoint("qwen2.5-vl"), snapshot)
+    config = json.loads((snapshot / "config.json").read_text())
+    found = Checkpoint(repository, commit, commit, config, adapter=None)
+    named = LocalGenerator("qwen2.5-vl", found, device="cpu").generate(QUESTION, max_tokens=4)
+    local = LocalGenerator("qwen2.5-vl", str(checkpoint("qwen2.5-vl")), device="cpu")
+    assert named.model == f"Qwen/Qwen2.5-VL-7B-Instruct@{commit}"
+    assert named.text == local.generate(QUESTION, max_tokens=4).text
 
 
 def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
