@@ -299,7 +299,7 @@ _CHILD = """
 import sys, threading
 from visar.generation.local import LocalGenerator
 from visar.generation.protocol import Prompt
-local = LocalGenerator(sys.argv[1], device="cpu")
+local = LocalGenerator("qwen2.5-vl", sys.argv[1], device="cpu")
 local._reader, local._model
 try:
     while True:
@@ -313,7 +313,7 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_stops_a_process_that_writes(checkpoint: Callable[[str], Path]) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(checkpoint("qwen2.5-7b"))],
+        [sys.executable, "-c", _CHILD, str(checkpoint("qwen2.5-vl"))],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,13 @@ import pytest
 
 from tests.generation.local_samples import ALL, VISION
 from visar.encoders.checkpoints import Checkpoint
-from visar.errors import CheckpointError, DamagedModel, GeneratorUnavailable, InvalidOption
-from visar.generation import published
+from visar.errors import (
+    CheckpointError,
+    DamagedModel,
+    GenerationError,
+    GeneratorUnavailable,
+    InvalidOption,
+)
 from visar.generation.local import LocalGenerator
 from visar.generation.protocol import Prompt
 from visar.generation.published import PUBLISHED, available_local_generators
@@ -90,6 +96,15 @@ def test_the_kind_is_read_from_the_configuration(checkpoint: Make, name: str) ->
     assert not local._model.training
 
 
+def test_a_folder_in_the_home_folder(
+    checkpoint: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copytree(checkpoint("qwen2.5-7b"), tmp_path / "mine")
+    reply = LocalGenerator("~/mine", device="cpu").generate(QUESTION, max_tokens=1)
+    assert reply.model.startswith("mine@")
+
+
 def test_a_reply_names_the_checkpoint(checkpoint: Make, tmp_path: Path) -> None:
     """The folder without where it lies, and a hash that other weights change."""
     copy = Path(shutil.copytree(checkpoint("qwen2.5-7b"), tmp_path / "mine"))
@@ -151,6 +166,21 @@ def test_damaged_weights_are_an_error_that_names_them(checkpoint: Make, tmp_path
         LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
 
 
+def test_a_model_too_large_for_the_device_is_no_damaged_checkpoint(
+    checkpoint: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch says it when a model is moved to a card that is too small; there is none here."""
+    import torch
+
+    def refuse(*_args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(torch.nn.Module, "to", refuse)
+    local = LocalGenerator(str(checkpoint("qwen2.5-7b")), device="cpu")
+    with pytest.raises(GenerationError, match=r"does not fit into the memory.*smaller model"):
+        local.generate(QUESTION, max_tokens=1)
+
+
 def test_a_folder_that_is_not_there_is_named() -> None:
     with pytest.raises(CheckpointError, match=r"There is no folder \./nowhere"):
         LocalGenerator("./nowhere")
@@ -203,12 +233,14 @@ def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
 
 
 def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "PACKAGES", ("torch", "no_such_package"))
-    with pytest.raises(
-        GeneratorUnavailable,
-        match=r"'qwen3-vl' needs no_such_package: pip install 'visar\[local\]'",
-    ):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    said = r"needs transformers: pip install 'visar\[local\]'"
+    with pytest.raises(GeneratorUnavailable, match=said):
         LocalGenerator("qwen3-vl").count_tokens("a")
+    with pytest.raises(GeneratorUnavailable, match=said):
+        LocalGenerator("qwen3-vl").generate(QUESTION, max_tokens=1)
+    with pytest.raises(GeneratorUnavailable, match=said):
+        LocalGenerator("someone/model")
     assert {info.state for info in available_local_generators()} == {"missing"}
     assert {info.install for info in available_local_generators()} == {"pip install 'visar[local]'"}
 

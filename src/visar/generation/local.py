@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SEED = 0
+# A model keeps notes of the prompt it works on, and chance is one for the whole process.
+_ONE_AT_A_TIME = threading.RLock()
 # Without what a checkpoint's configuration says of chance.
 _GREEDY = {
     "do_sample": False,
@@ -69,14 +71,14 @@ class LocalGenerator:
         self._source = source or name
         self._revision = revision
         self._device = device
-        # A model keeps notes of the prompt it works on, and chance is one for the process.
-        self._one_at_a_time = threading.Lock()
         self.reads: Reads = self._published.reads if self._published else reads_of(self._checkpoint)
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text takes."""
-        with self._one_at_a_time, quietly():
-            return len(self._reader.tokenizer(text, add_special_tokens=False)["input_ids"])
+        with _ONE_AT_A_TIME:
+            tokenizer = self._reader.tokenizer
+            with quietly():
+                return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def generate(
         self,
@@ -93,7 +95,7 @@ class LocalGenerator:
         """
         if max_tokens < 1:
             raise InvalidOption(f"A reply has at least one token, not {max_tokens}.")
-        with self._one_at_a_time:
+        with _ONE_AT_A_TIME:
             inputs = self._inputs(prompt)
             held = Choices(choices, self._reader.tokenizer, self._ends[0]) if choices else None
             limit = held.longest if held else max_tokens
@@ -136,7 +138,6 @@ class LocalGenerator:
                 )
         except ValueError as error:
             raise GenerationError(f"{self.name} cannot read the prompt: {error}") from error
-        batch.pop("token_type_ids", None)
         with self._within_memory():
             placed = batch.to(self._model.device)
             for key, value in placed.items():
@@ -238,7 +239,7 @@ class LocalGenerator:
     @functools.cached_property
     def _described(self) -> str:
         checkpoint = self._checkpoint
-        name = Path(checkpoint.name).name if checkpoint.is_local else checkpoint.name
+        name = Path(checkpoint.name).resolve().name if checkpoint.is_local else checkpoint.name
         return f"{name}@{checkpoint.fingerprint}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from visar.encoders.checkpoints import Checkpoint
@@ -60,17 +61,19 @@ class Reader:
 
 def load_reader(checkpoint: Checkpoint, reads: Reads) -> Reader:
     """Load a checkpoint's processor or tokenizer, without its weights."""
+    import_torchvision()
     from transformers import AutoProcessor, AutoTokenizer
 
     loader: Any = AutoProcessor if reads == "images" else AutoTokenizer
     with quietly(), explained(checkpoint):
-        processor = loader.from_pretrained(checkpoint.name, **_source(checkpoint))
+        processor = loader.from_pretrained(**_source(checkpoint))
         template = ChatTemplate(checkpoint.name, processor, with_images=reads == "images")
     return Reader(processor, getattr(processor, "tokenizer", processor), template)
 
 
 def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
     """Load a checkpoint's weights to the device."""
+    import_torchvision()
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     try:
@@ -81,7 +84,6 @@ def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
     try:
         with quietly(), explained(checkpoint):
             model, report = loader.from_pretrained(
-                checkpoint.name,
                 output_loading_info=True,
                 dtype=choose_dtype(place),
                 use_safetensors=True,
@@ -99,7 +101,9 @@ def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
 
 
 def _source(checkpoint: Checkpoint) -> dict[str, Any]:
+    folder = str(Path(checkpoint.name).expanduser())
     return {
+        "pretrained_model_name_or_path": folder if checkpoint.is_local else checkpoint.name,
         "revision": checkpoint.revision,
         "local_files_only": checkpoint.is_local,
         "trust_remote_code": False,
