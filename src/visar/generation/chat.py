@@ -108,7 +108,13 @@ class ChatTemplate:
         """Whether an image stays where it stands between texts; some put all images first."""
         shown = self._apply([self._message("user", [_BEFORE, None, _AFTER])])
         between = re.search(f"{_BEFORE}(.*){_AFTER}", shown, re.DOTALL)
-        return between is not None and bool(between[1].strip())
+        kept = between is not None and bool(between[1].strip())
+        if not kept and not hasattr(self._renderer, "image_token"):
+            raise CheckpointError(
+                f"The chat template of {self._name} puts images elsewhere than they stand, and its "
+                "processor does not say how to write one. Take another model."
+            )
+        return kept
 
     def _refuse_without_template(self) -> None:
         if not getattr(self._renderer, "chat_template", None):
