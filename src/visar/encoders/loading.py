@@ -77,7 +77,7 @@ def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
             checkpoint.name, **source
         )
     _tie_language_head(model)
-    _refuse_incomplete(checkpoint, model, report)
+    refuse_incomplete(checkpoint, model, report)
     if family.page_prompt is not None:
         processor.visual_prompt_prefix = family.page_prompt
     return LoadedModel(model.to(place).eval(), processor, place)
@@ -94,7 +94,7 @@ def _tie_language_head(model: Any) -> None:
         head.weight = model.get_input_embeddings().weight
 
 
-def _refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]) -> None:
+def refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]) -> None:
     """Refuse weights that are not all there: the others would be random numbers."""
     empty = [name for name, weights in model.named_parameters() if weights.is_meta]
     reported = [*report.get("missing_keys", ()), *report.get("mismatched_keys", ())]

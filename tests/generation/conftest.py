@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.generation import tiny_models
+from visar.generation.local import LocalGenerator
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Make a tiny checkpoint like the model of that name, once."""
+    folder = tmp_path_factory.mktemp("language-models")
+
+    @cache
+    def make(name: str) -> Path:
+        return tiny_models.save(name, folder / f"checkpoint-{len(list(folder.iterdir()))}")
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def generator(checkpoint: Callable[[str], Path]) -> Callable[[str], LocalGenerator]:
+    """The generator of a tiny checkpoint under the name of its model, loaded once."""
+
+    @cache
+    def load(name: str) -> LocalGenerator:
+        return LocalGenerator(name, str(checkpoint(name)), device="cpu")
+
+    return load

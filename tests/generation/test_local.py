@@ -1,0 +1,330 @@
+"""Local generators, each on a tiny random checkpoint loaded from disk as a real one is."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from tests.generation.local_samples import ALL, PAGES, VISION, about, noise
+from visar.errors import GenerationError, InvalidOption
+from visar.generation.local import LocalGenerator
+from visar.generation.protocol import Generator, Prompt, Reply
+
+Load = Callable[[str], LocalGenerator]
+
+
+@contextmanager
+def hooked(local: LocalGenerator, hook: Callable[[Any], None]) -> Iterator[None]:
+    """Do something to the model's output at each step."""
+
+    def call(_module: Any, _inputs: Any, output: Any) -> None:
+        hook(output)
+
+    handle = local._model.register_forward_hook(call)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_reply_is_streamed_counted_and_repeatable(generator: Load, name: str) -> None:
+    local: Generator = generator(name)
+    pieces: list[str] = []
+
+    def never_end(output: Any) -> None:
+        output.logits[..., generator(name)._ends] = -1e4
+
+    with hooked(generator(name), never_end):
+        reply = local.generate(about(name), max_tokens=12, on_text=pieces.append)
+        assert local.generate(about(name), max_tokens=12) == reply
+    assert "".join(pieces) == reply.text != ""
+    assert len(pieces) > 1
+    assert "" not in pieces
+    assert reply.output_tokens == 12
+    assert reply.input_tokens is not None
+    assert reply.input_tokens > local.count_tokens(about(name).system)
+    assert not reply.complete
+
+
+@pytest.mark.parametrize("name", VISION)
+def test_the_pages_are_looked_at(generator: Load, name: str) -> None:
+    """Other pixels under the same words give other probabilities."""
+    chances = []
+    for page in (noise(170, 220, 1), Image.new("RGB", (170, 220), "white")):
+        inputs = generator(name)._inputs(Prompt("Look.", ("Page 1:", page, "What is this?")))
+        with torch.inference_mode():
+            chances.append(generator(name)._model(**inputs).logits[0, -1])
+    assert float((chances[0] - chances[1]).abs().max()) > 1e-6
+
+
+@pytest.mark.parametrize("name", VISION)
+def test_every_page_stands_after_its_label(generator: Load, name: str) -> None:
+    """What the model is given, decoded: label, that page's image, next label."""
+    local = generator(name)
+    processor = local._reader.processor
+    tokens = local._inputs(about(name))["input_ids"][0].tolist()
+    labels = [f"Page {number}:" for number in (1, 2, 3)]
+    sections = _between(local._reader.tokenizer.decode(tokens), [*labels, "Now answer."])
+    assert processor.image_token not in sections[0] + sections[-1]
+    for page, section in zip(PAGES, sections[1:-1], strict=True):
+        alone = local._inputs(Prompt("x", (page, "x")))["input_ids"][0].tolist()
+        expected = alone.count(processor.image_token_id)
+        if name == "llava-onevision":
+            expected = 17  # it sees each of several images whole and small: 4 x 4 and an end
+        assert section.count(processor.image_token) == expected
+
+
+def _between(text: str, marks: list[str]) -> list[str]:
+    sections = []
+    for mark in marks:
+        before, found, text = text.partition(mark)
+        assert found
+        sections.append(before)
+    return [*sections, text]
+
+
+@pytest.mark.parametrize("name", [name for name in VISION if name != "llava-onevision"])
+def test_the_inputs_are_those_of_the_libraries_own_way(generator: Load, name: str) -> None:
+    """Template and processor in one call, as their documentation has it."""
+    local = generator(name)
+    contents = [{"type": "text", "text": "One:"}, {"type": "image", "image": PAGES[0]}]
+    contents += [{"type": "text", "text": "Two:"}, {"type": "image", "image": PAGES[1]}]
+    turns = [
+        {"role": "system", "content": [{"type": "text", "text": "Read."}]},
+        {"role": "user", "content": contents},
+    ]
+    theirs = local._reader.processor.apply_chat_template(
+        turns, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+    )
+    ours = local._inputs(Prompt("Read.", ("One:", PAGES[0], "Two:", PAGES[1])))
+    for key in ours:
+        torch.testing.assert_close(ours[key], theirs[key])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_choices_are_enforced(generator: Load, name: str) -> None:
+    local = generator(name)
+    choices = ("correct", "incorrect", 'naïve "quoted" \\ 🎉')
+    pieces: list[str] = []
+    reply = local.generate(about(name), max_tokens=1, choices=choices, on_text=pieces.append)
+    assert json.loads(reply.text)["choice"] in choices
+    assert reply.text == json.dumps(json.loads(reply.text), ensure_ascii=False)
+    assert reply.complete
+    assert "".join(pieces) == reply.text
+    assert local.generate(about(name), max_tokens=1, choices=choices) == reply
+    for only in choices:
+        forced = local.generate(about(name), max_tokens=1, choices=[only])
+        assert json.loads(forced.text) == {"choice": only}
+
+
+def test_the_model_chooses(generator: Load) -> None:
+    """Where choices part, the likelier token is taken, and no penalty for words in the prompt."""
+    local = generator("qwen2.5-7b")
+    prompt = about("qwen2.5-7b")
+    inputs = local._inputs(prompt)
+    words = local._reader.tokenizer
+    common = words('{"choice": "', add_special_tokens=False)["input_ids"]
+    options = {letter: words(letter, add_special_tokens=False)["input_ids"] for letter in "XYZ"}
+    assert all(len(tokens) == 1 for tokens in options.values())
+    with torch.inference_mode():
+        tokens = torch.cat([inputs["input_ids"], torch.tensor([common])], dim=1)
+        chances = local._model(input_ids=tokens).logits[0, -1]
+    likeliest = max(options, key=lambda letter: float(chances[options[letter][0]]))
+    reply = local.generate(prompt, max_tokens=9, choices=sorted(options))
+    assert json.loads(reply.text) == {"choice": likeliest}
+
+
+def test_decoding_is_greedy_or_as_the_checkpoint_says(checkpoint: Callable[[str], Path]) -> None:
+    """The same checkpoint with chance in its configuration, under names that differ in that."""
+    folder = str(checkpoint("qwen3-vl"))
+    sampled = LocalGenerator("qwen3-vl", folder, device="cpu")
+    greedy = LocalGenerator(folder, device="cpu")
+    state = torch.random.get_rng_state()
+    one = sampled.generate(about("qwen3-vl"), max_tokens=20)
+    other = greedy.generate(about("qwen3-vl"), max_tokens=20)
+    assert one.text != other.text
+    assert one.model == other.model
+    torch.manual_seed(99)
+    assert sampled.generate(about("qwen3-vl"), max_tokens=20) == one
+    torch.random.set_rng_state(state)
+    sampled.generate(about("qwen3-vl"), max_tokens=2)
+    assert torch.equal(torch.random.get_rng_state(), state), "the caller's chance was changed"
+
+
+def test_a_greedy_reply_is_the_likeliest_token_each_time(generator: Load) -> None:
+    """Computed again without a cache, token by token, with the checkpoint's penalty of 1.05."""
+    local = generator("qwen2.5-7b")
+    tokens = local._inputs(about("qwen2.5-7b"))["input_ids"]
+    given = tokens.shape[1]
+    with torch.inference_mode():
+        for _ in range(6):
+            scores = local._model(input_ids=tokens).logits[0, -1].clone()
+            said = tokens[0].unique()
+            scores[said] = torch.where(scores[said] < 0, scores[said] * 1.05, scores[said] / 1.05)
+            tokens = torch.cat([tokens, scores.argmax().reshape(1, 1)], dim=1)
+            if int(tokens[0, -1]) in local._ends:
+                break
+    expected = local._reader.tokenizer.decode(tokens[0, given:], skip_special_tokens=True)
+    assert local.generate(about("qwen2.5-7b"), max_tokens=6).text == expected
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_end_of_a_turn_ends_the_reply_and_is_not_shown(generator: Load, name: str) -> None:
+    local = generator(name)
+    mark = "<end_of_utterance>" if name == "idefics3" else "<|im_end|>"
+    end = local._reader.tokenizer.convert_tokens_to_ids(mark)
+    steps = 0
+
+    def end_after_three(output: Any) -> None:
+        nonlocal steps
+        steps += 1
+        output.logits[..., end] += 1e4 if steps == 4 else -1e4
+
+    with hooked(local, end_after_three):
+        reply = local.generate(about(name), max_tokens=12)
+    assert reply.complete
+    assert reply.output_tokens == 4
+    assert mark not in reply.text
+
+
+def test_out_of_memory_says_what_to_lower(generator: Load) -> None:
+    """A real allocation that fails, in the midst of the model's work."""
+    local = generator("qwen2.5-vl")
+
+    def too_much(_output: Any) -> None:
+        torch.empty(1 << 60, dtype=torch.uint8)
+
+    with hooked(local, too_much), pytest.raises(GenerationError, match=r"memory.*--max-k.*pixel"):
+        local.generate(about("qwen2.5-vl"), max_tokens=4)
+
+
+def test_a_prompt_beyond_the_context_is_refused_before_work(generator: Load) -> None:
+    local = generator("qwen2.5-7b")
+    prompt = Prompt("", ("revenue " * 5000,))
+    given = local._inputs(prompt)["input_ids"].shape[1]
+    with pytest.raises(GenerationError, match=rf"takes {given} tokens.*room for 4096.*--max-k"):
+        local.generate(prompt, max_tokens=4)
+    with pytest.raises(GenerationError, match="reply up to 4096"):
+        local.generate(about("qwen2.5-7b"), max_tokens=4096)
+
+
+def test_what_a_model_cannot_read_is_refused(generator: Load) -> None:
+    with pytest.raises(GenerationError, match="reads text alone"):
+        generator("qwen2.5-7b").generate(about("qwen2.5-vl"), max_tokens=4)
+    with pytest.raises(GenerationError, match=r"cannot read the prompt: .*aspect ratio"):
+        generator("qwen2.5-vl").generate(Prompt("", (noise(3000, 2, 1),)), max_tokens=4)
+    with pytest.raises(InvalidOption, match="at least one token, not 0"):
+        generator("qwen2.5-7b").generate(about("qwen2.5-7b"), max_tokens=0)
+
+
+@pytest.mark.parametrize("name", VISION)
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "1", "CMYK"])
+def test_pages_of_every_kind_of_pixels_are_read(generator: Load, name: str, mode: str) -> None:
+    page = PAGES[0].convert(mode)
+    reply = generator(name).generate(Prompt("Read.", (page, "What is it?")), max_tokens=2)
+    assert reply.output_tokens == 2
+
+
+def test_tokens_are_counted_by_the_checkpoint_s_tokenizer(generator: Load) -> None:
+    local = generator("qwen2.5-7b")
+    assert local.count_tokens("") == 0
+    assert local.count_tokens("é") == 2  # bytes: the tiny tokenizer knows no such letter
+    assert local.count_tokens("What is the total revenue?") < 26
+
+
+def test_a_model_is_loaded_once_and_not_before_it_is_used(
+    checkpoint: Callable[[str], Path],
+) -> None:
+    local = LocalGenerator("qwen2.5-7b", str(checkpoint("qwen2.5-7b")), device="cpu")
+    assert local.reads == "text"
+    assert "_checkpoint" not in vars(local)
+    local.count_tokens("words")
+    assert "_model" not in vars(local), "counting needs no weights"
+    local.generate(Prompt("", ("a",)), max_tokens=1)
+    model = local._model
+    local.generate(Prompt("", ("b",)), max_tokens=1)
+    assert local._model is model
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_raised_while_listening_ends_the_work(generator: Load, name: str) -> None:
+    """The model is as good as before afterwards, and no thread goes on writing."""
+    local = generator(name)
+    expected = local.generate(about(name), max_tokens=8)
+    running = threading.active_count()
+    heard: list[str] = []
+
+    def interrupt(piece: str) -> None:
+        heard.append(piece)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        local.generate(about(name), max_tokens=500, on_text=interrupt)
+    assert len(heard) == 1
+    assert threading.active_count() == running
+    assert local.generate(about(name), max_tokens=8) == expected
+
+
+def test_two_who_ask_at_once_get_what_they_would_get_alone(generator: Load) -> None:
+    """A server's threads share one model, which notes where the pages of its prompt stand."""
+    local = generator("qwen3-vl")
+    prompts = [
+        about("qwen3-vl"),
+        Prompt("Read.", (PAGES[1], "Which page?")),
+        about("qwen3-vl", "?"),
+    ]
+    alone = [local.generate(prompt, max_tokens=10) for prompt in prompts]
+
+    def ask(prompt: Prompt) -> Reply:
+        return local.generate(prompt, max_tokens=10)
+
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(ask, prompts)) == alone
+
+
+_CHILD = """
+import sys, threading
+from visar.generation.local import LocalGenerator
+from visar.generation.protocol import Prompt
+local = LocalGenerator("qwen2.5-vl", sys.argv[1], device="cpu")
+local._reader, local._model
+try:
+    while True:
+        local.generate(Prompt("", ("Go on.",)), max_tokens=3000,
+                       on_text=lambda piece: print("writing", flush=True))
+except KeyboardInterrupt:
+    reply = local.generate(Prompt("", ("Again.",)), max_tokens=2)
+    print("stopped", reply.output_tokens, threading.active_count(), flush=True)
+"""
+
+
+def test_ctrl_c_stops_a_process_that_writes(checkpoint: Callable[[str], Path]) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(checkpoint("qwen2.5-vl"))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "writing\n"
+        child.send_signal(signal.SIGINT)
+        output, errors = child.communicate(timeout=120)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 0, errors
+    assert output.splitlines()[-1].startswith("stopped 2 1")

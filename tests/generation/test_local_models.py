@@ -1,0 +1,266 @@
+"""Which checkpoints are taken as generators, what they are known to be, what is said of others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from tests.generation.local_samples import ALL, VISION
+from visar.encoders.checkpoints import Checkpoint
+from visar.errors import (
+    CheckpointError,
+    DamagedModel,
+    GenerationError,
+    GeneratorUnavailable,
+    InvalidOption,
+)
+from visar.generation.local import LocalGenerator
+from visar.generation.protocol import Prompt
+from visar.generation.published import PUBLISHED, available_local_generators
+
+Make = Callable[[str], Path]
+QUESTION = Prompt("", ("How much?",))
+
+
+def test_the_published_models() -> None:
+    """What the names stand for is decided here, and in no second place."""
+    table = {
+        name: (model.repository, model.revision, model.model_class, model.reads, model.decoding)
+        for name, model in PUBLISHED.items()
+    }
+    assert table == {
+        "qwen2.5-vl": (
+            "Qwen/Qwen2.5-VL-7B-Instruct",
+            "main",
+            "Qwen2_5_VLForConditionalGeneration",
+            "images",
+            "greedy",
+        ),
+        "qwen3-vl": (
+            "Qwen/Qwen3-VL-8B-Instruct",
+            "main",
+            "Qwen3VLForConditionalGeneration",
+            "images",
+            "checkpoint",
+        ),
+        "internvl3.5": (
+            "OpenGVLab/InternVL3_5-8B-HF",
+            "main",
+            "InternVLForConditionalGeneration",
+            "images",
+            "checkpoint",
+        ),
+        "idefics3": (
+            "HuggingFaceM4/Idefics3-8B-Llama3",
+            "main",
+            "Idefics3ForConditionalGeneration",
+            "images",
+            "checkpoint",
+        ),
+        "llava-onevision": (
+            "llava-hf/llava-onevision-qwen2-7b-ov-hf",
+            "main",
+            "LlavaOnevisionForConditionalGeneration",
+            "images",
+            "checkpoint",
+        ),
+        "qwen2.5-7b": (
+            "Qwen/Qwen2.5-7B-Instruct",
+            "main",
+            "Qwen2ForCausalLM",
+            "text",
+            "greedy",
+        ),
+        "qwen2.5-14b": (
+            "Qwen/Qwen2.5-14B-Instruct",
+            "main",
+            "Qwen2ForCausalLM",
+            "text",
+            "greedy",
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_kind_is_read_from_the_configuration(checkpoint: Make, name: str) -> None:
+    """The folder's name says nothing; the class is the one the published model has."""
+    local = LocalGenerator(str(checkpoint(name)), device="cpu")
+    assert local.reads == ("images" if name in VISION else "text") == PUBLISHED[name].reads
+    assert type(local._model).__name__ == PUBLISHED[name].model_class
+    assert not local._model.training
+
+
+def test_a_folder_in_the_home_folder(
+    checkpoint: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copytree(checkpoint("qwen2.5-7b"), tmp_path / "mine")
+    reply = LocalGenerator("~/mine", device="cpu").generate(QUESTION, max_tokens=1)
+    assert reply.model.startswith("mine@")
+
+
+def test_a_reply_names_the_checkpoint(checkpoint: Make, tmp_path: Path) -> None:
+    """The folder without where it lies, and a hash that other weights change."""
+    copy = Path(shutil.copytree(checkpoint("qwen2.5-7b"), tmp_path / "mine"))
+    one = LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
+    assert one.model.startswith("mine@")
+    assert str(tmp_path) not in one.model
+    config = json.loads((copy / "generation_config.json").read_text())
+    (copy / "generation_config.json").write_text(json.dumps(config | {"temperature": 0.9}))
+    other = LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
+    assert other.model != one.model
+
+
+def test_an_encoder_is_refused(checkpoint: Make) -> None:
+    with pytest.raises(CheckpointError, match=r"is BertModel, which writes no text.*Take a chat"):
+        LocalGenerator(str(checkpoint("bert")), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "qwen2_5_vl", "architectures": ["ColQwen2_5"]}, "is ColQwen2_5, which"),
+        ({"model_type": "internvl_chat", "architectures": ["InternVLChatModel"]}, "own"),
+        ({"model_type": "llama"}, "of type 'llama'"),
+    ],
+)
+def test_other_kinds_are_refused(tmp_path: Path, config: dict[str, object], said: str) -> None:
+    """A retriever on a chat model's base; a repository that needs code of its own; no class."""
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=said):
+        LocalGenerator(str(tmp_path))
+
+
+def test_a_repository_that_turned_into_another_model_is_refused(checkpoint: Make) -> None:
+    local = LocalGenerator("qwen2.5-vl", str(checkpoint("qwen3-vl")), device="cpu")
+    with pytest.raises(CheckpointError, match=r"is Qwen3VL\w+ where Qwen2_5_VL\w+ was expected"):
+        local.count_tokens("a")
+
+
+def test_an_adapter_is_refused(checkpoint: Make, tmp_path: Path) -> None:
+    adapter = {"base_model_name_or_path": str(checkpoint("qwen2.5-7b"))}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(adapter))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"is an adapter\. Merge it"):
+        LocalGenerator(str(tmp_path))
+
+
+def test_damaged_weights_are_an_error_that_names_them(checkpoint: Make, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    copy = Path(shutil.copytree(checkpoint("qwen2.5-7b"), tmp_path / "damaged"))
+    weights = load_file(copy / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(DamagedModel, match=r"lacks 1 weights.*layers\.1\.mlp\.up_proj"):
+        LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
+    (copy / "model.safetensors").write_bytes(b"no tensors in here")
+    with pytest.raises(CheckpointError, match=r"damaged cannot be loaded"):
+        LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
+
+
+def test_a_model_too_large_for_the_device_is_no_damaged_checkpoint(
+    checkpoint: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch says it when a model is moved to a card that is too small; there is none here."""
+    import torch
+
+    def refuse(*_args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(torch.nn.Module, "to", refuse)
+    local = LocalGenerator(str(checkpoint("qwen2.5-7b")), device="cpu")
+    with pytest.raises(GenerationError, match=r"does not fit into the memory.*smaller model"):
+        local.generate(QUESTION, max_tokens=1)
+
+
+def test_a_folder_that_is_not_there_is_named() -> None:
+    with pytest.raises(CheckpointError, match=r"There is no folder \./nowhere"):
+        LocalGenerator("./nowhere")
+
+
+def test_devices_that_are_not_here() -> None:
+    with pytest.raises(InvalidOption, match="no device 'tpu'"):
+        LocalGenerator("qwen2.5-vl", device="tpu")
+
+
+def test_a_device_that_is_not_here_is_named(checkpoint: Make) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a cuda device")
+    local = LocalGenerator(str(checkpoint("qwen2.5-7b")), device="cuda")
+    with pytest.raises(GeneratorUnavailable, match=r"no cuda device here.*choose auto or cpu"):
+        local.generate(QUESTION, max_tokens=1)
+
+
+@pytest.fixture
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """No network, and nothing downloaded before."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.usefixtures("empty_cache")
+@pytest.mark.parametrize("name", ["qwen2.5-vl", "Qwen/Qwen2.5-VL-3B-Instruct"])
+def test_without_a_network_the_next_step_is_a_local_path(name: str) -> None:
+    with pytest.raises(CheckpointError, match=r"hub cannot be reached.*give the folder's path"):
+        LocalGenerator(name).generate(QUESTION, max_tokens=1)
+
+
+def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
+    checkpoint: Make, empty_cache: Path
+) -> None:
+    """As a download leaves it: the commit that was found is the one that is loaded."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = PUBLISHED["qwen2.5-vl"].repository
+    snapshot = empty_cache / f"models--{repository.replace('/', '--')}" / "snapshots" / commit
+    shutil.copytree(checkpoint("qwen2.5-vl"), snapshot)
+    config = json.loads((snapshot / "config.json").read_text())
+    found = Checkpoint(repository, commit, commit, config, adapter=None)
+    named = LocalGenerator("qwen2.5-vl", found, device="cpu").generate(QUESTION, max_tokens=4)
+    local = LocalGenerator("qwen2.5-vl", str(checkpoint("qwen2.5-vl")), device="cpu")
+    assert named.model == f"Qwen/Qwen2.5-VL-7B-Instruct@{commit}"
+    assert named.text == local.generate(QUESTION, max_tokens=4).text
+
+
+def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    said = r"needs transformers: pip install 'visar\[local\]'"
+    with pytest.raises(GeneratorUnavailable, match=said):
+        LocalGenerator("qwen3-vl").count_tokens("a")
+    with pytest.raises(GeneratorUnavailable, match=said):
+        LocalGenerator("qwen3-vl").generate(QUESTION, max_tokens=1)
+    with pytest.raises(GeneratorUnavailable, match=said):
+        LocalGenerator("someone/model")
+    assert {info.state for info in available_local_generators()} == {"missing"}
+    assert {info.install for info in available_local_generators()} == {"pip install 'visar[local]'"}
+
+
+def test_the_list_tells_what_would_be_downloaded(empty_cache: Path) -> None:
+    """A model counts as here when every file of its weights is."""
+    assert [info.name for info in available_local_generators()] == list(PUBLISHED)
+    assert _states()["qwen2.5-vl"] == "downloads 17 GB when first used"
+    snapshot = empty_cache / "models--Qwen--Qwen2.5-VL-7B-Instruct" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("abc")
+    shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    (snapshot / shards["a"]).write_bytes(b"")
+    assert _states()["qwen2.5-vl"] != "ready"
+    (snapshot / shards["b"]).write_bytes(b"")
+    assert _states()["qwen2.5-vl"] == "ready"
+    assert _states()["qwen3-vl"] == "downloads 18 GB when first used"
+
+
+def _states() -> dict[str, str]:
+    return {info.name: info.state for info in available_local_generators()}
