@@ -286,7 +286,8 @@ class OpenAIGenerator:
                     f"answers with none of {', '.join(choices)} but ({said}): "
                     "use a server that knows response_format with json_schema, or another model"
                 )
-            text = choice_text(choice)
+            # A choice that was made is whole, whatever blanks the model added up to the limit.
+            text, complete = choice_text(choice), True
         return Reply(
             text=text,
             model=written.model or self._model,
