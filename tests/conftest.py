@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from reportlab.pdfgen.canvas import Canvas
 
+from tests.generation.smollm import smollm as smollm
 from visar.index import Index
 
 # What lands must not depend on chance: the same examples every time there, new ones elsewhere.

@@ -1,0 +1,186 @@
+"""The OpenAI-compatible backend against a server that does what servers do, good and bad."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.generation.openai_samples import QUESTION
+from tests.generation.openai_samples import alone as alone
+from tests.generation.scripted import (
+    DONE,
+    Says,
+    delta,
+    event,
+    replies,
+    scripted,
+    streams,
+    usage,
+)
+from visar.errors import GenerationError, InvalidOption
+from visar.generation.openai_compatible import OpenAIGenerator
+from visar.generation.protocol import Prompt, Reply
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+
+def noise(width: int, height: int) -> Image.Image:
+    pixels = np.random.default_rng(width).integers(0, 255, (height, width, 3), np.uint8)
+    return Image.fromarray(pixels)
+
+
+def reply_to(says: Says) -> Reply:
+    with scripted(says) as server:
+        return OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=64)
+
+
+def test_a_reply_is_streamed_and_counted() -> None:
+    pieces: list[str] = []
+    with scripted(replies("60 ", "months")) as server:
+        generator = OpenAIGenerator("m", reads="text", base_url=server.url)
+        reply = generator.generate(QUESTION, max_tokens=64, on_text=pieces.append)
+    assert reply == Reply("60 months", "m-1", input_tokens=7, output_tokens=2, complete=True)
+    assert pieces == ["60 ", "months"]
+    (asked,) = server.asked
+    assert (asked.method, asked.path) == ("POST", "/v1/chat/completions")
+    assert asked.json == {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "Answer from the pages."},
+            {"role": "user", "content": "Page 1:\nThe warranty lasts 60 months.\nHow long?"},
+        ],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0,
+        "seed": 0,
+        "max_tokens": 64,
+    }
+    assert asked.headers["user-agent"].startswith("visar/")
+
+
+def test_names_are_what_the_user_types() -> None:
+    def named(model: str, **options: str) -> str:
+        return OpenAIGenerator(model, base_url="http://127.0.0.1:1/v1", **options).name  # type: ignore[arg-type]
+
+    assert named("gpt-x") == "openai:gpt-x"
+    assert named("org/model", reads="text") == "openai-text:org/model"
+
+
+def test_images_and_texts_go_in_their_order() -> None:
+    photo, drawing = noise(40, 30), Image.new("RGB", (60, 80), "white")
+    see_through = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
+    prompt = Prompt("s", ("Page 1:", photo, "Page 2:", drawing, see_through, "Why?"))
+    with scripted(replies("Because.")) as server:
+        OpenAIGenerator("m", base_url=server.url).generate(prompt, max_tokens=8)
+    content = server.asked[0].json["messages"][1]["content"]
+    kinds = [part["type"] for part in content]
+    assert kinds == ["text", "image_url", "text", "image_url", "image_url", "text"]
+    assert [part["text"] for part in content if "text" in part] == ["Page 1:", "Page 2:", "Why?"]
+    uris = [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+    assert [uri.partition(";")[0] for uri in uris] == [
+        "data:image/jpeg",
+        "data:image/png",
+        "data:image/png",
+    ]
+    images = [Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) for uri in uris]
+    assert [image.size for image in images] == [(40, 30), (60, 80), (20, 20)]
+    np.testing.assert_array_equal(np.asarray(images[1]), np.asarray(drawing))
+    # What is not painted is paper, not the black that a lost transparency leaves.
+    assert (np.asarray(images[2].convert("RGB")) == 255).all()
+
+
+def test_a_server_that_does_not_stream_is_understood() -> None:
+    message = {"role": "assistant", "content": "60 months", "reasoning_content": "hm"}
+    whole = {
+        "model": "m-2",
+        "choices": [{"message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 2},
+    }
+    reply = reply_to(Says(body=json.dumps(whole).encode()))
+    assert reply == Reply("60 months", "m-2", 5, 2, complete=True)
+
+
+def test_events_are_found_however_they_are_cut_up() -> None:
+    stream = b": a comment\r\n\r\n" + delta(content="six").replace(b"\n", b"\r\n")
+    stream += (
+        b"event: x\nid: 7\n" + delta(content="té") + delta("stop").replace(b"\n", b"\r") + DONE
+    )
+    for size in (1, 2, 3, 7, len(stream)):
+        steps = [stream[i : i + size] for i in range(0, len(stream), size)]
+        assert reply_to(streams(*steps)).text == "sixté"
+
+
+def test_reasoning_is_passed_over_and_thoughts_in_the_text_are_kept() -> None:
+    """What stands in the text is the parser's: only it knows where the answer begins."""
+    said = streams(
+        delta(reasoning_content="Let me see."),
+        delta(content="<think>hm</think>"),
+        delta(reasoning="more"),
+        delta(content=[{"type": "thinking", "thinking": []}, {"type": "text", "text": "60"}]),
+        delta("stop", content=None),
+        DONE,
+    )
+    assert reply_to(said).text == "<think>hm</think>60"
+
+
+def test_a_reply_at_the_limit_is_incomplete() -> None:
+    assert not reply_to(replies("60 mon", finish="length")).complete
+    assert reply_to(replies("60 mon", finish="eos")).complete
+
+
+def test_the_end_may_be_said_in_either_way() -> None:
+    assert reply_to(streams(delta(content="60"), DONE)).text == "60"
+    assert reply_to(streams(delta(content="60"), delta("stop"))).text == "60"
+    # All of it was said; only the account of it is lost.
+    cut = reply_to(streams(delta(content="60"), delta("stop"), cut=True))
+    assert (cut.text, cut.output_tokens) == ("60", None)
+
+
+UNUSABLE = {
+    "broken in the middle": (streams(delta(content="60 mo"), cut=True), "broke off in the middle"),
+    "ended in the middle": (streams(delta(content="60 mo")), "broke off in the middle"),
+    "malformed": (streams(b'data: {"choices": [\n\n'), "malformed JSON"),
+    "no object": (streams(b"data: [1]\n\n"), "no event"),
+    "an error": (streams(delta(content="6"), event({"error": {"message": "CUDA"}})), "error .CUDA"),
+    "empty choices": (streams(usage(7, 0), DONE), "empty reply"),
+    "null content": (streams(delta("stop", content=None), DONE), "empty reply"),
+    "a refusal": (streams(delta(refusal="I can"), delta("stop", refusal="not."), DONE), "I cannot"),
+    "a filter": (replies("Ho", finish="content_filter"), "content filter"),
+    "only thoughts": (
+        streams(delta(reasoning_content="hm"), delta("length"), DONE),
+        "64 tokens on reasoning",
+    ),
+    "a web page": (Says(headers={"Content-Type": "text/html"}, body=b"<html>"), "text/html"),
+    "no JSON": (Says(body=b"<html>"), "malformed JSON"),
+    "odd types": (streams(event({"choices": "x", "usage": [], "model": 3}), DONE), "empty reply"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_unusable_replies_say_who_and_why(case: str) -> None:
+    says, why = UNUSABLE[case]
+    with scripted(says) as server, pytest.raises(GenerationError, match=why) as caught:
+        OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=64)
+    assert str(caught.value).startswith(f"m at {server.url} ")
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("model", ["", " "])
+def test_a_model_has_a_name(model: str) -> None:
+    with pytest.raises(InvalidOption, match="openai:MODEL"):
+        OpenAIGenerator(model)
+
+
+def test_tokens_are_estimated_from_above() -> None:
+    """Every tokenizer covers a byte with at most one token; words of letters with fewer."""
+    count = OpenAIGenerator("m", base_url="http://127.0.0.1:1/v1").count_tokens
+    assert count("") == 0
+    assert count("1,234.5") == 7
+    assert count("年") == 3
+    assert count("\ud800") == 3
+    assert count("the warranty") == 2 + 4

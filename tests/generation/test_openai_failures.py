@@ -1,0 +1,303 @@
+"""What the OpenAI-compatible backend does about servers that refuse, fail, stall or break off."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import socket
+import threading
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.generation.openai_samples import QUESTION
+from tests.generation.openai_samples import alone as alone
+from tests.generation.scripted import (
+    DONE,
+    Behaviour,
+    Says,
+    Step,
+    delta,
+    refuses,
+    replies,
+    scripted,
+    streams,
+)
+from visar.errors import GenerationError, InvalidOption
+from visar.generation import openai_compatible
+from visar.generation.openai_compatible import OpenAIGenerator
+from visar.generation.protocol import Prompt
+
+pytestmark = pytest.mark.usefixtures("alone")
+PICTURE = Prompt("s", (Image.new("RGB", (8, 8), "red"), "What colour?"))
+
+
+def failure_of(*behaviours: Behaviour, prompt: Prompt = QUESTION, **options: Any) -> str:
+    """Why there was no reply, every behaviour having been used."""
+    with scripted(*behaviours) as server, pytest.raises(GenerationError) as caught:
+        OpenAIGenerator("m", base_url=server.url, **options).generate(prompt, max_tokens=64)
+    assert len(server.asked) == len(behaviours)
+    # Whatever the client raised may hold the key: nothing of it is carried along.
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    return str(caught.value).removeprefix(f"m at {server.url} ")
+
+
+PASSING = {
+    "busy": refuses(429, "slow down"),
+    "busy for a moment": refuses(429, "slow down", {"Retry-After": "0.01"}),
+    "busy until then": refuses(
+        429, "slow down", {"Retry-After": format_datetime(datetime.now(UTC) - timedelta(1))}
+    ),
+    "loading": refuses(503, "Loading model"),
+    "behind a broken proxy": Says(502, {"Content-Type": "text/html"}, b"<html>Bad gateway</html>"),
+    "cut before an answer": Says(cut=True),
+    "cut before the first piece": streams(delta(role="assistant", content=""), cut=True),
+    "ended before the first piece": streams(),
+}
+
+
+@pytest.mark.parametrize("case", PASSING)
+def test_what_passes_is_tried_again(case: str) -> None:
+    pieces: list[str] = []
+    with scripted(PASSING[case], PASSING[case], replies("60")) as server:
+        generator = OpenAIGenerator("m", base_url=server.url, retries=2)
+        assert generator.generate(QUESTION, max_tokens=8, on_text=pieces.append).text == "60"
+    assert len(server.asked) == 3
+    assert pieces == ["60"]
+
+
+def test_patience_ends() -> None:
+    busy = refuses(503, "Loading model")
+    assert "(503: Loading model)" in failure_of(busy, busy, busy, retries=2)
+    assert failure_of(Says(cut=True), retries=0).startswith("breaks off without a reply")
+
+
+def test_a_server_that_asks_for_long_pauses_is_not_waited_for() -> None:
+    later = refuses(429, "slow down", {"Retry-After": "86400"})
+    assert "try again in 86400 s" in failure_of(later)
+
+
+@pytest.mark.parametrize("nonsense", ["soon", "", "nan", "-5", "9" * 400])
+def test_nonsense_in_retry_after_does_no_harm(nonsense: str) -> None:
+    """Neither an endless sleep nor a crash: it is tried again at once, or told."""
+    with scripted(refuses(429, "x", {"Retry-After": nonsense}), replies("60")) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+        try:
+            assert generator.generate(QUESTION, max_tokens=8).text == "60"
+        except GenerationError as error:
+            assert "try again" in str(error)  # noqa: PT017
+
+
+def test_a_used_up_quota_does_not_pass() -> None:
+    message = failure_of(refuses(429, "You exceeded your quota", code="insufficient_quota"))
+    assert message.startswith("has no quota left")
+
+
+def test_a_started_reply_is_not_begun_anew() -> None:
+    """The user has read its beginning."""
+    assert "ask again" in failure_of(streams(delta(content="60 mo"), cut=True))
+
+
+def test_silence_is_borne_for_so_long() -> None:
+    for begin in ([], [delta(content="60")]):
+        with scripted() as server:
+            server.then(streams(*begin, server.stay_silent))
+            generator = OpenAIGenerator("m", base_url=server.url, timeout=0.2)
+            with pytest.raises(GenerationError, match=r"said nothing for 0\.2 s"):
+                generator.generate(QUESTION, max_tokens=8)
+
+
+def test_comments_are_silence_too() -> None:
+    """Some proxies send them for ever, to keep the connection."""
+    with scripted() as server:
+        steps: list[Step] = [b": still here\n\n", server.pause]
+        server.then(Says(stream=itertools.cycle(steps)))
+        generator = OpenAIGenerator("m", base_url=server.url, timeout=0.2)
+        with pytest.raises(GenerationError, match="said nothing"):
+            generator.generate(QUESTION, max_tokens=8)
+        assert server.left_alone.wait(10)
+
+
+@pytest.mark.parametrize(
+    "forever", [delta(content="and "), delta(reasoning_content="hm"), b"data: x", b": x\n"]
+)
+def test_a_stream_that_never_ends_is_left(forever: bytes) -> None:
+    with scripted(Says(stream=itertools.repeat(forever * 1000))) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+        with pytest.raises(GenerationError, match="more than 1081344 bytes, for a reply of at mo"):
+            generator.generate(QUESTION, max_tokens=8)
+        assert server.left_alone.wait(10)
+
+
+def test_an_error_that_never_ends_is_left() -> None:
+    with scripted(Says(status=400, stream=itertools.repeat(b"x" * 10_000))) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+        with pytest.raises(GenerationError, match="more than 1081344 bytes"):
+            generator.generate(QUESTION, max_tokens=8)
+        assert server.left_alone.wait(10)
+
+
+def test_compressed_answers_are_not_unpacked() -> None:
+    """A few bytes could stand for all of the memory."""
+    assert "compressed" in failure_of(Says(headers={"Content-Encoding": "gzip"}, body=b"x"))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def test_nobody_there_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_compatible, "FIRST_PAUSE", 3600)
+    generator = OpenAIGenerator("m", base_url=f"http://127.0.0.1:{free_port()}/v1")
+    with pytest.raises(GenerationError, match=r"No server answers at .*refused.*docs/generators"):
+        generator.generate(QUESTION, max_tokens=8)
+
+
+def test_a_server_that_was_there_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    with scripted(replies("60")) as server:
+        generator = OpenAIGenerator("m", base_url=server.url, retries=2)
+        generator.generate(QUESTION, max_tokens=8)
+    monkeypatch.setattr("time.sleep", pauses.append)
+    with pytest.raises(GenerationError, match="No server answers"):
+        generator.generate(QUESTION, max_tokens=8)
+    assert len(pauses) == 2
+
+
+def test_plain_http_where_tls_is_spoken_is_said_at_once() -> None:
+    with scripted() as server:
+        secure = server.url.replace("http:", "https:")
+        with pytest.raises(GenerationError, match="cannot be trusted"):
+            OpenAIGenerator("m", base_url=secure).generate(QUESTION, max_tokens=8)
+
+
+def test_a_missing_model_lists_those_that_are_there() -> None:
+    gone = refuses(404, "The model `m` does not exist.", code="model_not_found")
+    models = Says(body=b'{"object": "list", "data": [{"id": "qwen"}, {"id": "llava"}, 3]}')
+    asked_for = refuses(400, "model 'm' not found, try pulling it first")
+    for refusal in (gone, asked_for):
+        assert failure_of(refusal, models).endswith("the server offers qwen, llava.")
+    for useless in (Says(500), Says(body=b"["), Says(body=b'{"data": 3}'), Says(cut=True)):
+        assert "check the model's name" in failure_of(gone, useless)
+
+
+def test_an_address_without_its_path_is_guessed() -> None:
+    with scripted(Says(404, body=b"not found"), Says(404)) as server:
+        generator = OpenAIGenerator("m", base_url=server.url.removesuffix("/v1"))
+        with pytest.raises(GenerationError, match=r"addresses end in /v1"):
+            generator.generate(QUESTION, max_tokens=8)
+
+
+TOO_LONG = {
+    "openai": refuses(400, "This model's maximum context length is 8 tokens. However, your "
+                           "messages resulted in 9 tokens.", code="context_length_exceeded"),
+    "vllm": refuses(400, "'max_tokens' or 'max_completion_tokens' is too large: 64. This model's "
+                         "maximum context length is 32 tokens."),
+    "llama.cpp": refuses(400, "the request exceeds the available context size, try increasing it",
+                         type="exceed_context_size_error"),
+    "a proxy": Says(413, {"Content-Type": "text/html"}, b"<html>Request Entity Too Large</html>"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOO_LONG)
+def test_too_much_says_how_to_send_less(case: str) -> None:
+    assert "lower --max-k or the pixel budget" in failure_of(TOO_LONG[case])
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        refuses(500, "image input is not supported - hint: you may need to provide the mmproj"),
+        refuses(400, "At most 1 image(s) may be provided in one request."),
+    ],
+)
+def test_models_that_take_no_images_can_be_given_text(refusal: Says) -> None:
+    assert "openai-text:m" in failure_of(refusal, prompt=PICTURE)
+
+
+def test_other_refusals_are_told_in_the_servers_words() -> None:
+    assert failure_of(refuses(400, "No\x1b[31m way.")) == "refuses the request (400: No [31m way)."
+    detail = Says(422, body=b'{"detail": [{"loc": ["body"], "msg": "bad"}]}')
+    assert '"msg": "bad"' in failure_of(detail)
+    assert failure_of(Says(400)) == "refuses the request (400: no reason given)."
+    assert len(failure_of(refuses(400, "long " * 10_000))) < 500
+
+
+def test_the_limit_has_two_names() -> None:
+    """OpenAI's newer models refuse the one, older servers the other."""
+    only_new = refuses(400, "Unsupported parameter: 'max_tokens' is not supported with this model. "
+                            "Use 'max_completion_tokens' instead.", param="max_tokens")  # fmt: skip
+    with scripted(only_new, replies("60"), replies("61")) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+        generator.generate(QUESTION, max_tokens=8)
+        # What was learned is not learned again.
+        generator.generate(QUESTION, max_tokens=9)
+    first, second, third = (asked.json for asked in server.asked)
+    assert first["max_tokens"] == second["max_completion_tokens"] == 8
+    assert third["max_completion_tokens"] == 9
+    assert not {"max_tokens"} & {*second, *third}
+    # One who refuses both is not asked for ever.
+    assert "(400: Unsupported" in failure_of(only_new, only_new)
+
+
+@pytest.mark.parametrize("name", ["stream_options", "seed", "temperature"])
+def test_what_a_server_does_not_know_is_left_out(name: str) -> None:
+    refusals = [
+        refuses(400, f"Unsupported value: '{name}' is not supported.", param=name),
+        Says(422, body=b'{"detail": [{"loc": ["body", "%b"], "msg": "Extra"}]}' % name.encode()),
+    ]
+    for refusal in refusals:
+        with scripted(refusal, streams(delta(content="60"), DONE)) as server:
+            generator = OpenAIGenerator("m", base_url=server.url)
+            reply = generator.generate(QUESTION, max_tokens=8)
+        assert (reply.text, reply.input_tokens, reply.output_tokens) == ("60", None, None)
+        assert {*server.asked[0].json} - {*server.asked[1].json} == {name}
+
+
+def test_ctrl_c_ends_the_request_at_once() -> None:
+    heard = threading.Event()
+
+    def press() -> None:
+        assert heard.wait(10)
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with scripted() as server:
+        server.then(
+            Says(
+                stream=itertools.chain([delta(content="60"), press], itertools.repeat(server.pause))
+            )
+        )
+        with pytest.raises(KeyboardInterrupt):
+            OpenAIGenerator("m", base_url=server.url).generate(
+                QUESTION, max_tokens=8, on_text=lambda _: heard.set()
+            )
+        assert server.left_alone.wait(10)
+
+
+def test_who_listens_may_stop_the_reply() -> None:
+    """A closed terminal, for instance: its error is the caller's, and the server is left."""
+
+    def closed(_: str) -> None:
+        raise BrokenPipeError
+
+    with scripted() as server:
+        server.then(
+            Says(stream=itertools.chain([delta(content="60")], itertools.repeat(server.pause)))
+        )
+        with pytest.raises(BrokenPipeError):
+            OpenAIGenerator("m", base_url=server.url).generate(
+                QUESTION, max_tokens=8, on_text=closed
+            )
+        assert server.left_alone.wait(10)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": float("nan")}, {"retries": -1}])
+def test_settings_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match=r"timeout is|retries is"):
+        OpenAIGenerator("m", base_url="http://127.0.0.1:1/v1", **options)

@@ -1,0 +1,71 @@
+"""The OpenAI-compatible backend with a real language model behind a real server (llama.cpp)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PIL import Image
+
+from tests.generation.openai_samples import alone as alone
+from tests.generation.smollm import SmolLM
+from visar.errors import GenerationError
+from visar.generation.openai_compatible import OpenAIGenerator
+from visar.generation.protocol import Prompt
+
+pytestmark = pytest.mark.usefixtures("alone")
+WARRANTY = Prompt(
+    "Answer from the page in a few words.",
+    (
+        "Page 1: The warranty on the Aurora 4 lantern lasts 60 months.",
+        "How many months does the warranty last?",
+    ),
+)
+
+
+@pytest.fixture
+def generator(smollm: SmolLM) -> OpenAIGenerator:
+    return OpenAIGenerator(smollm.model, reads="text", base_url=smollm.base_url)
+
+
+def test_it_answers_from_the_page_always_the_same(generator: OpenAIGenerator) -> None:
+    pieces: list[str] = []
+    reply = generator.generate(WARRANTY, max_tokens=32, on_text=pieces.append)
+    assert "60" in reply.text
+    assert reply.complete
+    assert len(pieces) > 2
+    assert "".join(pieces) == reply.text
+    assert reply.model == "smollm2"
+    # The estimate is meant to be above what its tokenizer counts, which here adds its template.
+    said = "".join(part for part in WARRANTY.parts if isinstance(part, str))
+    assert reply.input_tokens is not None
+    assert 20 < reply.input_tokens <= generator.count_tokens(WARRANTY.system + said)
+    assert reply.output_tokens is not None
+    assert len(pieces) <= reply.output_tokens <= 32
+    assert generator.generate(WARRANTY, max_tokens=32) == reply
+
+
+def test_its_limit_is_kept(generator: OpenAIGenerator) -> None:
+    reply = generator.generate(WARRANTY, max_tokens=3)
+    assert (reply.output_tokens, reply.complete) == (3, False)
+
+
+@pytest.mark.parametrize("choices", [("correct", "incorrect"), ("zebra", 'ünlü "4"')])
+def test_it_can_write_nothing_but_a_choice(
+    generator: OpenAIGenerator, choices: tuple[str, ...]
+) -> None:
+    """Also choices that no model would write of its own accord."""
+    pieces: list[str] = []
+    reply = generator.generate(WARRANTY, max_tokens=64, choices=choices, on_text=pieces.append)
+    assert json.loads(reply.text)["choice"] in choices
+    assert json.loads("".join(pieces)) == json.loads(reply.text)
+
+
+def test_too_much_for_its_context_is_told(generator: OpenAIGenerator) -> None:
+    with pytest.raises(GenerationError, match=r"2048 tokens.*lower --max-k"):
+        generator.generate(Prompt("s", ("word " * 4000,)), max_tokens=8)
+
+
+def test_that_it_reads_no_images_is_told(generator: OpenAIGenerator) -> None:
+    with pytest.raises(GenerationError, match="openai-text:smollm2, which is given their text"):
+        generator.generate(Prompt("s", (Image.new("RGB", (8, 8)), "What?")), max_tokens=8)
