@@ -1,0 +1,1 @@
+"""How good pages and answers are: benchmarks, metrics, judges, reports."""

@@ -1,0 +1,91 @@
+"""How far two judges agree on the same cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from visar.errors import InvalidOption
+from visar.evaluation.judge.protocol import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The four counts of two judges' verdicts, and what follows from them."""
+
+    first: str
+    second: str
+    both_correct: int
+    only_first: int
+    """Correct for the first judge, incorrect for the second."""
+    only_second: int
+    both_incorrect: int
+
+    @property
+    def cases(self) -> int:
+        return self.both_correct + self.only_first + self.only_second + self.both_incorrect
+
+    @property
+    def share(self) -> float:
+        """The share of cases with the same verdict, p_o."""
+        return (self.both_correct + self.both_incorrect) / self.cases
+
+    @property
+    def kappa(self) -> float | None:
+        """Cohen's κ = (p_o − p_e) / (1 − p_e): the agreement beyond that of chance.
+
+        p_o is the share of equal verdicts; p_e = p₁ p₂ + (1 − p₁)(1 − p₂), where p₁ and p₂ are the
+        shares that each judge calls correct. 1 is full agreement, 0 that of chance. None where
+        both judges always give the same one verdict: p_e is 1 and κ undefined.
+
+        >>> Agreement("a", "b", 20, 5, 10, 15).kappa
+        0.4
+        """
+        first, second = self.both_correct + self.only_first, self.both_correct + self.only_second
+        # Times n², in whole numbers: exact, and zero only where it is.
+        chance = first * second + (self.cases - first) * (self.cases - second)
+        beyond = self.cases**2 - chance
+        if not beyond:
+            return None
+        return (self.cases * (self.both_correct + self.both_incorrect) - chance) / beyond
+
+    def __str__(self) -> str:
+        kappa = "undefined" if self.kappa is None else f"{self.kappa:.2f}"
+        wide = max(len(str(self.cases)), 9)
+        return (
+            f"{self.first} and {self.second} agree on "
+            f"{self.both_correct + self.both_incorrect} of {self.cases} cases "
+            f"({self.share:.1%}), Cohen's κ {kappa}\n"
+            f"  {'':15} {'second:':>{wide}}\n"
+            f"  {'':15} {'correct':>{wide}} {'incorrect':>{wide}}\n"
+            f"  first correct   {self.both_correct:>{wide}} {self.only_first:>{wide}}\n"
+            f"  first incorrect {self.only_second:>{wide}} {self.both_incorrect:>{wide}}"
+        )
+
+
+def compare_judges(first: Sequence[Verdict], second: Sequence[Verdict]) -> Agreement:
+    """Compare the verdicts of two judges on the same cases, in the same order."""
+    if len(first) != len(second) or not first:
+        raise InvalidOption(
+            f"The judges gave {len(first)} and {len(second)} verdicts: both must have judged the "
+            "same cases, one at least."
+        )
+    counts = Counter((a.correct, b.correct) for a, b in zip(first, second, strict=True))
+    return Agreement(
+        first=_only_judge(first),
+        second=_only_judge(second),
+        both_correct=counts[True, True],
+        only_first=counts[True, False],
+        only_second=counts[False, True],
+        both_incorrect=counts[False, False],
+    )
+
+
+def _only_judge(verdicts: Sequence[Verdict]) -> str:
+    judges = sorted({verdict.judge for verdict in verdicts})
+    if len(judges) > 1:
+        raise InvalidOption(
+            f"These verdicts are of several judges: {', '.join(judges)}. Compare one with one."
+        )
+    return judges[0]

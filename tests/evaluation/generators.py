@@ -1,0 +1,46 @@
+"""A generator that follows the protocol and decides by a rule of the test, not by a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from visar.generation.protocol import OnText, Prompt, Reply, unheard
+
+
+@dataclass
+class Grader:
+    """Reads the case from the prompt, as a model would, and chooses by a rule."""
+
+    rule: Callable[[dict[str, Any]], str]
+    name: str = "grader"
+    reads: Literal["images", "text"] = "text"
+    prompts: list[Prompt] = field(default_factory=list)
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int,
+        choices: Sequence[str] = (),
+        on_text: OnText = unheard,
+    ) -> Reply:
+        self.prompts.append(prompt)
+        (text,) = prompt.parts
+        assert isinstance(text, str)
+        (case,) = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        choice = self.rule(case)
+        assert choice in choices
+        reply = json.dumps({"choice": choice})
+        on_text(reply)
+        used = self.count_tokens(prompt.system) + self.count_tokens(text)
+        return Reply(reply, f"{self.name}@1", used, min(max_tokens, 5), complete=True)
+
+
+def same_text(case: dict[str, Any]) -> str:
+    return "correct" if case["answer"] in case["references"] else "incorrect"

@@ -1,0 +1,66 @@
+"""How far two judges agree, against an independent implementation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from visar.errors import InvalidOption
+from visar.evaluation.judge import Agreement, Verdict, compare_judges
+
+PAIRS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
+
+
+def verdicts(judge: str, given: list[bool]) -> list[Verdict]:
+    return [Verdict(correct, judge, "") for correct in given]
+
+
+def agreement(pairs: list[tuple[bool, bool]]) -> Agreement:
+    return compare_judges(
+        verdicts("a", [one for one, _ in pairs]), verdicts("b", [other for _, other in pairs])
+    )
+
+
+@given(PAIRS)
+def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
+    kappa = agreement(pairs).kappa
+    constant = len({verdict for pair in pairs for verdict in pair}) == 1
+    assert (kappa is None) == constant
+    if kappa is not None:
+        expected = cohen_kappa_score(*zip(*pairs, strict=True))
+        assert kappa == pytest.approx(expected, abs=1e-12)
+
+
+@given(PAIRS)
+def test_agreement_has_no_side(pairs: list[tuple[bool, bool]]) -> None:
+    there, back = agreement(pairs), agreement([(other, one) for one, other in pairs])
+    assert (there.share, there.kappa) == (back.share, back.kappa)
+    assert (there.only_first, there.cases) == (back.only_second, len(pairs))
+
+
+@given(PAIRS)
+def test_a_judge_agrees_with_itself(pairs: list[tuple[bool, bool]]) -> None:
+    own = agreement([(one, one) for one, _ in pairs])
+    assert own.share == 1
+    assert own.kappa in (1, None)
+
+
+def test_it_prints_its_table() -> None:
+    assert str(Agreement("rules 1", "llm 1 m", 20, 5, 10, 15)).splitlines() == [
+        "rules 1 and llm 1 m agree on 35 of 50 cases (70.0%), Cohen's κ 0.40",
+        "                    second:",
+        "                    correct incorrect",
+        "  first correct          20         5",
+        "  first incorrect        10        15",
+    ]
+
+
+def test_only_the_same_cases_can_be_compared() -> None:
+    with pytest.raises(InvalidOption, match="2 and 1"):
+        compare_judges(verdicts("a", [True, True]), verdicts("b", [True]))
+    with pytest.raises(InvalidOption, match="one at least"):
+        compare_judges([], [])
+    with pytest.raises(InvalidOption, match="a, b"):
+        compare_judges([*verdicts("a", [True]), *verdicts("b", [True])], verdicts("b", [True] * 2))
