@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,11 @@ from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, NotInIndex, VisarError
 from visar.generation import extractive
-from visar.results import Answer, Method, SearchResult
+from visar.generation.answering import USUAL_BUDGET, Budget, answer_from, page_text
+from visar.generation.prompts import GivenPage, page_label
+from visar.generation.protocol import Generator, OnText, unheard
+from visar.generation.registry import get_generator
+from visar.results import Answer, Method, PageHit, SearchResult
 from visar.searching import Library, Searcher
 from visar.store import Compaction, EncoderRef, NewDocument, Problem, Store, StoredDocument
 
@@ -74,6 +79,8 @@ class Index:
         self._store = store
         self._device = device
         self._encoders: dict[str, Encoder] = {}
+        self._generators: dict[str, Generator] = {}
+        self._library: Library | None = None
 
     @classmethod
     def open(
@@ -197,13 +204,34 @@ class Index:
         k: int | None = None,
         max_k: int | None = None,
         neighbors: int = 0,
+        generator: str | Generator = extractive.NAME,
+        budget: Budget = USUAL_BUDGET,
+        on_text: OnText = unheard,
     ) -> Answer:
-        """Answer a question from the pages it needs, by quoting what matches best."""
+        """Answer a question from the pages it needs.
+
+        Without a ``generator`` the answer quotes what matches best. With one, it is written by a
+        language model that is given these pages, within ``budget``; ``on_text`` is called with
+        each piece of its reply.
+        """
+        writer = None if generator == extractive.NAME else self._generator(generator)
         searcher = self._searcher(documents, encoder)
         found = searcher.search(question, method=method, k=k, max_k=max_k, neighbors=neighbors)
         passages = extractive.best_passages(searcher.weighed(found))
-        text = extractive.quote(passages) if found.strength != "none" else ""
-        return Answer(question, text, extractive.NAME, passages, found)
+        if writer is None:
+            text = extractive.quote(passages) if found.strength != "none" else ""
+            return Answer(question, text, extractive.NAME, passages, found)
+        given = self._given(found, writer)
+        written = answer_from(question, given, writer, budget, on_text)
+        return Answer(
+            question,
+            written.text,
+            writer.name,
+            passages,
+            found,
+            written.citations,
+            written.generation,
+        )
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[str, Image]]:
         """Each found page as a picture with the question's heat on it, and a name for it."""
@@ -226,7 +254,42 @@ class Index:
         wanted = self.documents() if documents is None else [self.get(d) for d in documents]
         if not wanted:
             raise NotInIndex(f"The index {self.location} is empty: add a document first.")
-        return Searcher(Library(self._store, tuple(wanted), _reference(chosen)), chosen)
+        library = Library(self._store, tuple(wanted), _reference(chosen))
+        if library != self._library:
+            # The next question is mostly about the same documents: what is loaded for one is kept.
+            self._library = library
+        return Searcher(self._library, chosen)
+
+    def _given(self, found: SearchResult, generator: Generator) -> list[GivenPage]:
+        """The found pages, best first, in the form that a generator reads."""
+        with ExitStack() as sources:
+            opened: dict[str, Document] = {}
+
+            def content(hit: PageHit) -> Image | str:
+                if generator.reads == "text":
+                    return page_text(self._store.pages(hit.document, [hit.page])[0])
+                if hit.document not in opened:
+                    source = self._open_source(self._store.get(hit.document))
+                    opened[hit.document] = sources.enter_context(source)
+                return opened[hit.document].image(hit.page)
+
+            ids = [document.id for document in found.documents]
+            return [
+                GivenPage(
+                    label=page_label(hit.page, ids.index(hit.document) + 1, len(ids)),
+                    document=hit.document,
+                    number=hit.page,
+                    content=content(hit),
+                )
+                for hit in found.pages
+            ]
+
+    def _generator(self, chosen: str | Generator) -> Generator:
+        if not isinstance(chosen, str):
+            return chosen
+        if chosen not in self._generators:
+            self._generators[chosen] = get_generator(chosen, device=self._device)
+        return self._generators[chosen]
 
     def _encoder(self, name: str) -> Encoder:
         if name not in self._encoders:

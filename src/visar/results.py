@@ -87,17 +87,60 @@ class Passage:
     boxes: tuple[Box, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A page that an answer says it was read from."""
+
+    label: str
+    """As the answer names it."""
+    document: str | None
+    """The document's id; None when no page of that name was given."""
+    page: int | None
+
+    @property
+    def was_given(self) -> bool:
+        return self.document is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What was sent to a generator, and what came back."""
+
+    model: str
+    prompt_sha256: str
+    """Of everything sent, texts and pixels."""
+    pages: tuple[str, ...]
+    """The labels of the pages sent."""
+    pixels: int
+    text_tokens: int
+    """Of the texts sent, counted here."""
+    input_tokens: int | None
+    """Of all that was sent, images included, as the generator counts; None if it does not say."""
+    output_tokens: int | None
+    seconds: float
+    raw: str
+    """The reply as it was written."""
+    complete: bool
+    """Whether it came to an end before the limit."""
+    well_formed: bool
+    """Whether it was the JSON asked for; otherwise the answer is all of it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """An answer with the pages it rests on."""
 
     question: str
     text: str
-    """Empty when nothing in the documents matches the question well."""
+    """Empty when the documents do not hold an answer."""
     generator: str
     passages: tuple[Passage, ...]
-    """What the answer quotes; when there is none, what comes nearest."""
+    """The passages that match best: what an extractive answer quotes, or what comes nearest."""
     search: SearchResult
+    citations: tuple[Citation, ...] = ()
+    """The pages that a generator says it has read the answer from."""
+    generation: Generation | None = None
+    """None for an extractive answer."""
 
     @property
     def found(self) -> bool:

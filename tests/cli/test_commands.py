@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pikepdf
 import pytest
 
-from visar.cli import main
+from tests.cli.typed import Visar
 
 MakePdf = Callable[..., Path]
 TAXES = "Income tax is due in April.\nThe rate is nineteen percent of profits."
 BOATS = "Sailing boats need wind to leave the harbour."
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def visar(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Ran]:
-    """Type a command, with an index of its own."""
-    monkeypatch.setenv("VISAR_INDEX", str(tmp_path / "index"))
-
-    def run(*arguments: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["visar", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return Ran(int(ended.value.code or 0), captured.out, captured.err)
-
-    return run
-
-
-Visar = Callable[..., Ran]
 
 
 def test_ask_answers_from_a_file_and_remembers_it(visar: Visar, make_pdf: MakePdf) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-from tests.evaluation.generators import Grader, same_text
+from tests.generation.conftest import checkpoint as checkpoint
+from tests.generation.smollm import SmolLM
 from visar.errors import InvalidOption
 from visar.evaluation.judge import DEFAULT_MODEL, CachedJudge, LLMJudge, RuleJudge, get_judge
+from visar.generation.published import PUBLISHED
 
 
 def test_rules_are_the_default_and_need_nothing() -> None:
@@ -31,24 +31,34 @@ def test_what_quotes_pages_cannot_judge() -> None:
         get_judge("extractive")
 
 
-def test_other_names_are_those_of_generators(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """What is asked of the generators' registry; the models themselves are tried elsewhere."""
-    asked: list[tuple[str, dict[str, Any]]] = []
+def test_other_names_are_those_of_generators() -> None:
+    judge = get_judge("openai-text:small", base_url="http://127.0.0.1:1/v1")
+    assert isinstance(judge, LLMJudge)
+    assert judge.name.endswith("openai-text:small")
+    with pytest.raises(InvalidOption, match="There is no generator"):
+        get_judge("smal")
 
-    def get_generator(name: str, **options: Any) -> Grader:
-        asked.append((name, options))
-        return Grader(same_text, name)
 
-    registry = ModuleType("visar.generation.registry")
-    monkeypatch.setattr(registry, "get_generator", get_generator, raising=False)
-    monkeypatch.setitem(sys.modules, "visar.generation.registry", registry)
-    assert isinstance(get_judge("llm"), LLMJudge)
-    kept = get_judge("openai:small", base_url="http://127.0.0.1:1/v1", cache=tmp_path)
-    assert isinstance(kept, CachedJudge)
-    assert kept.judge("Who?", ["Ada"], "Ada").correct
-    assert asked == [
-        (DEFAULT_MODEL, {"base_url": None, "device": "auto"}),
-        ("openai:small", {"base_url": "http://127.0.0.1:1/v1", "device": "auto"}),
-    ]
+def test_the_model_of_the_paper_has_a_short_name() -> None:
+    judge = get_judge("llm")
+    assert isinstance(judge, LLMJudge)
+    assert PUBLISHED[DEFAULT_MODEL].repository == "Qwen/Qwen2.5-14B-Instruct"
+
+
+def test_verdicts_of_a_real_model_are_kept(smollm: SmolLM, tmp_path: Path) -> None:
+    """The second judge finds every verdict of the first, and so needs no server."""
+    model = f"openai-text:{smollm.model}"
+    first = get_judge(model, base_url=smollm.base_url, cache=tmp_path)
+    assert isinstance(first, CachedJudge)
+    cases = [("In which year?", ["1998"], "1998"), ("In which year?", ["1998"], "In 2004.")]
+    verdicts = [first.judge(*case) for case in cases]
+    assert all(verdict.model == smollm.model for verdict in verdicts)
+    nobody = get_judge(model, base_url="http://127.0.0.1:1/v1", cache=tmp_path)
+    assert [nobody.judge(*case) for case in cases] == verdicts
+
+
+def test_a_local_model_judges_too(checkpoint: Callable[[str], Path]) -> None:
+    judge = get_judge(str(checkpoint("qwen2.5-7b")), device="cpu")
+    verdict = judge.judge("In which year?", ["1998"], "1998")
+    assert verdict == judge.judge("In which year?", ["1998"], "1998")
+    assert verdict.input_tokens

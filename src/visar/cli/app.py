@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from visar.cli import asking, doctor, encoders, library
+from visar.cli import asking, chat, doctor, encoders, generators, library
 from visar.cli.output import complain
 from visar.errors import VisarError
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.command("ask")(asking.ask)
 app.command("search")(asking.search)
+app.command("chat")(chat.chat)
 app.command("add")(library.add)
 app.command("list")(library.list_documents)
 app.command("show")(library.show)
@@ -27,6 +28,7 @@ app.command("remove")(library.remove)
 app.command("verify")(library.verify)
 app.command("compact")(library.compact)
 app.command("doctor")(doctor.doctor)
+app.command("generators")(generators.generators)
 app.add_typer(encoders.app, name="encoders")
 
 

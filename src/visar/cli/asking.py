@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.padding import Padding
 from rich.text import Text
 
+from visar.cli.answers import print_answer, print_pages, shown_while_written
 from visar.cli.options import (
+    BaseUrl,
     DeviceChoice,
     EncoderName,
+    GeneratorName,
     IndexFolder,
     Json,
     K,
@@ -21,17 +23,17 @@ from visar.cli.options import (
     OcrChoice,
     OcrEngineChoice,
     Password,
+    SendMegapixels,
+    SendTokens,
+    open_generator,
     open_index,
 )
 from visar.cli.output import complain, console, print_json, progress_bars
 from visar.errors import DocumentError, InvalidOption
-from visar.explain.words import why_so_many
+from visar.generation import extractive
+from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.index import Index, Reading
-from visar.results import Answer, PageHit, SearchResult
-
-WIDEST_BAR = 8
-# What a line of the page table takes beside the snippet.
-OTHER_COLUMNS = 9 + 8 + WIDEST_BAR
+from visar.results import SearchResult
 
 Question = Annotated[
     list[str],
@@ -65,6 +67,10 @@ def ask(
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
+    generator: GeneratorName = extractive.NAME,
+    base_url: BaseUrl = None,
+    send_megapixels: SendMegapixels = USUAL_BUDGET.pixels / 1e6,
+    send_tokens: SendTokens = USUAL_BUDGET.tokens,
     encoder: EncoderName = "embedded",
     device: DeviceChoice = "auto",
     password: Password = None,
@@ -77,22 +83,27 @@ def ask(
     files, question = _split(words)
     library = open_index(index, create=bool(files), device=device)
     reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    asked = _asked(library, files, documents, encoder, reading)
-    answer = library.ask(
-        question,
-        documents=asked,
-        encoder=encoder,
-        method=method,
-        k=k,
-        max_k=max_k,
-        neighbors=neighbors,
-    )
+    writer = open_generator(generator, base_url, device)
+    asked = documents_asked(library, files, documents, encoder, reading)
+    with shown_while_written() as on_text:
+        answer = library.ask(
+            question,
+            documents=asked,
+            encoder=encoder,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+            generator=writer,
+            budget=Budget(pixels=int(send_megapixels * 1e6), tokens=send_tokens),
+            on_text=on_text,
+        )
     written = _write_heat(library, answer.search, open_folder)
     if as_json:
         print_json(answer)
         return
-    _print_answer(answer)
-    _print_pages(answer.search)
+    print_answer(answer)
+    print_pages(answer.search)
     _print_written(written)
 
 
@@ -117,7 +128,7 @@ def search(
     files, question = _split(words)
     library = open_index(index, create=bool(files), device=device)
     reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    asked = _asked(library, files, documents, encoder, reading)
+    asked = documents_asked(library, files, documents, encoder, reading)
     found = library.search(
         question,
         documents=asked,
@@ -131,7 +142,7 @@ def search(
     if as_json:
         print_json(found)
         return
-    _print_pages(found)
+    print_pages(found)
     _print_written(written)
 
 
@@ -145,7 +156,7 @@ def _split(words: list[str]) -> tuple[list[str], str]:
     return files, question
 
 
-def _asked(
+def documents_asked(
     library: Index,
     files: list[str],
     documents: list[str] | None,
@@ -176,52 +187,6 @@ def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> lis
         image.save(folder / name)
         written.append(folder / name)
     return written
-
-
-def _print_answer(answer: Answer) -> None:
-    console.print()
-    searched = answer.search.documents
-    where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
-    if answer.found and answer.search.strength == "weak":
-        console.print(Text(f"  A weak match: the answer may not be in {where}.", style="yellow"))
-    if not answer.found:
-        console.print(Text(f"  Nothing in {where} matches this question well.", style="bold"))
-        console.print("  [dim]What comes nearest:[/dim]")
-    names = {hit.document: hit.name for hit in answer.search.pages}
-    for passage in answer.passages:
-        named = f"{names[passage.document]}, " if len(searched) > 1 else ""
-        quoted = Text(passage.text, style="bold" if answer.found else "dim")
-        line = Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))
-        console.print(Padding(line, (0, 0, 0, 2), expand=False))
-    if answer.found:
-        console.print("  [dim]quoted from the pages: no language model is configured[/dim]")
-    console.print()
-
-
-def _print_pages(found: SearchResult) -> None:
-    several = len(found.documents) > 1
-    highest = max((hit.score for hit in found.pages), default=0) or 1
-    width = max(20, min(console.width, 110) - OTHER_COLUMNS)
-    console.print(f"  [bold]PAGE   {'MATCH':<{width}}  SCORE[/bold]")
-    for hit in found.pages:
-        console.print(_page_line(hit, highest, several, width), soft_wrap=True)
-    console.print()
-    console.print(Text(f"  {why_so_many(found)}", style="dim"), soft_wrap=True)
-
-
-def _page_line(hit: PageHit, highest: float, several: bool, width: int) -> Text:
-    snippet = f"{hit.name}: {hit.snippet}" if several else hit.snippet
-    if hit.beside is not None:
-        snippet = f"(beside page {hit.beside}) {snippet}"
-    if len(snippet) > width:
-        snippet = snippet[: width - 1] + "…"
-    bar = "█" * max(1, round(WIDEST_BAR * hit.score / highest)) if hit.score else ""
-    return (
-        Text(f"  {hit.page:>4}   ", style="bold cyan")
-        + Text(f"{snippet:<{width}}")
-        + Text(f"  {hit.score:.2f} ")
-        + Text(bar, style="cyan")
-    )
 
 
 def _print_written(written: list[Path]) -> None:

@@ -12,7 +12,8 @@ from visar.cli.options import IndexFolder, Json
 from visar.cli.output import console, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders
 from visar.errors import StoreError
-from visar.generation import extractive
+from visar.generation.published import GeneratorInfo
+from visar.generation.registry import available_generators
 from visar.index import Index, default_location
 
 
@@ -34,7 +35,7 @@ class Report:
     documents: int | None
     """None when there is no index yet."""
     encoders: tuple[EncoderInfo, ...]
-    generators: tuple[Part, ...]
+    generators: tuple[GeneratorInfo, ...]
     parts: tuple[Part, ...]
 
 
@@ -47,7 +48,7 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
         index=location,
         documents=_count(location),
         encoders=tuple(available_encoders()),
-        generators=(Part(extractive.NAME, "quotes the passages that match best", None),),
+        generators=tuple(available_generators()),
         parts=_parts(),
     )
     if as_json:
@@ -59,7 +60,7 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
     for encoder in report.encoders:
         _print_part("encoder", Part(encoder.name, encoder.description, encoder.install))
     for generator in report.generators:
-        _print_part("generator", generator)
+        _print_part("generator", Part(generator.name, generator.description, generator.install))
     for part in report.parts:
         _print_part("optional", part)
 

@@ -7,6 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from visar.generation import extractive
+from visar.generation.protocol import Generator
+from visar.generation.registry import get_generator
 from visar.index import Index
 
 IndexFolder = Annotated[
@@ -29,6 +32,40 @@ EncoderName = Annotated[
 DeviceChoice = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
     typer.Option("--device", help="Where encoders of page images run."),
+]
+GeneratorName = Annotated[
+    str,
+    typer.Option(
+        "--generator",
+        envvar="VISAR_GENERATOR",
+        help="What writes the answer: one of visar generators, or a checkpoint's folder or hub "
+        "name. extractive quotes the pages.",
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url",
+        envvar="OPENAI_BASE_URL",
+        help="Where openai:MODEL is served, such as http://localhost:8000/v1.",
+        show_default=False,
+    ),
+]
+SendMegapixels = Annotated[
+    float,
+    typer.Option(
+        "--send-megapixels",
+        help="Scale the pages that a generator is given down to so much together.",
+        min=0.01,
+    ),
+]
+SendTokens = Annotated[
+    int,
+    typer.Option(
+        "--send-tokens",
+        help="Give a generator that reads text at most so many tokens of it.",
+        min=1,
+    ),
 ]
 Password = Annotated[
     str | None,
@@ -74,6 +111,15 @@ Neighbors = Annotated[
         "--neighbors", help="Take so many pages around each along, for tables that continue.", min=0
     ),
 ]
+
+
+def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:
+    """The generator of that name; the default needs none."""
+    if name == extractive.NAME:
+        return name
+    # OPENAI_BASE_URL may be set for other programs: it concerns served models alone.
+    served = name.partition(":")[1] != ""
+    return get_generator(name, base_url=base_url if served else None, device=device)
 
 
 def open_index(folder: Path | None, *, create: bool = False, device: str = "auto") -> Index:

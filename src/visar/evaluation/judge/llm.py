@@ -12,7 +12,7 @@ from visar.evaluation.judge.protocol import Verdict, usable_references
 from visar.generation.protocol import Generator, Prompt, Reply
 
 # What the paper judged with.
-DEFAULT_MODEL = "Qwen/Qwen2.5-14B-Instruct"
+DEFAULT_MODEL = "qwen2.5-14b"
 # Raised whenever the way a case is put to the model changes; the instructions count by their hash.
 VERSION = 1
 CHOICES = ("correct", "incorrect")

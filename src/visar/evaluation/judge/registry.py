@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 from visar.errors import InvalidOption
@@ -10,7 +9,7 @@ from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
 from visar.evaluation.judge.protocol import Judge
 from visar.evaluation.judge.rules import RuleJudge
-from visar.generation.protocol import Generator
+from visar.generation.registry import get_generator
 
 
 def get_judge(
@@ -35,11 +34,7 @@ def get_judge(
             "The generator 'extractive' quotes pages and cannot judge. Choose 'rules', 'llm' "
             f"({DEFAULT_MODEL}), or a language model such as 'openai:MODEL'."
         )
-    judge = LLMJudge(_generator(DEFAULT_MODEL if name == "llm" else name, base_url, device))
+    judge = LLMJudge(
+        get_generator(DEFAULT_MODEL if name == "llm" else name, base_url=base_url, device=device)
+    )
     return judge if cache is None else CachedJudge(judge, cache)
-
-
-def _generator(name: str, base_url: str | None, device: str) -> Generator:
-    registry = importlib.import_module("visar.generation.registry")
-    generator: Generator = registry.get_generator(name, base_url=base_url, device=device)
-    return generator

@@ -1,0 +1,138 @@
+"""How an answer and the pages it rests on look in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.live import Live
+from rich.padding import Padding
+from rich.text import Text
+
+from visar.cli.output import console, errors
+from visar.explain.words import why_so_many
+from visar.generation.parsing import answer_so_far
+from visar.generation.protocol import OnText
+from visar.results import Answer, Generation, PageHit, SearchResult
+
+WIDEST_BAR = 8
+# What a line of the page table takes beside the snippet.
+OTHER_COLUMNS = 9 + 8 + WIDEST_BAR
+
+
+@contextmanager
+def shown_while_written() -> Iterator[OnText]:
+    """Show an answer on stderr while it is written, and take it away when it is done."""
+    written: list[str] = []
+    with Live(console=errors, transient=True, refresh_per_second=12) as live:
+
+        def show(piece: str) -> None:
+            written.append(piece)
+            live.update(_indented(Text(answer_so_far("".join(written)) + " ▌")))
+
+        yield show
+
+
+def print_answer(answer: Answer) -> None:
+    """The answer itself, and what it rests on."""
+    console.print()
+    if answer.generation is None:
+        _print_quotes(answer)
+    else:
+        _print_written(answer, answer.generation)
+    console.print()
+
+
+def print_pages(found: SearchResult) -> None:
+    """The pages with what matched there, and why there are so many."""
+    several = len(found.documents) > 1
+    highest = max((hit.score for hit in found.pages), default=0) or 1
+    width = max(20, min(console.width, 110) - OTHER_COLUMNS)
+    console.print(f"  [bold]PAGE   {'MATCH':<{width}}  SCORE[/bold]")
+    for hit in found.pages:
+        console.print(_page_line(hit, highest, several, width), soft_wrap=True)
+    console.print()
+    console.print(Text(f"  {why_so_many(found)}", style="dim"), soft_wrap=True)
+
+
+def _print_quotes(answer: Answer) -> None:
+    searched = answer.search.documents
+    where = _where(answer.search)
+    if answer.found and answer.search.strength == "weak":
+        console.print(Text(f"  A weak match: the answer may not be in {where}.", style="yellow"))
+    if not answer.found:
+        console.print(Text(f"  Nothing in {where} matches this question well.", style="bold"))
+        console.print("  [dim]What comes nearest:[/dim]")
+    names = {hit.document: hit.name for hit in answer.search.pages}
+    for passage in answer.passages:
+        named = f"{names[passage.document]}, " if len(searched) > 1 else ""
+        quoted = Text(passage.text, style="bold" if answer.found else "dim")
+        console.print(_indented(Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))))
+    if answer.found:
+        console.print(
+            "  [dim]quoted from the pages: no language model was asked (--generator)[/dim]"
+        )
+
+
+def _print_written(answer: Answer, generation: Generation) -> None:
+    if answer.found:
+        console.print(_indented(Text(answer.text, style="bold")))
+    else:
+        said = f"{answer.generator} does not find the answer on these pages."
+        console.print(_indented(Text(said, style="bold")))
+    if answer.found and not generation.complete:
+        console.print(_indented(Text("It was cut off at the limit of its length.", "yellow")))
+    if invented := [cited.label for cited in answer.citations if not cited.was_given]:
+        cited = f"It cites page {', '.join(invented)}, which it was not given: check the answer."
+        console.print(_indented(Text(cited, style="yellow")))
+    console.print(_indented(Text(_how(answer, generation), style="dim")))
+
+
+def _how(answer: Answer, generation: Generation) -> str:
+    """Who wrote the answer from what, in one line."""
+    parts = [f"written by {generation.model}"]
+    if read := [
+        _page_name(answer, cited.document, cited.page)
+        for cited in answer.citations
+        if cited.was_given
+    ]:
+        parts.append(f"from page{'s' if len(read) > 1 else ''} {', '.join(read)}")
+    sent = f"{len(generation.pages)} page{'s' if len(generation.pages) > 1 else ''} sent"
+    if generation.pixels:
+        sent += f" ({generation.pixels / 1e6:.1f} megapixels)"
+    parts.append(sent)
+    if generation.input_tokens is not None and generation.output_tokens is not None:
+        parts.append(f"{generation.input_tokens} tokens in, {generation.output_tokens} out")
+    parts.append(f"{generation.seconds:.1f} s")
+    return " · ".join(parts)
+
+
+def _page_name(answer: Answer, document: str | None, page: int | None) -> str:
+    if len(answer.search.documents) == 1:
+        return str(page)
+    names = {known.id: known.name for known in answer.search.documents}
+    return f"{page} of {names.get(document or '', '')}"
+
+
+def _where(found: SearchResult) -> str:
+    searched = found.documents
+    return searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
+
+
+def _page_line(hit: PageHit, highest: float, several: bool, width: int) -> Text:
+    snippet = f"{hit.name}: {hit.snippet}" if several else hit.snippet
+    if hit.beside is not None:
+        snippet = f"(beside page {hit.beside}) {snippet}"
+    if len(snippet) > width:
+        snippet = snippet[: width - 1] + "…"
+    bar = "█" * max(1, round(WIDEST_BAR * hit.score / highest)) if hit.score else ""
+    return (
+        Text(f"  {hit.page:>4}   ", style="bold cyan")
+        + Text(f"{snippet:<{width}}")
+        + Text(f"  {hit.score:.2f} ")
+        + Text(bar, style="cyan")
+    )
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2), expand=False)

@@ -1,0 +1,45 @@
+"""``visar generators``: what can write answers here."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+from visar.cli.options import Json
+from visar.cli.output import console, print_json
+from visar.generation.published import GeneratorInfo
+from visar.generation.registry import available_generators
+from visar.results import to_plain
+
+
+def generators(*, as_json: Json = False) -> None:
+    """List what can write answers, what it needs, and whether it can run here."""
+    known = available_generators()
+    if as_json:
+        print_json([to_plain(generator) | {"state": generator.state} for generator in known])
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("NAME", no_wrap=True)
+    for heading in ("HERE", "READS", "WHAT IT IS, AND WHAT IT NEEDS"):
+        table.add_column(heading)
+    for generator in known:
+        table.add_row(generator.name, _state(generator), generator.reads, _needs(generator))
+    console.print(table)
+    console.print()
+    console.print("[dim]A checkpoint of your own: --generator FOLDER, or its hub name[/dim]")
+    console.print(
+        "[dim]A server of your own: --generator openai:MODEL --base-url http://host:port/v1[/dim]",
+        soft_wrap=True,
+    )
+
+
+def _state(generator: GeneratorInfo) -> Text:
+    colours = {"ready": "green", "missing": "yellow"}
+    return Text(generator.state, colours.get(generator.state, "cyan"))
+
+
+def _needs(generator: GeneratorInfo) -> Text:
+    needs = Text(generator.description)
+    if generator.install is not None:
+        needs.append(f" → {generator.install}", "yellow")
+    return needs

@@ -1,0 +1,104 @@
+"""Models write JSON as they please; the answer is found all the same."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visar.generation.parsing import ParsedAnswer, answer_so_far, parse_answer
+
+FORMS = {
+    "as asked": ('{"answer": "42 million", "pages": ["3"]}', "42 million", ("3",)),
+    "in a code fence": ('```json\n{"answer": "42", "pages": ["3"]}\n```', "42", ("3",)),
+    "with stray text around": ('Sure!\n{"answer": "42", "pages": [3]} Hope it helps', "42", ("3",)),
+    "a number": ('{"answer": 42.5, "pages": [3]}', "42.5", ("3",)),
+    "yes or no as JSON has it": ('{"answer": true, "pages": []}', "true", ()),
+    "a list": ('{"answer": ["A", "B"], "pages": [1, 2]}', "A, B", ("1", "2")),
+    "an object": ('{"answer": {"2023": 5, "2024": 6}, "pages": []}', "2023: 5, 2024: 6", ()),
+    "one page instead of a list": ('{"answer": "x", "pages": 7}', "x", ("7",)),
+    "pages in words": ('{"answer": "x", "pages": ["page 7", "p. 9", "7"]}', "x", ("7", "9")),
+    "pages of several documents": (
+        '{"answer": "x", "pages": ["2:7", "[page 1:3]"]}',
+        "x",
+        ("2:7", "1:3"),
+    ),
+    "without pages": ('{"answer": "x"}', "x", ()),
+    "several objects": (
+        '{"answer": "a", "pages": [1]}\n{"answer": "b", "pages": [2]}',
+        "b",
+        ("2",),
+    ),
+    "another object before it": ('{"note": {"x": 1}} {"answer": "b", "pages": [2]}', "b", ("2",)),
+    "after its thoughts": (
+        '<think>{"answer": "no"}</think>{"answer": "yes", "pages": []}',
+        "yes",
+        (),
+    ),
+    "with line ends inside": ('{"answer": "one\ntwo", "pages": []}', "one\ntwo", ()),
+    "a brace in stray text": ('{well} {"answer": "x", "pages": []}', "x", ()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_answer_is_found_in_every_form(form: str) -> None:
+    reply, text, pages = FORMS[form]
+    assert parse_answer(reply) == ParsedAnswer(text, pages, well_formed=True)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '{"answer": "Not answerable", "pages": []}',
+        '{"answer": "not answerable.", "pages": [3]}',
+        '{"answer": null, "pages": []}',
+        '{"answer": "", "pages": []}',
+        "Not answerable",
+        "",
+    ],
+)
+def test_an_honest_no_is_no_answer_and_cites_nothing(reply: str) -> None:
+    parsed = parse_answer(reply)
+    assert (parsed.text, parsed.pages) == ("", ())
+
+
+def test_a_plain_reply_is_the_answer_itself() -> None:
+    assert parse_answer("Forty-two.") == ParsedAnswer("Forty-two.", (), well_formed=False)
+
+
+def test_an_object_cut_off_by_the_limit_still_gives_its_answer() -> None:
+    cut = '{"answer": "The rate rose to \\"19 %\\" in'
+    assert parse_answer(cut) == ParsedAnswer('The rate rose to "19 %" in', (), well_formed=False)
+
+
+def test_nothing_a_terminal_would_act_upon_is_left_in_an_answer() -> None:
+    reply = json.dumps({"answer": "a\x1b[2Jb\x07\u202ec\x9b", "pages": []})
+    assert parse_answer(reply).text == "a[2Jbc"
+
+
+def test_deeply_nested_replies_are_no_trouble() -> None:
+    assert parse_answer('{"a":' * 5000).well_formed is False
+
+
+@given(st.text())
+def test_any_reply_is_read_without_an_error(reply: str) -> None:
+    parse_answer(reply)
+    answer_so_far(reply)
+
+
+@given(st.text(), st.lists(st.integers(1, 999), unique=True), st.text(alphabet="ab \n`"))
+def test_what_was_asked_for_comes_back(text: str, pages: list[int], around: str) -> None:
+    parsed = parse_answer(around + json.dumps({"answer": f"is {text}", "pages": pages}) + around)
+    assert parsed.well_formed
+    assert parsed.pages == tuple(map(str, pages))
+
+
+@given(st.text(alphabet=st.characters(categories=["L", "N"]), min_size=1))
+def test_what_is_shown_while_it_is_written_grows_to_the_answer(text: str) -> None:
+    reply = json.dumps({"answer": text, "pages": []})
+    steps = [answer_so_far(reply[:end]) for end in range(len(reply) + 1)]
+    assert steps[-1] == text
+    assert all(before == after[: len(before)] for before, after in pairwise(steps))
