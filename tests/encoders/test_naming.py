@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.encoders.naming import EncoderName, parse_name
+from visar.encoders.registry import get_encoder
 from visar.errors import InvalidOption
 
 _hub_part = st.text("abcXYZ019._-", min_size=1, max_size=8).filter(lambda part: part[0] != ".")
@@ -56,19 +57,20 @@ def test_a_path_that_is_not_there_is_told_as_it_was_typed(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("factor", ["", "0", "1", "-3", "2.5", "03", "x", "3@main", "²", " 3"])
 def test_a_factor_is_a_whole_number_from_two_on(factor: str) -> None:
-    with pytest.raises(InvalidOption, match="not by a whole number from 2 on"):
+    with pytest.raises(InvalidOption, match="by a whole number from 2 on, not by"):
         parse_name(f"colpali+pool{factor}")
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "names no encoder"),
-        ("+pool3", "names no encoder"),
-        ("@main", "names no encoder"),
-        ("colpali@", "names no revision after the @: write colpali@REVISION"),
-        ("colpali@+pool2", "names no revision"),
-        ("colpali+pool3+pool2", "pooled twice"),
+        ("", "has no name"),
+        ("+pool3", "has no name"),
+        ("@main", "has no name"),
+        ("colpali@", "no revision after the @"),
+        ("colpali@+pool2", "no revision after the @"),
+        ("colpali+pool3+pool2", "says twice"),
+        ("colpali@main+pool3+pool2", "says twice"),
     ],
 )
 def test_names_that_say_too_little_or_too_much(name: str, said: str) -> None:
@@ -79,3 +81,11 @@ def test_names_that_say_too_little_or_too_much(name: str, said: str) -> None:
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "~nobody-has-this-name/x"])
 def test_what_can_be_no_path_is_no_folder(name: str) -> None:
     assert parse_name(name) == EncoderName(name)
+
+
+@pytest.mark.parametrize("end", ["+poolx", "/a@", "+pool2+pool3", ""])
+@pytest.mark.parametrize("kind", ["", "vllm+"])
+def test_a_password_in_an_address_is_never_repeated(kind: str, end: str) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        get_encoder(f"{kind}http://user:5ecret@host/model{end}")
+    assert "5ecret" not in str(refused.value)

@@ -92,5 +92,5 @@ def test_a_folder_has_no_revision_and_an_unknown_name_no_factor(tmp_path: Path) 
         registry.get_encoder(f"{tmp_path}@main")
     with pytest.raises(InvalidOption, match="no encoder 'colpalli'"):
         registry.get_encoder("colpalli@main+pool3")
-    with pytest.raises(InvalidOption, match="vLLM does not tell"):
+    with pytest.raises(InvalidOption, match="vLLM serves cannot be pooled"):
         registry.get_encoder("vllm+http://127.0.0.1:1/org/model+pool2")

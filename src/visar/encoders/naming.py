@@ -49,12 +49,13 @@ def parse_name(text: str) -> EncoderName:
     """
     unpooled, pool = (text, None) if _is_folder(text) else _split_pool(text)
     base, revision = (unpooled, None) if _is_folder(unpooled) else _split_revision(unpooled)
+    # What was typed is not repeated: an address may hold a password.
     if not base:
-        raise InvalidOption(f"{text!r} names no encoder: write NAME[@REVISION][+poolN].")
+        raise InvalidOption("The encoder has no name: write NAME[@REVISION][+poolN].")
     if pool is not None and not _is_folder(base) and _POOL.fullmatch(unpooled):
-        raise InvalidOption(f"{text!r} is pooled twice: give one factor.")
+        raise InvalidOption("The encoder's name says twice that it is pooled: give one factor.")
     if revision == "":
-        raise InvalidOption(f"{text!r} names no revision after the @: write {base}@REVISION.")
+        raise InvalidOption("The encoder's name has no revision after the @: add it.")
     return EncoderName(base, revision, pool)
 
 
@@ -65,7 +66,7 @@ def _split_pool(text: str) -> tuple[str, int | None]:
     unpooled, factor = found[1], found[2]
     if not _FACTOR.fullmatch(factor) or int(factor) < 2:
         raise InvalidOption(
-            f"Pooling in {text!r} is by {factor!r}, not by a whole number from 2 on: write "
+            f"Vectors are pooled by a whole number from 2 on, not by {factor!r}: write "
             "NAME[@REVISION]+poolN, such as colpali+pool3."
         )
     return unpooled, int(factor)

@@ -128,8 +128,8 @@ def get_encoder(name: str = "embedded", *, device: str = "auto") -> Encoder:
         return _unpooled(parts, device)
     if parts.base.startswith("vllm+"):
         raise InvalidOption(
-            f"{name!r} cannot be pooled: vLLM does not tell the vectors of a page's patches from "
-            "those of its instruction, which must not mix."
+            "What vLLM serves cannot be pooled: it does not tell the vectors of a page's patches "
+            "from those of the instruction, which must not mix."
         )
     from visar.encoders.pooling import PooledEncoder
 
@@ -165,7 +165,6 @@ def _unpooled(parts: EncoderName, device: str) -> Encoder:
 
 def _at_address(parts: EncoderName) -> Encoder:
     if parts.revision is not None:
-        # The address is not repeated: what looks like a port may have been a password.
         raise InvalidOption(
             "An address takes no revision: the service there decides which it runs. Where the "
             "sign @ belongs to a path, write %40."
