@@ -26,6 +26,20 @@ def test_ask_answers_from_a_file_and_remembers_it(visar: Visar, make_pdf: MakePd
     assert [document["name"] for document in listed] == ["notes.pdf"]
 
 
+def test_an_encoder_is_pooled_by_its_name_alone(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("notes.pdf", BOATS, TAXES)
+    pooled = ("--encoder", "embedded+pool2")
+    assert visar("add", path, *pooled).code == 0
+    asked = visar("ask", "When is income tax due?", *pooled)
+    assert asked.code == 0
+    assert "Income tax is due in April." in asked.out
+    found = json.loads(visar("search", "When is income tax due?", *pooled, "--json").out)
+    assert found["encoder"]["name"] == "embedded+pool2"
+    refused = visar("ask", "When is income tax due?", "--encoder", "embedded+pool1")
+    assert refused.code == 2
+    assert "from 2 on" in refused.err
+
+
 def test_every_command_speaks_json(visar: Visar, make_pdf: MakePdf) -> None:
     path = make_pdf("notes.pdf", BOATS, TAXES)
     added = json.loads(visar("add", path, "--json").out)

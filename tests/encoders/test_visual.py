@@ -225,7 +225,7 @@ def test_the_hottest_box_covers_the_bright_mark(
     pixel_encoder: Load, family: str, size: tuple[int, int]
 ) -> None:
     marks = [np.array([x, y, x + MARK, y + MARK]) for x, y in CORNERS.values()]
-    images = [_with_mark(size, mark) for mark in marks]
+    images = [with_mark(size, mark) for mark in marks]
     *found, white = encode(pixel_encoder(family), *images, Image.new("RGB", size, "white"))
     for corner, mark, page in zip(CORNERS, marks, found, strict=True):
         heat, boxes = _heat(page, white), page.boxes[page.boxes.any(axis=1)]
@@ -238,7 +238,7 @@ def test_the_hottest_box_covers_the_bright_mark(
         assert heat[inside].min() > heat[apart].max(), corner
 
 
-def _with_mark(size: tuple[int, int], mark: Any) -> Image.Image:
+def with_mark(size: tuple[int, int], mark: Any) -> Image.Image:
     page = Image.new("RGB", size, "black")
     left, top, right, bottom = (mark * np.tile(size, 2)).round().astype(int).tolist()
     page.paste((255, 255, 255), (left, top, right, bottom))

@@ -31,11 +31,6 @@ Host = Annotated[
 ]
 Port = Annotated[int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)]
 
-Revision = Annotated[
-    str | None,
-    typer.Option(help="Which version of a checkpoint of the hub.", show_default=False),
-]
-
 
 @app.callback()
 def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
@@ -77,12 +72,11 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = DEFAULT_PORT,
     device: DeviceChoice = "auto",
-    revision: Revision = None,
 ) -> None:
     """Run an encoder as a service, for --encoder http://HOST:PORT here or elsewhere."""
     from visar.encoders.service import EncoderService
 
-    encoder = get_encoder(name, device=device, revision=revision)
+    encoder = get_encoder(name, device=device)
     token = os.environ.get(TOKEN_VARIABLE) or None
     with contextlib.closing(EncoderService(encoder, host=host, port=port, token=token)) as service:
         # A supervisor's way to end it is the same as a person's.

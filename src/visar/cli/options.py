@@ -26,7 +26,8 @@ EncoderName = Annotated[
     str,
     typer.Option(
         "--encoder",
-        help="One of visar encoders, a checkpoint's folder or hub name, or an address.",
+        help="One of visar encoders, a checkpoint's folder or hub name, or an address; "
+        "@REVISION chooses a hub's version, +pool3 keeps a third of a page's vectors.",
     ),
 ]
 DeviceChoice = Annotated[

@@ -9,6 +9,7 @@ from typing import Literal
 
 from visar.encoders.checkpoints import find_checkpoint, is_checkpoint_name
 from visar.encoders.devices import check_device
+from visar.encoders.naming import EncoderName, parse_name
 from visar.encoders.protocol import Encoder
 from visar.encoders.published import PUBLISHED
 from visar.errors import EncoderUnavailable, InvalidOption
@@ -114,50 +115,76 @@ _ENCODERS = {
 _ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
 
 
-def get_encoder(
-    name: str = "embedded", *, device: str = "auto", revision: str | None = None
-) -> Encoder:
-    """Make the encoder of that name. Its model is loaded when it is first used.
+def get_encoder(name: str = "embedded", *, device: str = "auto") -> Encoder:
+    """Make the encoder of that name: ``NAME[@REVISION][+poolN]``. It is loaded when first used.
 
     A name with a slash, or of a folder that is there, means a checkpoint: a local one, or one of
-    the Hugging Face hub. ``revision`` goes with the hub.
+    the Hugging Face hub, whose revision may be given. ``+pool3`` makes about a third as many
+    vectors of every page.
     """
     check_device(device)
-    if "://" in name:
-        from visar.encoders.remote import encoder_at
+    parts = parse_name(name)
+    if parts.pool is None:
+        return _unpooled(parts, device)
+    if parts.base.startswith("vllm+"):
+        raise InvalidOption(
+            "What vLLM serves cannot be pooled: it does not tell the vectors of a page's patches "
+            "from those of the instruction, which must not mix."
+        )
+    from visar.encoders.pooling import PooledEncoder
 
-        return encoder_at(name)
-    entry = _ENCODERS.get(name)
+    return PooledEncoder(_unpooled(parts, device), parts.pool)
+
+
+def _unpooled(parts: EncoderName, device: str) -> Encoder:
+    if parts.is_address:
+        return _at_address(parts)
+    entry = _ENCODERS.get(parts.base)
     if entry is None:
-        return _from_checkpoint(name, device, revision)
-    _refuse_unavailable(name, entry)
+        return _from_checkpoint(parts, device)
+    _refuse_unavailable(parts.base, entry)
     cls = getattr(importlib.import_module(entry.module), entry.cls)
     encoder: Encoder
-    if name in PUBLISHED:
-        published = PUBLISHED[name]
+    if parts.base in PUBLISHED:
+        published = PUBLISHED[parts.base]
         encoder = cls(
-            name,
+            parts.unpooled,
             published.repository,
             expected=published.model_class,
-            revision=revision or published.revision,
+            revision=parts.revision or published.revision,
             device=device,
         )
         return encoder
-    if device not in ("auto", "cpu") or revision is not None:
-        raise InvalidOption(f"The encoder {name!r} runs on the CPU, in the one version installed.")
+    if device not in ("auto", "cpu") or parts.revision is not None:
+        raise InvalidOption(
+            f"The encoder {parts.base!r} runs on the CPU, in the one version installed."
+        )
     encoder = cls()
     return encoder
 
 
-def _from_checkpoint(name: str, device: str, revision: str | None) -> Encoder:
-    if not is_checkpoint_name(name):
+def _at_address(parts: EncoderName) -> Encoder:
+    if parts.revision is not None:
         raise InvalidOption(
-            f"There is no encoder {name!r}. Choose one of: {', '.join(sorted(_ENCODERS))}; or give "
-            "the folder of a checkpoint, or its name at the hub, such as vidore/colpali-v1.3."
+            "An address takes no revision: the service there decides which it runs. Where the "
+            "sign @ belongs to a path, write %40."
         )
-    checkpoint = find_checkpoint(name, revision)
+    from visar.encoders.remote import encoder_at
+
+    return encoder_at(parts.base)
+
+
+def _from_checkpoint(parts: EncoderName, device: str) -> Encoder:
+    if not is_checkpoint_name(parts.base):
+        raise InvalidOption(
+            f"There is no encoder {parts.base!r}. Choose one of: {', '.join(sorted(_ENCODERS))}; "
+            "or give the folder of a checkpoint, or its name at the hub, such as "
+            "vidore/colpali-v1.3."
+        )
+    checkpoint = find_checkpoint(parts.base, parts.revision)
     from visar.encoders.colbert import ColbertEncoder, is_colbert
 
+    name = parts.unpooled
     if is_colbert(checkpoint):
         _refuse_unavailable(name, _ENCODERS["colbertv2"])
         return ColbertEncoder(name, checkpoint, device=device)

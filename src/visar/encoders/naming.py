@@ -1,0 +1,92 @@
+"""How an encoder is named everywhere: ``NAME[@REVISION][+poolN]``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from visar.errors import InvalidOption
+
+_POOL = re.compile(r"(.*)\+pool([^/]*)", re.DOTALL)
+_FACTOR = re.compile(r"[1-9][0-9]{0,5}")
+# After a port or within a path: before a host the sign belongs to a user and a password.
+_ADDRESS = re.compile(r"(.+://(?:[^/@]+:[0-9]+|[^@]+/[^@]*))@([^@]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderName:
+    """What the user typed, in its parts."""
+
+    base: str
+    """A name of ``visar encoders``, a checkpoint's folder or hub name, or an address."""
+    revision: str | None = None
+    """Which version of a checkpoint of the hub."""
+    pool: int | None = None
+    """How many vectors of a page become one."""
+
+    @property
+    def is_address(self) -> bool:
+        return "://" in self.base
+
+    @property
+    def unpooled(self) -> str:
+        return self.base if self.revision is None else f"{self.base}@{self.revision}"
+
+    def __str__(self) -> str:
+        return self.unpooled if self.pool is None else f"{self.unpooled}+pool{self.pool}"
+
+
+def parse_name(text: str) -> EncoderName:
+    """Take a name apart. A folder that is there under a name means just that folder.
+
+    >>> parse_name("colqwen2.5@main+pool2")
+    EncoderName(base='colqwen2.5', revision='main', pool=2)
+    >>> parse_name("vidore/colpali-v1.2@refs/pr/7")
+    EncoderName(base='vidore/colpali-v1.2', revision='refs/pr/7', pool=None)
+    >>> parse_name("http://127.0.0.1:8765+pool3")
+    EncoderName(base='http://127.0.0.1:8765', revision=None, pool=3)
+    """
+    unpooled, pool = (text, None) if _is_folder(text) else _split_pool(text)
+    base, revision = (unpooled, None) if _is_folder(unpooled) else _split_revision(unpooled)
+    # What was typed is not repeated: an address may hold a password.
+    if not base:
+        raise InvalidOption("The encoder has no name: write NAME[@REVISION][+poolN].")
+    if pool is not None and not _is_folder(base) and _POOL.fullmatch(unpooled):
+        raise InvalidOption("The encoder's name says twice that it is pooled: give one factor.")
+    if revision == "":
+        raise InvalidOption("The encoder's name has no revision after the @: add it.")
+    return EncoderName(base, revision, pool)
+
+
+def _split_pool(text: str) -> tuple[str, int | None]:
+    found = _POOL.fullmatch(text)
+    if found is None:
+        return text, None
+    unpooled, factor = found[1], found[2]
+    if not _FACTOR.fullmatch(factor) or int(factor) < 2:
+        raise InvalidOption(
+            f"Vectors are pooled by a whole number from 2 on, not by {factor!r}: write "
+            "NAME[@REVISION]+poolN, such as colpali+pool3."
+        )
+    return unpooled, int(factor)
+
+
+def _split_revision(text: str) -> tuple[str, str | None]:
+    if "://" in text:
+        found = _ADDRESS.fullmatch(text)
+        return (found[1], found[2]) if found else (text, None)
+    signs = [place for place, character in enumerate(text) if character == "@"]
+    folders = [place for place in reversed(signs) if _is_folder(text[:place])]
+    if folders:
+        return text[: folders[0]], text[folders[0] + 1 :]
+    if not signs or text.startswith((".", "/", "~")):
+        return text, None  # a path that is not there is told as it was typed
+    return text[: signs[0]], text[signs[0] + 1 :]
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).expanduser().is_dir()
+    except (OSError, RuntimeError):  # a name too long for a path, the home of nobody
+        return False
