@@ -94,6 +94,14 @@ def test_images_and_texts_go_in_their_order() -> None:
     assert (np.asarray(images[2].convert("RGB")) == 255).all()
 
 
+def test_halves_of_characters_in_a_damaged_page_do_not_stop_the_request() -> None:
+    with scripted(replies("60")) as server:
+        prompt = Prompt("s\ud800", ("page \udcff",))
+        OpenAIGenerator("m", base_url=server.url).generate(prompt, max_tokens=8)
+    system, user = server.asked[0].json["messages"]
+    assert (system["content"], user["content"]) == ("s?", "page ?")
+
+
 def test_a_server_that_does_not_stream_is_understood() -> None:
     message = {"role": "assistant", "content": "60 months", "reasoning_content": "hm"}
     whole = {

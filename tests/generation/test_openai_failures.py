@@ -75,6 +75,20 @@ def test_patience_ends() -> None:
     assert failure_of(Says(cut=True), retries=0).startswith("breaks off without a reply")
 
 
+def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    told = [refuses(429, "slow down", {"Retry-After": wait}) for wait in ("7", "30", "0.5")]
+    untold = [refuses(503, "busy")] * 2
+    with scripted(*told, *untold, replies("60")) as server:
+        OpenAIGenerator("m", base_url=server.url, retries=5).generate(QUESTION, max_tokens=8)
+    assert pauses[:3] == [7, 30, 0.5]
+    # Unasked it waits longer each time, but never as long as its neighbour.
+    fourth, fifth = pauses[3:]
+    assert 0.01 * 2**3 / 2 <= fourth <= 0.01 * 2**3
+    assert 0.01 * 2**4 / 2 <= fifth <= 0.01 * 2**4
+
+
 def test_a_server_that_asks_for_long_pauses_is_not_waited_for() -> None:
     later = refuses(429, "slow down", {"Retry-After": "86400"})
     assert "try again in 86400 s" in failure_of(later)

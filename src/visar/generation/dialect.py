@@ -51,7 +51,7 @@ class Dialect:
             schema = {"name": "choice", "strict": True, "schema": choice_schema(choices)}
             request["response_format"] = {"type": "json_schema", "json_schema": schema}
         request["messages"] = [
-            {"role": "system", "content": system},
+            {"role": "system", "content": sendable(system)},
             {"role": "user", "content": _simplest(said)},
         ]
         return {name: value for name, value in request.items() if name not in self.unknown}
@@ -69,6 +69,11 @@ class Dialect:
     def settled(self) -> Dialect:
         """The dialect for the next request, which may again change the limit's name."""
         return replace(self, switched=False)
+
+
+def sendable(text: str) -> str:
+    """A text without halves of characters, which damaged documents hold and UTF-8 does not."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _simplest(content: list[dict[str, Any]]) -> str | list[dict[str, Any]]:

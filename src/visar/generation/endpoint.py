@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from ipaddress import ip_address
 from json import dumps
@@ -90,6 +92,7 @@ class Endpoint:
             follow_redirects=False,
             # A proxy for the world outside does not reach a server in here.
             trust_env=not self.is_near,
+            verify=_trusted_authorities(),
             event_hooks={"response": [_limited_to(most_bytes)]},
         )
         return openai.OpenAI(
@@ -149,6 +152,14 @@ def _check_address(address: str) -> None:
         )
     if parts.query or parts.fragment or not address.isascii() or not address.isprintable():
         raise InvalidOption(f"{address!r} has more than a host, a port and a path.")
+
+
+@cache
+def _trusted_authorities() -> ssl.SSLContext:
+    """Read once: it takes longer than all else that a client is made of."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 def _limited_to(most_bytes: int) -> Callable[[httpx2.Response], None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from visar.errors import GenerationError, InvalidOption
 from visar.generation.choices import choice_text, find_choice
-from visar.generation.dialect import LIMITS, Dialect
+from visar.generation.dialect import LIMITS, Dialect, sendable
 from visar.generation.endpoint import SECONDS_TO_CONNECT, Endpoint, TooMuch, require_client
 from visar.generation.event_stream import StreamError, Written
 from visar.generation.page_images import data_uri
@@ -309,7 +309,7 @@ def _about_nothing(written: Written, max_tokens: int, *, complete: bool) -> str:
 def _as_content(prompt: Prompt) -> list[dict[str, Any]]:
     """A prompt's texts and images in their order, as a user's message."""
     return [
-        {"type": "text", "text": part}
+        {"type": "text", "text": sendable(part)}
         if isinstance(part, str)
         else {"type": "image_url", "image_url": {"url": data_uri(part)}}
         for part in prompt.parts
