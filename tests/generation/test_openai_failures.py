@@ -27,7 +27,6 @@ from tests.generation.scripted import (
     streams,
 )
 from visar.errors import GenerationError, InvalidOption
-from visar.generation import openai_compatible
 from visar.generation.openai_compatible import OpenAIGenerator
 from visar.generation.protocol import Prompt
 
@@ -165,10 +164,12 @@ def free_port() -> int:
 
 
 def test_nobody_there_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_compatible, "FIRST_PAUSE", 3600)
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
     generator = OpenAIGenerator("m", base_url=f"http://127.0.0.1:{free_port()}/v1")
     with pytest.raises(GenerationError, match=r"No server answers at .*refused.*docs/generators"):
         generator.generate(QUESTION, max_tokens=8)
+    assert pauses == []
 
 
 def test_a_server_that_was_there_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
