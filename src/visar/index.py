@@ -20,7 +20,7 @@ from visar.generation.answering import USUAL_BUDGET, Budget, answer_from, page_t
 from visar.generation.prompts import GivenPage, page_label
 from visar.generation.protocol import Generator, OnText, unheard
 from visar.generation.registry import get_generator
-from visar.results import Answer, Method, PageHit, SearchResult
+from visar.results import Answer, Method, SearchResult
 from visar.searching import Library, Searcher
 from visar.store import Compaction, EncoderRef, NewDocument, Problem, Store, StoredDocument
 
@@ -221,7 +221,11 @@ class Index:
         if writer is None:
             text = extractive.quote(passages) if found.strength != "none" else ""
             return Answer(question, text, extractive.NAME, passages, found)
-        given = self._given(found, writer)
+        given = self.given_pages(
+            writer,
+            [(hit.document, hit.page) for hit in found.pages],
+            [document.id for document in found.documents],
+        )
         written = answer_from(question, given, writer, budget, on_text)
         return Answer(
             question,
@@ -260,28 +264,32 @@ class Index:
             self._library = library
         return Searcher(self._library, chosen)
 
-    def _given(self, found: SearchResult, generator: Generator) -> list[GivenPage]:
-        """The found pages, best first, in the form that a generator reads."""
+    def given_pages(
+        self, generator: Generator, pages: Sequence[tuple[str, int]], documents: Sequence[str]
+    ) -> list[GivenPage]:
+        """Pages, as (document's id, number), in the form that a generator reads.
+
+        ``documents`` are the ids of all that were searched: labels count them.
+        """
         with ExitStack() as sources:
             opened: dict[str, Document] = {}
 
-            def content(hit: PageHit) -> Image | str:
+            def content(document: str, number: int) -> Image | str:
                 if generator.reads == "text":
-                    return page_text(self._store.pages(hit.document, [hit.page])[0])
-                if hit.document not in opened:
-                    source = self._open_source(self._store.get(hit.document))
-                    opened[hit.document] = sources.enter_context(source)
-                return opened[hit.document].image(hit.page)
+                    return page_text(self._store.pages(document, [number])[0])
+                if document not in opened:
+                    source = self._open_source(self._store.get(document))
+                    opened[document] = sources.enter_context(source)
+                return opened[document].image(number)
 
-            ids = [document.id for document in found.documents]
             return [
                 GivenPage(
-                    label=page_label(hit.page, ids.index(hit.document) + 1, len(ids)),
-                    document=hit.document,
-                    number=hit.page,
-                    content=content(hit),
+                    label=page_label(number, documents.index(document) + 1, len(documents)),
+                    document=document,
+                    number=number,
+                    content=content(document, number),
                 )
-                for hit in found.pages
+                for document, number in pages
             ]
 
     def _generator(self, chosen: str | Generator) -> Generator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,7 +111,7 @@ class Searcher:
             k=len(chosen),
             k_star=selection.k_star,
             match=match,
-            strength=_strength(match, self._encoder.weak_match),
+            strength=strength_of(match, self._encoder.weak_match),
             encoder=self._library.encoder,
             seconds=time.perf_counter() - started,
             selection=selection,
@@ -119,8 +119,12 @@ class Searcher:
 
     def weighed(self, found: SearchResult) -> Iterator[WeighedPage]:
         """The found pages with the weights the question gave to their patches."""
-        for hit in found.pages:
-            yield self._weighed(found.selection, self._library.position(hit))
+        return self.weigh(found.selection, map(self._library.position, found.pages))
+
+    def weigh(self, selection: Selection, positions: Iterable[int]) -> Iterator[WeighedPage]:
+        """Pages, by their positions in the library, with the weights of a selection."""
+        for position in positions:
+            yield self._weighed(selection, position)
 
     def _hits(self, selection: Selection, chosen: list[int], neighbors: int) -> Iterator[PageHit]:
         for position in chosen:
@@ -164,7 +168,8 @@ class Searcher:
         )
 
 
-def _strength(match: float, weak: float) -> Strength:
+def strength_of(match: float, weak: float) -> Strength:
+    """How well a question with this mean cosine matches, by what its encoder calls weak."""
     if match >= weak:
         return "good"
     return "weak" if match >= NO_MATCH * weak else "none"

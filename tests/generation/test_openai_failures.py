@@ -220,7 +220,7 @@ TOO_LONG = {
 
 @pytest.mark.parametrize("case", TOO_LONG)
 def test_too_much_says_how_to_send_less(case: str) -> None:
-    assert "lower --max-k or the pixel budget" in failure_of(TOO_LONG[case])
+    assert "lower --max-k or --send-megapixels" in failure_of(TOO_LONG[case])
 
 
 @pytest.mark.parametrize(

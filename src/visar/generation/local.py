@@ -43,7 +43,7 @@ _GREEDY = {
     "top_k": None,
     "min_p": None,
 }
-_GIVE_LESS = "Give it less: fewer pages (--max-k) or a smaller pixel budget."
+_GIVE_LESS = "Give it less: fewer pages (--max-k), or smaller ones (--send-megapixels)."
 
 
 class LocalGenerator:

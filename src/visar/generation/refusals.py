@@ -103,7 +103,7 @@ def explain(
         return _about_key(endpoint, said)
     if refusal.is_too_long():
         return (
-            f"cannot take so much at once {said}: lower --max-k or the pixel budget, or serve the "
+            f"cannot take so much at once {said}: lower --max-k or --send-megapixels, or serve the "
             "model with a longer context"
         )
     if refusal.is_model_missing():
