@@ -190,7 +190,7 @@ class Index:
         ``"largest-gap"`` or ``"score-cluster"``. ``max_k`` caps them. ``neighbors`` takes as many
         pages before and after each along, for tables that continue.
         """
-        return self._searcher(documents, encoder).search(
+        return self.searcher(documents, encoder).search(
             question, method=method, k=k, max_k=max_k, neighbors=neighbors
         )
 
@@ -215,7 +215,7 @@ class Index:
         each piece of its reply.
         """
         writer = None if generator == extractive.NAME else self._generator(generator)
-        searcher = self._searcher(documents, encoder)
+        searcher = self.searcher(documents, encoder)
         found = searcher.search(question, method=method, k=k, max_k=max_k, neighbors=neighbors)
         passages = extractive.best_passages(searcher.weighed(found))
         if writer is None:
@@ -253,7 +253,8 @@ class Index:
             stem = Path(document.name).stem
             yield f"{rank:02d}-{stem}-page-{hit.page}.png", with_heat(image, boxes, weights)
 
-    def _searcher(self, documents: Sequence[str] | None, encoder: str) -> Searcher:
+    def searcher(self, documents: Sequence[str] | None, encoder: str = "embedded") -> Searcher:
+        """What searches these documents, or all: loaded once for many questions."""
         chosen = self._encoder(encoder)
         wanted = self.documents() if documents is None else [self.get(d) for d in documents]
         if not wanted:

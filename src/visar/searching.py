@@ -82,6 +82,11 @@ class Searcher:
         self._library = library
         self._encoder = encoder
 
+    @property
+    def pages(self) -> PageVectors:
+        """The vectors of all pages searched."""
+        return self._library.vectors
+
     def search(
         self,
         question: str,
@@ -111,7 +116,7 @@ class Searcher:
             k=len(chosen),
             k_star=selection.k_star,
             match=match,
-            strength=strength_of(match, self._encoder.weak_match),
+            strength=_strength(match, self._encoder.weak_match),
             encoder=self._library.encoder,
             seconds=time.perf_counter() - started,
             selection=selection,
@@ -168,8 +173,7 @@ class Searcher:
         )
 
 
-def strength_of(match: float, weak: float) -> Strength:
-    """How well a question with this mean cosine matches, by what its encoder calls weak."""
+def _strength(match: float, weak: float) -> Strength:
     if match >= weak:
         return "good"
     return "weak" if match >= NO_MATCH * weak else "none"

@@ -64,7 +64,7 @@ def test_heat_lies_where_the_page_as_displayed_has_the_mark(
     index = Index.open(tmp_path / "index", device="cpu")
     monkeypatch.setitem(index._encoders, name, encoder)
     document = index.add(path, encoder=name)
-    held = index._store.vectors(document.id, index._searcher(None, name)._library.encoder)
+    held = index._store.vectors(document.id, index.searcher(None, name)._library.encoder)
     dark = held.vectors[held.offsets[2] :][held.boxes[held.offsets[2] :].any(axis=1)][:1]
     monkeypatch.setattr(encoder, "encode_query", lambda _question: dark.astype(np.float32))
     found = index.search("dark", encoder=name, method="top-k", k=3)
@@ -76,6 +76,6 @@ def test_heat_lies_where_the_page_as_displayed_has_the_mark(
     across, down = (left + right) / 2, (top + bottom) / 2
     assert down < 0.36
     assert across > 0.64 if rotation else across < 0.36
-    library = index._searcher(None, name)._library
+    library = index.searcher(None, name)._library
     boxes, _ = library.patches(library.position(hit))
     np.testing.assert_array_equal(boxes, held.boxes[:first])

@@ -28,18 +28,18 @@ _FILES: dict[type, str] = {
     Answered: "answered",
     Judged: "judged",
 }
-# What tells records of a kind apart.
-_KEYS: dict[type, tuple[str, ...]] = {
+KEYS: dict[type, tuple[str, ...]] = {
     Asked: ("dataset", "question"),
     Retrieved: ("dataset", "question", "encoder", "method"),
     Answered: ("dataset", "question", "encoder", "method", "generator", "max_k"),
     Judged: ("dataset", "question", "encoder", "method", "generator", "max_k", "judge"),
 }
+"""What tells records of a kind apart."""
 
 
 def key_of(record: Asked | Retrieved | Answered | Judged) -> tuple[Any, ...]:
     """What a record is kept under; a later one under the same key replaces it."""
-    return tuple(getattr(record, name) for name in _KEYS[type(record)])
+    return tuple(getattr(record, name) for name in KEYS[type(record)])
 
 
 def read_records(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:

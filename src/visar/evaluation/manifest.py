@@ -1,0 +1,136 @@
+"""What a run was made with: enough to make it again, or to see why another one differs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import visar
+from visar.encoders.minilm import usable_cores
+from visar.errors import InvalidOption
+from visar.evaluation.keeping import write_whole
+from visar.evaluation.plan import Plan
+from visar.evaluation.preparing import Skipped
+from visar.results import to_plain
+
+FILE = "manifest.json"
+_PACKAGES = (
+    "numpy",
+    "onnxruntime",
+    "lancedb",
+    "pypdfium2",
+    "rapidocr",
+    "scikit-learn",
+    "torch",
+    "transformers",
+    "colpali-engine",
+    "sentence-transformers",
+    "openai",
+)
+
+
+def new_manifest(plan: Plan, encoders: dict[str, str], index: str) -> dict[str, Any]:
+    """The beginning of a run; ``encoders`` are their versions by name."""
+    return {
+        "visar": visar.__version__,
+        "started": _now(),
+        "finished": None,
+        "plan": to_plain(plan),
+        "encoders": encoders,
+        "index": index,
+        "seed": 0,
+        "pages_at_a_time": _pages_at_a_time(),
+        "dtype": "float16 in the index, float32 products, float64 sums",
+        "workers": usable_cores(),
+        "machine": _machine(),
+        "packages": _versions(_PACKAGES),
+        "skipped": {},
+        "failures": {},
+    }
+
+
+def finish(manifest: dict[str, Any], skipped: Skipped, failures: dict[str, str]) -> dict[str, Any]:
+    """The manifest of a run that has come to its end."""
+    return manifest | {
+        "finished": _now(),
+        "skipped": to_plain(skipped),
+        "failures": failures,
+    }
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Keep a manifest; those of earlier calls of the run stay in it."""
+    earlier = [
+        made for made in read_manifests(folder) if made.get("started") != manifest["started"]
+    ]
+    content = json.dumps([*earlier, manifest], ensure_ascii=False, indent=2)
+    write_whole(folder / FILE, content + "\n")
+
+
+def read_manifests(folder: Path) -> list[dict[str, Any]]:
+    """The manifests of all calls of a run, the last one last."""
+    path = folder / FILE
+    if not path.exists():
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidOption(f"{path} is damaged: {error}. Move it away to go on.") from error
+    return found if isinstance(found, list) else [found]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _pages_at_a_time() -> int:
+    from visar.index import PAGES_AT_A_TIME
+
+    return PAGES_AT_A_TIME
+
+
+def _machine() -> dict[str, Any]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "memory_gib": round(memory / 2**30, 1),
+        "gpu": _gpu(),
+    }
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpu() -> str | None:
+    """The graphics processor, if torch is in use anyway."""
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return str(torch.cuda.get_device_name(0))
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
