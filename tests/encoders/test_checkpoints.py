@@ -35,7 +35,11 @@ def test_the_published_checkpoints() -> None:
         "colqwen2.5": ("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
         "colmodernvbert": ("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
         "colbertv2": ("colbert-ir/colbertv2.0", "main", "HF_ColBERT"),
-        "visrag-ret": ("openbmb/VisRAG-Ret", "main", "VisRAG_Ret"),
+        "visrag-ret": (
+            "openbmb/VisRAG-Ret",
+            "95ef596df871b606167cb7e4b7215caf1bfdf761",
+            "VisRAG_Ret",
+        ),
     }
     for name, family in FAMILIES.items():
         assert PUBLISHED[name].model_class == family.model_class

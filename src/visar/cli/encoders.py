@@ -35,6 +35,10 @@ Revision = Annotated[
     str | None,
     typer.Option(help="Which version of a checkpoint of the hub.", show_default=False),
 ]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", help="Run the program code that visrag-ret comes with."),
+]
 
 
 @app.callback()
@@ -78,11 +82,14 @@ def serve(
     port: Port = DEFAULT_PORT,
     device: DeviceChoice = "auto",
     revision: Revision = None,
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Run an encoder as a service, for --encoder http://HOST:PORT here or elsewhere."""
     from visar.encoders.service import EncoderService
 
-    encoder = get_encoder(name, device=device, revision=revision)
+    encoder = get_encoder(
+        name, device=device, revision=revision, trust_remote_code=trust_remote_code
+    )
     token = os.environ.get(TOKEN_VARIABLE) or None
     with contextlib.closing(EncoderService(encoder, host=host, port=port, token=token)) as service:
         # A supervisor's way to end it is the same as a person's.

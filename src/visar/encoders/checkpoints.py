@@ -12,7 +12,7 @@ from typing import Any
 from visar.errors import CheckpointError, InvalidOption, MissingExtra
 
 # Files that decide what a checkpoint's vectors are.
-_DECISIVE = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.metadata")
+_DECISIVE = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.metadata", "*.py")
 # Larger files are known by their size and samples: a start must not read gigabytes.
 _READ_WHOLE = 256 << 20
 _SAMPLES = 64

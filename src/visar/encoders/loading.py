@@ -36,25 +36,29 @@ class LoadedModel:
         with torch.inference_mode():
             return self.model(**placed, **extra).float().cpu()
 
-    @contextlib.contextmanager
-    def in_float32(self) -> Iterator[None]:
+    def in_float32(self) -> contextlib.AbstractContextManager[None]:
         """Run in full precision for a while; what it was made of comes back unchanged."""
-        import torch
+        return in_float32(self.model, attention_for(self.device))
 
-        dtype = self.model.dtype
-        if dtype == torch.float32:
-            yield
-            return
-        flash = attention_for(self.device)
-        self.model.float()
-        if flash:
-            self.model.set_attn_implementation("sdpa")  # flash attention knows no float32
-        try:
-            yield
-        finally:
-            self.model.to(dtype)
-            if flash:
-                self.model.set_attn_implementation(flash)
+
+@contextlib.contextmanager
+def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
+    """Run a model in full precision for a while; ``attention`` is what was chosen for it."""
+    import torch
+
+    dtype = model.dtype
+    if dtype == torch.float32:
+        yield
+        return
+    model.float()
+    if attention:
+        model.set_attn_implementation("sdpa")  # flash attention knows no float32
+    try:
+        yield
+    finally:
+        model.to(dtype)
+        if attention:
+            model.set_attn_implementation(attention)
 
 
 def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
@@ -77,7 +81,7 @@ def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
             checkpoint.name, **source
         )
     _tie_language_head(model)
-    _refuse_incomplete(checkpoint, model, report)
+    refuse_incomplete(checkpoint, model, report)
     if family.page_prompt is not None:
         processor.visual_prompt_prefix = family.page_prompt
     return LoadedModel(model.to(place).eval(), processor, place)
@@ -94,7 +98,7 @@ def _tie_language_head(model: Any) -> None:
         head.weight = model.get_input_embeddings().weight
 
 
-def _refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]) -> None:
+def refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]) -> None:
     """Refuse weights that are not all there: the others would be random numbers."""
     empty = [name for name, weights in model.named_parameters() if weights.is_meta]
     reported = [*report.get("missing_keys", ()), *report.get("mismatched_keys", ())]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
 from typing import Literal
 
+from visar.encoders import visrag
 from visar.encoders.checkpoints import find_checkpoint, is_checkpoint_name
 from visar.encoders.devices import check_device
 from visar.encoders.protocol import Encoder
@@ -43,8 +45,8 @@ class _Entry:
     packages: tuple[str, ...]
     """What must be importable."""
     install: str
-    obstacle: str | None = None
-    """Why it cannot run in any installation."""
+    transformers: str | None = None
+    """The beginning of the version it needs, if not the one the others do."""
 
 
 _COLPALI_PACKAGES = ("colpali_engine", "peft", "torch", "torchvision", "transformers")
@@ -96,31 +98,32 @@ _ENCODERS = {
         install="pip install 'visar[colbert]'",
     ),
     "visrag-ret": _Entry(
-        description="VisRAG-Ret: page images, a single vector each",
+        description="VisRAG-Ret: page images, a single vector each, by code of its own",
         dimension=2304,
         reads="image",
         size="3 B parameters, 7 GB",
-        module="",
-        cls="",
-        packages=(),
-        install="",
-        obstacle=(
-            "its checkpoint openbmb/VisRAG-Ret runs program code of its own, written for "
-            "transformers 4.40, while ViSAR needs transformers 5 and never runs code that comes "
-            "with a model. Choose colpali, colqwen2.5 or colmodernvbert."
-        ),
+        module="visar.encoders.visrag",
+        cls="VisRagEncoder",
+        packages=("sentencepiece", "timm", "torch", "torchvision", "transformers"),
+        install=visrag.INSTALL,
+        transformers=visrag.TRANSFORMERS,
     ),
 }
 _ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
 
 
 def get_encoder(
-    name: str = "embedded", *, device: str = "auto", revision: str | None = None
+    name: str = "embedded",
+    *,
+    device: str = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
 ) -> Encoder:
     """Make the encoder of that name. Its model is loaded when it is first used.
 
     A name with a slash, or of a folder that is there, means a checkpoint: a local one, or one of
-    the Hugging Face hub. ``revision`` goes with the hub.
+    the Hugging Face hub. ``revision`` goes with the hub. ``trust_remote_code`` allows the one kind
+    of checkpoint that brings program code, VisRAG-Ret, to run it.
     """
     check_device(device)
     if "://" in name:
@@ -129,7 +132,7 @@ def get_encoder(
         return encoder_at(name)
     entry = _ENCODERS.get(name)
     if entry is None:
-        return _from_checkpoint(name, device, revision)
+        return _from_checkpoint(name, device, revision, trust_remote_code=trust_remote_code)
     _refuse_unavailable(name, entry)
     cls = getattr(importlib.import_module(entry.module), entry.cls)
     encoder: Encoder
@@ -141,6 +144,7 @@ def get_encoder(
             expected=published.model_class,
             revision=revision or published.revision,
             device=device,
+            **({"trust_remote_code": trust_remote_code} if entry.cls == "VisRagEncoder" else {}),
         )
         return encoder
     if device not in ("auto", "cpu") or revision is not None:
@@ -149,7 +153,9 @@ def get_encoder(
     return encoder
 
 
-def _from_checkpoint(name: str, device: str, revision: str | None) -> Encoder:
+def _from_checkpoint(
+    name: str, device: str, revision: str | None, *, trust_remote_code: bool
+) -> Encoder:
     if not is_checkpoint_name(name):
         raise InvalidOption(
             f"There is no encoder {name!r}. Choose one of: {', '.join(sorted(_ENCODERS))}; or give "
@@ -161,6 +167,11 @@ def _from_checkpoint(name: str, device: str, revision: str | None) -> Encoder:
     if is_colbert(checkpoint):
         _refuse_unavailable(name, _ENCODERS["colbertv2"])
         return ColbertEncoder(name, checkpoint, device=device)
+    if visrag.is_visrag(checkpoint):
+        _refuse_unavailable(name, _ENCODERS["visrag-ret"])
+        return visrag.VisRagEncoder(
+            name, checkpoint, device=device, trust_remote_code=trust_remote_code
+        )
     _refuse_unavailable(name, _ANY_VISUAL)
     from visar.encoders.visual import VisualEncoder
 
@@ -168,11 +179,9 @@ def _from_checkpoint(name: str, device: str, revision: str | None) -> Encoder:
 
 
 def _refuse_unavailable(name: str, entry: _Entry) -> None:
-    if entry.obstacle is not None:
-        raise EncoderUnavailable(f"The encoder {name!r} cannot run here: {entry.obstacle}")
     if missing := _missing(entry):
         raise EncoderUnavailable(
-            f"The encoder {name!r} needs {', '.join(missing)}: {entry.install}"
+            f"The encoder {name!r} needs {', '.join(missing)}: {entry.install.format(name=name)}"
         )
 
 
@@ -184,7 +193,7 @@ def available_encoders() -> list[EncoderInfo]:
             entry.description,
             entry.dimension,
             entry.reads,
-            entry.obstacle or (entry.install if _missing(entry) else None),
+            entry.install.format(name=name) if _missing(entry) else None,
             entry.size,
         )
         for name, entry in _ENCODERS.items()
@@ -192,4 +201,9 @@ def available_encoders() -> list[EncoderInfo]:
 
 
 def _missing(entry: _Entry) -> list[str]:
-    return [package for package in entry.packages if importlib.util.find_spec(package) is None]
+    missing = [name for name in entry.packages if importlib.util.find_spec(name) is None]
+    if entry.transformers and "transformers" not in missing:
+        installed = importlib.metadata.version("transformers")
+        if not installed.startswith(f"{entry.transformers}."):
+            missing.append(f"transformers {entry.transformers} ({installed} is installed)")
+    return missing
