@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import DeviceChoice, Json
-from visar.cli.output import complain, console, print_json
+from visar.cli.output import STATE_STYLES, complain, console, print_json
 from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.results import to_plain
@@ -60,7 +60,7 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
     for encoder in encoders:
         table.add_row(
             encoder.name,
-            _state(encoder),
+            Text(encoder.state, STATE_STYLES[encoder.state]),
             encoder.reads,
             str(encoder.dimension),
             encoder.size,
@@ -68,7 +68,11 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
         )
     console.print(table)
     console.print()
-    console.print("[dim]All but embedded get their weights from the hub when first used.[/dim]")
+    for encoder in encoders:
+        if encoder.install is not None:
+            # Below the table: what is to be typed is not cut into its lines.
+            line = Text(f"{encoder.name} is missing: {encoder.install}", STATE_STYLES["missing"])
+            console.print(line, soft_wrap=True)
     console.print("[dim]A checkpoint of your own: --encoder FOLDER, or its hub name[/dim]")
     console.print("[dim]One that runs elsewhere: --encoder http://host:port[/dim]", soft_wrap=True)
     console.print("[dim]A model vLLM serves: --encoder vllm+http://host:port/MODEL[/dim]")
@@ -110,13 +114,11 @@ def _announce(who: str, url: str, *, guarded: bool) -> None:
     console.print(Text(f"for {users} · Ctrl-C stops it", "dim"))
 
 
-def _state(encoder: EncoderInfo) -> Text:
-    return Text("ready", "green") if encoder.is_ready else Text("missing", "yellow")
-
-
 def _needs(encoder: EncoderInfo) -> Text:
     needs = Text(encoder.description)
-    return needs if encoder.install is None else needs.append(f" → {encoder.install}", "yellow")
+    if encoder.state == "downloads":
+        needs.append(f" → {encoder.next_step}", STATE_STYLES["downloads"])
+    return needs
 
 
 def _log_requests() -> None:

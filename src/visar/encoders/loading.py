@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from visar.encoders.checkpoints import Checkpoint, unreachable
+from visar.encoders.checkpoints import Checkpoint
 from visar.encoders.devices import attention_for, choose_device, choose_dtype
 from visar.encoders.families import Family
 from visar.encoders.torchvision_operators import import_torchvision
@@ -69,16 +69,16 @@ def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
     except ImportError as error:
         raise MissingExtra("A visual encoder", "colpali") from error
     place = choose_device(device)
-    source = {"revision": checkpoint.revision, "local_files_only": checkpoint.is_local}
     options: dict[str, Any] = {"dtype": choose_dtype(place), "use_safetensors": True}
     if attention := attention_for(place):
         options["attn_implementation"] = attention
+    folder = checkpoint.folder()
     with quietly(), explained(checkpoint):
         model, report = getattr(models, family.model_class).from_pretrained(
-            checkpoint.name, output_loading_info=True, **source, **options
+            folder, output_loading_info=True, local_files_only=True, **options
         )
         processor = getattr(models, family.processor_class).from_pretrained(
-            checkpoint.name, **source
+            folder, local_files_only=True
         )
     _tie_language_head(model)
     refuse_incomplete(checkpoint, model, report)
@@ -118,9 +118,8 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
-        if isinstance(error, OSError) and not checkpoint.is_local:
-            raise CheckpointError(f"{unreachable(checkpoint.name)} ({error})") from error
-        raise CheckpointError(f"{checkpoint.name} cannot be loaded: {error}") from error
+        on = f" on {checkpoint.base}" if checkpoint.base else ""
+        raise CheckpointError(f"{checkpoint.name}{on} cannot be loaded: {error}") from error
 
 
 @contextlib.contextmanager

@@ -6,14 +6,17 @@ import importlib
 import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from visar.encoders import visrag
 from visar.encoders.checkpoints import find_checkpoint, is_checkpoint_name
 from visar.encoders.devices import check_device
+from visar.encoders.hub import is_downloaded
 from visar.encoders.protocol import Encoder
 from visar.encoders.published import PUBLISHED
 from visar.errors import EncoderUnavailable, InvalidOption
+
+State: TypeAlias = Literal["ready", "downloads", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,22 @@ class EncoderInfo:
     dimension: int
     reads: Literal["words", "image"]
     install: str | None
-    """What to run before it can be used here; None when it is ready."""
+    """What to run before it can be used here; None when nothing is missing."""
     size: str
     """Of its model, as a person would say it."""
+    state: State
+    """Whether it has all it needs, or gets its weights when first used, or lacks packages."""
 
     @property
     def is_ready(self) -> bool:
-        return self.install is None
+        return self.state == "ready"
+
+    @property
+    def next_step(self) -> str | None:
+        """What comes before its first vectors; None when it is ready."""
+        if self.state == "downloads":
+            return f"downloads {self.size.rpartition(', ')[2]} when first used"
+        return self.install
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,17 +199,21 @@ def _refuse_unavailable(name: str, entry: _Entry) -> None:
 
 def available_encoders() -> list[EncoderInfo]:
     """Every encoder, the default first, with what is missing for it to run here."""
-    return [
-        EncoderInfo(
-            name,
-            entry.description,
-            entry.dimension,
-            entry.reads,
-            entry.install.format(name=name) if _missing(entry) else None,
-            entry.size,
-        )
-        for name, entry in _ENCODERS.items()
-    ]
+    return [_info(name, entry) for name, entry in _ENCODERS.items()]
+
+
+def _info(name: str, entry: _Entry) -> EncoderInfo:
+    install: str | None = None
+    state: State = "ready"
+    if _missing(entry):
+        install, state = entry.install.format(name=name), "missing"
+    elif name in PUBLISHED and not is_downloaded(
+        PUBLISHED[name].repository, PUBLISHED[name].revision
+    ):
+        state = "downloads"
+    return EncoderInfo(
+        name, entry.description, entry.dimension, entry.reads, install, entry.size, state
+    )
 
 
 def _missing(entry: _Entry) -> list[str]:

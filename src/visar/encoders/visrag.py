@@ -180,14 +180,15 @@ class VisRagEncoder:
         import_torchvision()
         from transformers import AutoModel
 
-        place = choose_device(self._device)
+        place, folder = choose_device(self._device), self._folder
         with quietly(), explained(self._checkpoint):
             model, report = AutoModel.from_pretrained(
-                self._checkpoint.name,
+                folder,
                 torch_dtype=choose_dtype(place),
                 use_safetensors=True,
                 output_loading_info=True,
-                **self._loading,
+                local_files_only=True,
+                trust_remote_code=True,
             )
         refuse_incomplete(self._checkpoint, model, report)
         return model.to(place).eval()
@@ -196,16 +197,15 @@ class VisRagEncoder:
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
+        folder = self._folder
         with quietly(), explained(self._checkpoint):
-            return AutoTokenizer.from_pretrained(self._checkpoint.name, **self._loading)
+            return AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=True
+            )
 
-    @property
-    def _loading(self) -> dict[str, Any]:
-        return {
-            "revision": self._checkpoint.revision,
-            "local_files_only": self._checkpoint.is_local,
-            "trust_remote_code": True,
-        }
+    @functools.cached_property
+    def _folder(self) -> str:
+        return self._checkpoint.folder()
 
     @functools.cached_property
     def _batches(self) -> Batches:
