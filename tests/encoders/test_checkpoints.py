@@ -191,3 +191,22 @@ def test_the_hub_s_answer_decides_version_and_kind(
     wrong = VisualEncoder("colpali", "someone/colqwen", expected="ColPali")
     with pytest.raises(CheckpointError, match="is ColQwen2_5 where ColPali was expected"):
         wrong.encode_query("revenue")
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-that-name/model", "a/" + "b" * 5000])
+def test_a_name_that_can_be_no_path_is_told(name: str) -> None:
+    with pytest.raises(InvalidOption, match="is no encoder and no path"):
+        registry.get_encoder(name)
+
+
+def test_a_configuration_of_odd_content_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match=r"config\.json cannot be read"):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "architectures": 5}')
+    assert find_checkpoint(str(tmp_path)).architectures == []
+    with pytest.raises(CheckpointError, match="type 'llama'"):
+        registry.get_encoder(str(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ _DECISIVE = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.metada
 _READ_WHOLE = 256 << 20
 _SAMPLES = 64
 _SAMPLE_BYTES = 64 << 10
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Checkpoint:
     base: str | None = None
     """The folder or hub name of the model that the adapter adapts, if it is one."""
     is_offline: bool = False
-    """Whether the hub did not answer, so that only what was downloaded before can be used."""
+    """Whether the hub is not asked, so that only what was downloaded before can be used."""
 
     @property
     def is_local(self) -> bool:
@@ -74,7 +76,8 @@ class Checkpoint:
 
     @property
     def architectures(self) -> list[str]:
-        return [str(name) for name in self.config.get("architectures") or []]
+        named = self.config.get("architectures")
+        return [str(name) for name in named] if isinstance(named, list) else []
 
     @property
     def adapted_modules(self) -> str:
@@ -85,7 +88,7 @@ class Checkpoint:
 
 def is_checkpoint_name(name: str) -> bool:
     """Whether a name means a checkpoint: a path that is there, or a repository or path by form."""
-    return "/" in name or Path(name).expanduser().exists()
+    return "/" in name or _local_path(name).exists()
 
 
 def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Checkpoint:
@@ -96,7 +99,7 @@ def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Chec
     """
     if isinstance(name, Checkpoint):
         return name
-    folder = Path(name).expanduser()
+    folder = _local_path(name)
     if folder.is_dir():
         if revision is not None:
             raise InvalidOption(f"A revision goes with a hub name; {name} is a local folder.")
@@ -109,6 +112,16 @@ def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Chec
             "vidore/colpali-v1.2."
         )
     return _hub_checkpoint(name, revision)
+
+
+def _local_path(name: str) -> Path:
+    """The path a name would mean, refused where there can be none."""
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:  # too long a name, an unknown user's home
+        raise InvalidOption(f"{name[:80]!r} is no encoder and no path: {error}.") from error
+    return path
 
 
 def _local_checkpoint(name: str, folder: Path) -> Checkpoint:
@@ -151,7 +164,9 @@ def _base_folder(name: str, folder: Path, base: str) -> Path:
 
 
 def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
-    offline = not is_reachable(name, revision)
+    # A commit does not change: whoever has it need not ask.
+    settled = bool(_COMMIT.fullmatch(revision or "")) and is_downloaded(name, revision)
+    offline = settled or not is_reachable(name, revision)
     found = hub_file(name, "adapter_config.json", revision, local_only=offline)
     adapter = None if found is None else _read(found)
     configured = hub_file(name, "config.json", revision, local_only=offline)
@@ -184,7 +199,8 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    # Brackets can be nested deeper than Python calls.
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is no configuration: it holds a {type(content).__name__}.")
@@ -203,7 +219,8 @@ def _fingerprint(folders: list[Path]) -> str:
 
 def _decisive_files(folders: list[Path]) -> Iterator[Path]:
     for folder in folders:
-        yield from sorted({path for pattern in _DECISIVE for path in folder.glob(pattern)})
+        found = {path for pattern in _DECISIVE for path in folder.glob(pattern)}
+        yield from sorted(path for path in found if path.is_file())
 
 
 def _content(path: Path) -> Iterator[bytes]:

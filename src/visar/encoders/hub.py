@@ -32,11 +32,13 @@ def is_reachable(name: str, revision: str | None) -> bool:
     network.
     """
     _hub()
-    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url
+    from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
 
-    patience = {} if "HF_HUB_ETAG_TIMEOUT" in os.environ else {"timeout": _SECONDS_TO_ANSWER}
+    chosen = "HF_HUB_ETAG_TIMEOUT" in os.environ
+    patience = constants.HF_HUB_ETAG_TIMEOUT if chosen else _SECONDS_TO_ANSWER
     try:
-        get_hf_file_metadata(hf_hub_url(name, "config.json", revision=revision), **patience)
+        url = hf_hub_url(name, "config.json", revision=revision)
+        get_hf_file_metadata(url, timeout=patience)
     except (errors.HfHubHTTPError, errors.HFValidationError):
         return True
     except Exception:  # of the HTTP client, which is another in every few versions
