@@ -173,7 +173,8 @@ def test_a_page_without_numbers_is_marked_and_leaves_the_others_alone(vector: li
     assert (second.vectors.shape, second.boxes.shape, second.words.shape) == ((0, 2), (0, 4), (0,))
     for page in (first, third):
         assert page.invalid is None
-        np.testing.assert_allclose(page.vectors, [[0.6, 0.8], [0, 1]], atol=1e-3)
+        expected = np.array([[0.6, 0.8], [0.0, 1.0]])
+        np.testing.assert_allclose(page.vectors.astype(np.float64), expected, atol=1e-3)
 
 
 def test_a_question_without_numbers_is_an_error() -> None:

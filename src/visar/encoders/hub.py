@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from visar.errors import CheckpointError, MissingExtra
+
+_logger = logging.getLogger(__name__)
 
 # For the first answer of the hub. Who has a slower connection sets HF_HUB_ETAG_TIMEOUT.
 _SECONDS_TO_ANSWER = 5.0
@@ -79,8 +83,10 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
     _hub()
     from huggingface_hub import snapshot_download
 
+    _logger.info("downloading %s", name)
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
+        with _no_bars():
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
     except Exception as error:  # of the HTTP client too, which is another in every few versions
         raise CheckpointError(
             f"{name} could not be downloaded ({error}). Try again: what has arrived is kept."
@@ -127,6 +133,24 @@ def has_weights(folder: Path) -> bool:
 
 def _parts(weight_map: Any) -> Iterable[str]:
     return map(str, weight_map.values()) if isinstance(weight_map, dict) else ()
+
+
+@contextlib.contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the hub's progress bars, which would fall between those of the program."""
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    shown = not are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            enable_progress_bars()
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -40,8 +40,8 @@ TRANSFORMERS = "4.40"
 ADDRESS = f"http://127.0.0.1:{DEFAULT_PORT}"
 SERVE = "visar encoders serve {name} --trust-remote-code"
 INSTALL = (
-    "python3 -m venv visrag && visrag/bin/pip install 'visar[visrag]' && "
-    f"visrag/bin/{SERVE} (an environment of its own), then use --encoder {ADDRESS} here"
+    "`python3 -m venv visrag && visrag/bin/pip install 'visar[visrag]' && "
+    f"visrag/bin/{SERVE}` runs it in an environment of its own; then use --encoder {ADDRESS} here"
 )
 # What questions began with in its training.
 _INSTRUCTION = "Represent this query for retrieving relevant documents: "
