@@ -199,6 +199,13 @@ def test_a_name_that_can_be_no_path_is_told(name: str) -> None:
         registry.get_encoder(name)
 
 
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", ["a\0b/c", "vidore/col pali", "vidore/colpali--v1"])
+def test_a_name_that_no_repository_can_have_is_told(name: str) -> None:
+    with pytest.raises(CheckpointError, match="no folder here and no name a repository can have"):
+        registry.get_encoder(name)
+
+
 def test_a_configuration_of_odd_content_is_no_crash(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "folder.json").mkdir()

@@ -74,7 +74,11 @@ def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) ->
         ) from error
     except errors.EntryNotFoundError:
         return None
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
+    except errors.HFValidationError as error:
+        raise CheckpointError(
+            f"{name!r} is no folder here and no name a repository can have: {error}"
+        ) from error
+    except (errors.HfHubHTTPError, OSError) as error:
         raise CheckpointError(f"{unreachable(name)} ({error})") from error
 
 
@@ -86,7 +90,15 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
     _logger.info("downloading %s", name)
     try:
         with _no_bars():
-            folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
+            folder = Path(
+                snapshot_download(
+                    name,
+                    revision=revision,
+                    allow_patterns=list(files),
+                    # The same weights for other programs.
+                    ignore_patterns=["*/*.safetensors"],
+                )
+            )
     except Exception as error:  # of the HTTP client too, which is another in every few versions
         raise CheckpointError(
             f"{name} could not be downloaded ({error}). Try again: what has arrived is kept."
