@@ -7,6 +7,7 @@ encoder's service. It is run only for who says so.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,8 +40,10 @@ TRANSFORMERS = "4.40"
 """The version the checkpoint's code was written for."""
 ADDRESS = f"http://127.0.0.1:{DEFAULT_PORT}"
 SERVE = "visar encoders serve {name} --trust-remote-code"
+# There is no tokenizers for that transformers and a newer Python.
+_PYTHON = f"python3.{min(sys.version_info.minor, 12)}"
 INSTALL = (
-    "`python3 -m venv visrag && visrag/bin/pip install 'visar[visrag]' && "
+    f"`{_PYTHON} -m venv visrag && visrag/bin/pip install 'visar[visrag]' && "
     f"visrag/bin/{SERVE}` runs it in an environment of its own; then use --encoder {ADDRESS} here"
 )
 # What questions began with in its training.
