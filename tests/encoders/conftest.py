@@ -12,6 +12,9 @@ from tests.encoders import tiny
 from visar.encoders.torchvision_operators import import_torchvision
 from visar.encoders.visual import VisualEncoder
 
+# Part of a checkpoint: it is imported where the test wants it, after torchvision.
+collect_ignore = ["remote_code.py"]
+
 
 @pytest.fixture(scope="session")
 def encoder(checkpoint: Callable[[str], Path]) -> Callable[[str], VisualEncoder]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from visar.encoders.protocol import Encoder
 from visar.encoders.service import EncoderService
@@ -67,9 +71,10 @@ def answering(answer: Callable[[Asked], Says]) -> Iterator[tuple[str, list[Asked
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(said.body)
+            if self.command != "HEAD":
+                self.wfile.write(said.body)
 
-        do_POST = do_GET  # noqa: N815
+        do_HEAD = do_POST = do_GET  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             """Nothing: what was asked is in the list."""
@@ -83,3 +88,37 @@ def answering(answer: Callable[[Asked], Says]) -> Iterator[tuple[str, list[Asked
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def like_the_hub(repositories: dict[str, tuple[str, Path]]) -> Callable[[Asked], Says]:
+    """Answers of the Hugging Face hub for folders: each repository has a commit, its main."""
+
+    def answer(request: Asked) -> Says:
+        path = unquote(urlsplit(request.path).path).removeprefix("/api/models").lstrip("/")
+        name = "/".join(path.split("/")[:2])
+        if name not in repositories:
+            return Says(404, headers={"X-Error-Code": "RepoNotFound"})
+        commit, folder = repositories[name]
+        what, revision, *file = path.split("/")[2:]
+        if revision not in ("main", commit):
+            return Says(404, headers={"X-Error-Code": "RevisionNotFound"})
+        if what == "resolve":
+            return _file(folder / "/".join(file), commit)
+        names = sorted(each.name for each in folder.iterdir())
+        said: Any = [
+            {"type": "file", "path": each, "size": (folder / each).stat().st_size, "oid": each}
+            for each in names
+        ]
+        if what == "revision":
+            said = {"id": name, "sha": commit, "siblings": [{"rfilename": each} for each in names]}
+        return Says(200, json.dumps(said).encode(), {"Content-Type": "application/json"})
+
+    return answer
+
+
+def _file(path: Path, commit: str) -> Says:
+    headers = {"X-Repo-Commit": commit}
+    if not path.is_file():
+        return Says(404, headers=headers | {"X-Error-Code": "EntryNotFound"})
+    content = path.read_bytes()
+    return Says(200, content, headers | {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'})

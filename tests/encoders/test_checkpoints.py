@@ -35,7 +35,11 @@ def test_the_published_checkpoints() -> None:
         "colqwen2.5": ("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
         "colmodernvbert": ("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
         "colbertv2": ("colbert-ir/colbertv2.0", "main", "HF_ColBERT"),
-        "visrag-ret": ("openbmb/VisRAG-Ret", "main", "VisRAG_Ret"),
+        "visrag-ret": (
+            "openbmb/VisRAG-Ret",
+            "95ef596df871b606167cb7e4b7215caf1bfdf761",
+            "VisRAG_Ret",
+        ),
     }
     for name, family in FAMILIES.items():
         assert PUBLISHED[name].model_class == family.model_class
@@ -77,20 +81,31 @@ def test_an_adapter_whose_base_is_not_here_says_what_to_do(
         registry.get_encoder(str(copy))
 
 
-def test_a_local_adapter_never_asks_the_hub_for_its_base(
-    checkpoint: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
-
-    def download(*_args: Any, local_files_only: bool, **_options: Any) -> str:
-        asked.append(local_files_only)
-        raise huggingface_hub.errors.LocalEntryNotFoundError("not cached")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    copy = _changed(checkpoint("colqwen2.5"), tmp_path, base_model_name_or_path="vidore/base")
-    with pytest.raises(CheckpointError):
+def test_an_adapter_whose_base_has_no_weights_says_so(checkpoint: Make, tmp_path: Path) -> None:
+    adapter = checkpoint("colqwen2.5")
+    base = tmp_path / "base"
+    shutil.copytree(f"{adapter}-base", base)
+    for weights in base.glob("*.safetensors"):
+        weights.unlink()
+    copy = _changed(adapter, tmp_path, base_model_name_or_path=str(base))
+    with pytest.raises(CheckpointError) as told:
         registry.get_encoder(str(copy))
-    assert asked == [True]
+    assert f"{copy} is an adapter on {base}, which has no weights" in str(told.value)
+    shutil.rmtree(base)
+    with pytest.raises(CheckpointError) as told:
+        registry.get_encoder(str(copy))
+    assert f"{copy} is an adapter on {base}, which is not on this machine" in str(told.value)
+
+
+def test_an_adapter_that_does_not_go_with_its_base_names_both(
+    checkpoint: Make, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(f"{checkpoint('colqwen2.5')}-base", base)
+    (base / "model.safetensors").write_bytes(b"no tensors in here")
+    copy = _changed(checkpoint("colqwen2.5"), tmp_path, base_model_name_or_path=str(base))
+    with pytest.raises(CheckpointError, match=f"{copy} on {base} cannot be loaded"):
+        registry.get_encoder(str(copy), device="cpu").encode_query("revenue")
 
 
 def _changed(adapter: Path, tmp_path: Path, **values: str) -> Path:
@@ -145,7 +160,7 @@ def test_weights_that_are_no_safetensors_are_refused(checkpoint: Make, tmp_path:
     shutil.copytree(checkpoint("colqwen2.5"), copy)
     (copy / "adapter_model.safetensors").write_bytes(b"no tensors in here")
     encoder = VisualEncoder(str(copy), device="cpu")
-    with pytest.raises(CheckpointError, match=r"damaged cannot be loaded"):
+    with pytest.raises(CheckpointError, match=r"damaged on .*-base cannot be loaded"):
         encoder.encode_query("revenue")
 
 
@@ -167,6 +182,7 @@ def test_the_hub_s_answer_decides_version_and_kind(
         return str(folder / file)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *_a, **_o: None)
     found = find_checkpoint("someone/colqwen", "v0.1")
     assert (found.revision, found.is_local) == (commit, False)
     assert family_of(found).name == "colqwen2.5"
@@ -175,3 +191,29 @@ def test_the_hub_s_answer_decides_version_and_kind(
     wrong = VisualEncoder("colpali", "someone/colqwen", expected="ColPali")
     with pytest.raises(CheckpointError, match="is ColQwen2_5 where ColPali was expected"):
         wrong.encode_query("revenue")
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-that-name/model", "a/" + "b" * 5000])
+def test_a_name_that_can_be_no_path_is_told(name: str) -> None:
+    with pytest.raises(InvalidOption, match="is no encoder and no path"):
+        registry.get_encoder(name)
+
+
+@pytest.mark.usefixtures("no_network")
+@pytest.mark.parametrize("name", ["a\0b/c", "vidore/col pali", "vidore/colpali--v1"])
+def test_a_name_that_no_repository_can_have_is_told(name: str) -> None:
+    with pytest.raises(CheckpointError, match="no folder here and no name a repository can have"):
+        registry.get_encoder(name)
+
+
+def test_a_configuration_of_odd_content_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match=r"config\.json cannot be read"):
+        find_checkpoint(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "architectures": 5}')
+    assert find_checkpoint(str(tmp_path)).architectures == []
+    with pytest.raises(CheckpointError, match="type 'llama'"):
+        registry.get_encoder(str(tmp_path))

@@ -15,7 +15,7 @@ from visar.encoders import registry
 from visar.encoders.colbert import ColbertEncoder
 from visar.encoders.loading import quietly
 from visar.encoders.torchvision_operators import import_torchvision
-from visar.errors import CheckpointError, EmptyQuestion, EncoderUnavailable
+from visar.errors import CheckpointError, EmptyQuestion
 from visar.index import Index
 
 LONGEST = 24 - 3
@@ -112,10 +112,3 @@ def test_a_pdf_is_asked(
     assert answer.search.pages_searched == 2
     assert answer.passages
     assert answer.search.pages[0].snippet
-
-
-def test_visrag_says_why_it_cannot_run() -> None:
-    with pytest.raises(EncoderUnavailable, match=r"transformers 4\.40.*Choose colpali"):
-        registry.get_encoder("visrag-ret")
-    info = {info.name: info for info in registry.available_encoders()}["visrag-ret"]
-    assert not info.is_ready

@@ -13,7 +13,7 @@ from visar.errors import CheckpointError, EncoderUnavailable, InvalidOption
 
 def test_what_the_registry_says_of_an_encoder_is_true() -> None:
     for info in registry.available_encoders():
-        if info.is_ready:
+        if info.state != "missing":
             encoder = registry.get_encoder(info.name)
             assert (encoder.name, encoder.dimension, encoder.reads) == (
                 info.name,
@@ -68,6 +68,7 @@ def test_the_revision_goes_to_the_hub_and_stays_in_the_name(
         asked.append((name, revision))
         raise huggingface_hub.errors.LocalEntryNotFoundError("no network here")
 
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     named = registry.get_encoder("colpali@abc123+pool3")
     assert named.name == "colpali@abc123+pool3"
@@ -75,7 +76,7 @@ def test_the_revision_goes_to_the_hub_and_stays_in_the_name(
         _ = named.version
     with pytest.raises(CheckpointError, match=r"hf download vidore/colpali-v1\.3`"):
         registry.get_encoder("vidore/colpali-v1.3@refs/pr/7")
-    assert asked == [("vidore/colpali-v1.2", "abc123"), ("vidore/colpali-v1.3", "refs/pr/7")]
+    assert set(asked) == {("vidore/colpali-v1.2", "abc123"), ("vidore/colpali-v1.3", "refs/pr/7")}
 
 
 @pytest.mark.parametrize(

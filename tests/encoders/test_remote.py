@@ -332,6 +332,7 @@ def test_a_token_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) ->
         ("http://user:secret@host", "VISAR_TOKEN"),
         ("http://host/?token=x", "more than a host"),
         ("http://host/a b\r\nX: y", "more than a host"),
+        ("http://host/a b", "more than a host"),
     ],
 )
 def test_addresses_are_checked_before_anything_is_sent(address: str, said: str) -> None:
@@ -345,3 +346,8 @@ def test_a_path_before_the_service_s_own_is_kept() -> None:
     with answering(lambda _: Says(200, PIXELS.to_json())) as (url, asked):
         assert RemoteEncoder(f"{url}/colpali/").name == "pixels"
     assert asked[0].path == "/colpali/v1/encoder"
+
+
+def test_a_host_whose_name_cannot_be_is_told() -> None:
+    with pytest.raises(ServiceError, match="No encoder answers"):
+        _ = get_encoder(f"http://{'a' * 70}.invalid:1").version

@@ -139,8 +139,8 @@ NOT_FOUND = {"error": {"message": "The model `x` does not exist.", "type": "NotF
         (pooled("AAAA"), "gave no vectors"),
         (pooled([0.1, 0.2]), r"shape \(2,\).*token_embed"),
         (pooled([]), "not a vector for every token"),
-        (pooled([[0.0, 0.0]]), "zero"),
-        (pooled([[1.0, float("nan")]]), "not finite"),
+        (pooled([[10**400, 0]]), "gave no vectors"),
+        (Says(500, b'{"message": "gone \\u001b[2J away."}'), r"gone  \[2J away\.$"),
     ],
 )
 def test_what_is_not_as_documented_is_told(answer: Says, said: str) -> None:
@@ -157,6 +157,35 @@ def test_a_page_of_another_dimension_is_named() -> None:
         get_encoder(at(url)).encode_pages([page_with("a", 7)], [picture(1)])
 
 
+NAN, INFINITE = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "vector", [[NAN, 1.0], [INFINITE, 1.0], [None, 1.0], [1e308, 1e308], [0.0, 0.0]]
+)
+def test_a_page_without_numbers_is_marked_and_leaves_the_others_alone(vector: list[Any]) -> None:
+    pages = [page_with("a", number) for number in (1, 2, 3)]
+    good = pooled([[3.0, 4.0], [0.0, 2.0]])
+    answers = iter([good, good, pooled([[1.0, 0.0], vector]), good])
+    with answering(lambda _: next(answers)) as (url, _):
+        first, second, third = get_encoder(at(url)).encode_pages(pages, [picture(1)] * 3)
+    assert second.invalid == "the encoder gave vectors that are zero or no numbers"
+    assert (second.vectors.shape, second.boxes.shape, second.words.shape) == ((0, 2), (0, 4), (0,))
+    for page in (first, third):
+        assert page.invalid is None
+        expected = np.array([[0.6, 0.8], [0.0, 1.0]])
+        np.testing.assert_allclose(page.vectors.astype(np.float64), expected, atol=1e-3)
+
+
+def test_a_question_without_numbers_is_an_error() -> None:
+    answers = iter([pooled([[1.0, 0.0]]), pooled([[1.0, NAN]])])
+    with (
+        answering(lambda _: next(answers)) as (url, _),
+        pytest.raises(ServiceError, match="for the question 'why' that are zero or no numbers"),
+    ):
+        get_encoder(at(url)).encode_query("why")
+
+
 def test_a_server_that_does_not_run_is_told() -> None:
     with answering(like_vllm) as (url, _):
         pass
@@ -170,6 +199,7 @@ def test_a_server_that_does_not_run_is_told() -> None:
         ("vllm+http://host:8000", "names no model"),
         ("vllm+http://host:8000/", "names no model"),
         ("vllm+ftp://host/model", "no address of an encoder"),
+        ("vllm+http://host/a model", "more than a host, a port and a path"),
     ],
 )
 def test_an_address_without_a_model_is_told(address: str, said: str) -> None:

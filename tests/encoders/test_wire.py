@@ -59,7 +59,7 @@ def embedding(*counts: int) -> list[PageEmbedding]:
     rng = np.random.default_rng(0)
     return [
         PageEmbedding(
-            rng.normal(size=(count, 3)).astype(np.float16),
+            rng.uniform(-0.5, 0.5, (count, 3)).astype(np.float16),
             rng.random((count, 4), np.float32),
             np.zeros(count, np.int32),
         )
@@ -102,7 +102,7 @@ def test_images_arrive_pixel_by_pixel(width: int, height: int, seed: int) -> Non
     st.lists(
         st.integers(0, 5).flatmap(
             lambda n: st.tuples(
-                arrays.arrays(np.float16, (n, 3), elements=st.floats(-1, 1, width=16)),
+                arrays.arrays(np.float16, (n, 3), elements=st.floats(-0.5, 0.5, width=16)),
                 arrays.arrays(np.float32, (n, 4), elements=SHARES),
                 arrays.arrays(np.int32, (n,), elements=st.integers(-1, 1)),
             )
@@ -129,7 +129,7 @@ def test_questions_arrive_as_they_were_asked(question: str) -> None:
 
 
 def test_the_vectors_of_a_question_arrive_bit_by_bit() -> None:
-    vectors = np.random.default_rng(3).normal(size=(5, 3)).astype(np.float32)
+    vectors = np.random.default_rng(3).uniform(-0.5, 0.5, (5, 3)).astype(np.float32)
     who, received = wire.unpack_query(wire.pack_query(WHO, vectors))
     assert who == WHO
     np.testing.assert_array_equal(received, vectors, strict=True)
@@ -167,7 +167,7 @@ def test_a_header_with_anything_in_it_never_breaks_the_receiver(data: st.DataObj
     messages = {
         wire.unpack_pages: send([page_with("one two")], [picture(1)]),
         wire.unpack_question: wire.pack_question("why?"),
-        wire.unpack_query: wire.pack_query(WHO, np.ones((2, 3), np.float32)),
+        wire.unpack_query: wire.pack_query(WHO, np.eye(2, 3, dtype=np.float32)),
         UNPACKERS[3]: wire.pack_embeddings(WHO, embedding(2)),
     }
     unpack = data.draw(st.sampled_from(list(messages)))
@@ -262,10 +262,35 @@ def test_what_no_encoder_may_give_is_not_even_sent(part: str, value: Any, said: 
 
 
 def test_vectors_that_are_not_finite_are_refused_on_receipt() -> None:
-    message = bytearray(wire.pack_query(WHO, np.ones((1, 3), np.float32)))
+    message = bytearray(wire.pack_query(WHO, np.eye(1, 3, dtype=np.float32)))
     message[-4:] = struct.pack("<f", float("nan"))
     with pytest.raises(MalformedMessage, match="not finite"):
         wire.unpack_query(bytes(message))
+
+
+@pytest.mark.parametrize("length", [1.02, 1e30, 3e38])
+def test_vectors_that_are_longer_than_1_are_refused_on_receipt(length: float) -> None:
+    """One of them would outdo every other page."""
+    message = bytearray(wire.pack_query(WHO, np.eye(1, 3, dtype=np.float32)))
+    message[-4:] = struct.pack("<f", length)
+    with pytest.raises(MalformedMessage, match="longer than 1"):
+        wire.unpack_query(bytes(message))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"name": "pixels\x1b[2J"}, "name must be a line"),
+        ({"version": "1" * 1001}, "version must be a line of at most 1000"),
+        ({"invalid": ["because\n\x07"]}, "invalid must give lines"),
+        ({"invalid": ["b" * 1001]}, "lines of at most 1000"),
+        ({"filling": " " * 3_000_000}, "its header has 30"),
+    ],
+)
+def test_what_would_be_shown_and_kept_is_a_short_line(changes: dict[str, Any], said: str) -> None:
+    message = edited(wire.pack_embeddings(WHO, embedding(0)), **changes)
+    with pytest.raises(MalformedMessage, match=said):
+        wire.unpack_embeddings(message, [page_with("a")])
 
 
 def test_an_image_that_unpacks_to_more_than_it_says_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -313,4 +314,37 @@ def save_colbert(folder: Path) -> Path:
         "checkpoint": "bert-base-uncased",
     }
     (folder / "artifact.metadata").write_text(json.dumps(metadata))
+    return folder
+
+
+def save_visrag(folder: Path) -> Path:
+    """VisRAG-Ret as its authors publish it: a whole model, with the program code it needs."""
+    from safetensors.torch import save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    from tests.encoders import remote_code
+
+    torch.manual_seed(7)
+    folder.mkdir()
+    words = ["<s>", "</s>", "<unk>", *_WORDS.split(), "Represent", "this", "query"]
+    ids = {word: index for index, word in enumerate(dict.fromkeys(words))}
+    made = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    config = remote_code.TinyConfig(vocab_size=len(ids))
+    weights = remote_code.VisRAG_Ret(config).state_dict()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    code = "modeling_visrag_ret"
+    shutil.copy(remote_code.__file__, folder / f"{code}.py")
+    described = {
+        "model_type": config.model_type,
+        "architectures": ["VisRAG_Ret"],
+        "auto_map": {"AutoConfig": f"{code}.TinyConfig", "AutoModel": f"{code}.VisRAG_Ret"},
+        "hidden_size": config.hidden_size,
+        "vocab_size": config.vocab_size,
+    }
+    (folder / "config.json").write_text(json.dumps(described))
     return folder

@@ -7,10 +7,12 @@ import platform
 import shutil
 from dataclasses import dataclass
 
+from rich.text import Text
+
 import visar
 from visar.cli.options import IndexFolder, Json
-from visar.cli.output import console, print_json
-from visar.encoders.registry import EncoderInfo, available_encoders
+from visar.cli.output import STATE_STYLES, console, print_json
+from visar.encoders.registry import EncoderInfo, State, available_encoders
 from visar.errors import StoreError
 from visar.generation.published import GeneratorInfo
 from visar.generation.registry import available_generators
@@ -25,6 +27,10 @@ class Part:
     use: str
     install: str | None
     """What to do to have it; None when it is there."""
+
+    @property
+    def state(self) -> State:
+        return "ready" if self.install is None else "missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +64,12 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
     held = "none yet" if report.documents is None else f"{report.documents} documents"
     console.print(f"index       {report.index} ({held})", soft_wrap=True)
     for encoder in report.encoders:
-        _print_part("encoder", Part(encoder.name, encoder.description, encoder.install))
+        _print_part("encoder", encoder.state, encoder.name, encoder.description, encoder.next_step)
     for generator in report.generators:
-        _print_part("generator", Part(generator.name, generator.description, generator.install))
+        state: State = "ready" if generator.install is None else "missing"
+        _print_part("generator", state, generator.name, generator.description, generator.install)
     for part in report.parts:
-        _print_part("optional", part)
+        _print_part("optional", part.state, part.name, part.use, part.install)
 
 
 def _parts() -> tuple[Part, ...]:
@@ -89,7 +96,7 @@ def _count(location: str) -> int | None:
         return None
 
 
-def _print_part(kind: str, part: Part) -> None:
-    state = "[green]ready[/green]  " if part.install is None else "[yellow]missing[/yellow]"
-    how = "" if part.install is None else f" → {part.install}"
-    console.print(f"{kind:<11} {state}  {part.name:<10} [dim]{part.use}[/dim]{how}", soft_wrap=True)
+def _print_part(kind: str, state: State, name: str, use: str, next_step: str | None) -> None:
+    line = Text(f"{kind:<11} ").append(f"{state:<9}", STATE_STYLES[state])
+    line.append(f"  {name:<14} ").append(use, "dim")
+    console.print(line.append(f" → {next_step}" if next_step else ""), soft_wrap=True)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import DeviceChoice, Json
-from visar.cli.output import complain, console, print_json
+from visar.cli.output import STATE_STYLES, complain, console, print_json
 from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.results import to_plain
@@ -30,6 +30,11 @@ Host = Annotated[
     str, typer.Option(help="The address to listen on. Off loopback VISAR_TOKEN must be set.")
 ]
 Port = Annotated[int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)]
+
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", help="Run the program code that visrag-ret comes with."),
+]
 
 
 @app.callback()
@@ -51,7 +56,7 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
     for encoder in encoders:
         table.add_row(
             encoder.name,
-            _state(encoder),
+            Text(encoder.state, STATE_STYLES[encoder.state]),
             encoder.reads,
             str(encoder.dimension),
             encoder.size,
@@ -59,7 +64,11 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
         )
     console.print(table)
     console.print()
-    console.print("[dim]All but embedded get their weights from the hub when first used.[/dim]")
+    for encoder in encoders:
+        if encoder.install is not None:
+            # Below the table: what is to be typed is not cut into its lines.
+            line = Text(f"{encoder.name} is missing: {encoder.install}", STATE_STYLES["missing"])
+            console.print(line, soft_wrap=True)
     console.print("[dim]A checkpoint of your own: --encoder FOLDER, or its hub name[/dim]")
     console.print("[dim]One that runs elsewhere: --encoder http://host:port[/dim]", soft_wrap=True)
     console.print("[dim]A model vLLM serves: --encoder vllm+http://host:port/MODEL[/dim]")
@@ -72,11 +81,12 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = DEFAULT_PORT,
     device: DeviceChoice = "auto",
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Run an encoder as a service, for --encoder http://HOST:PORT here or elsewhere."""
     from visar.encoders.service import EncoderService
 
-    encoder = get_encoder(name, device=device)
+    encoder = get_encoder(name, device=device, trust_remote_code=trust_remote_code)
     token = os.environ.get(TOKEN_VARIABLE) or None
     with contextlib.closing(EncoderService(encoder, host=host, port=port, token=token)) as service:
         # A supervisor's way to end it is the same as a person's.
@@ -97,13 +107,11 @@ def _announce(who: str, url: str, *, guarded: bool) -> None:
     console.print(Text(f"for {users} · Ctrl-C stops it", "dim"))
 
 
-def _state(encoder: EncoderInfo) -> Text:
-    return Text("ready", "green") if encoder.is_ready else Text("missing", "yellow")
-
-
 def _needs(encoder: EncoderInfo) -> Text:
     needs = Text(encoder.description)
-    return needs if encoder.install is None else needs.append(f" → {encoder.install}", "yellow")
+    if encoder.state == "downloads":
+        needs.append(f" → {encoder.next_step}", STATE_STYLES["downloads"])
+    return needs
 
 
 def _log_requests() -> None:

@@ -29,6 +29,8 @@ from visar.results import to_plain
 console = Console(highlight=False)
 # Progress and complaints: what a person sees, and a program that reads the output does not.
 errors = Console(stderr=True, highlight=False)
+STATE_STYLES = {"ready": "green", "downloads": "cyan", "missing": "yellow"}
+"""Of what the program can use: there, got from the hub when first used, not there."""
 
 
 def complain(message: str) -> None:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visar.errors import CheckpointError, InvalidOption, MissingExtra
+from visar.encoders.hub import (
+    cached_folder,
+    download,
+    has_weights,
+    hub_file,
+    is_downloaded,
+    is_reachable,
+    unreachable,
+)
+from visar.errors import CheckpointError, InvalidOption
 
 # Files that decide what a checkpoint's vectors are.
-_DECISIVE = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.metadata")
+_DECISIVE = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.metadata", "*.py")
 # Larger files are known by their size and samples: a start must not read gigabytes.
 _READ_WHOLE = 256 << 20
 _SAMPLES = 64
 _SAMPLE_BYTES = 64 << 10
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +44,31 @@ class Checkpoint:
     """Of the model; of an adapter's base model."""
     adapter: dict[str, Any] | None
     """The adapter's own configuration, if it is one."""
+    base: str | None = None
+    """The folder or hub name of the model that the adapter adapts, if it is one."""
+    is_offline: bool = False
+    """Whether the hub is not asked, so that only what was downloaded before can be used."""
 
     @property
     def is_local(self) -> bool:
         return self.revision is None
+
+    def folder(self) -> str:
+        """Where it is on this machine; downloaded if need be, and its base model with it.
+
+        The libraries are given this folder and never the hub's name: they would look for the
+        adapter's commit in the repository of the base model.
+        """
+        if self.is_local:
+            return str(Path(self.name).expanduser())
+        if self.is_offline:
+            found = cached_folder(self.name, self.revision)
+            if found is None or not is_downloaded(self.name, self.revision):
+                raise CheckpointError(unreachable(self.name, self.base))
+            return str(found)
+        if self.base is not None:
+            download(self.base, None, _DECISIVE)
+        return str(download(self.name, self.revision, _DECISIVE))
 
     @property
     def model_type(self) -> str:
@@ -44,7 +76,8 @@ class Checkpoint:
 
     @property
     def architectures(self) -> list[str]:
-        return [str(name) for name in self.config.get("architectures") or []]
+        named = self.config.get("architectures")
+        return [str(name) for name in named] if isinstance(named, list) else []
 
     @property
     def adapted_modules(self) -> str:
@@ -55,7 +88,7 @@ class Checkpoint:
 
 def is_checkpoint_name(name: str) -> bool:
     """Whether a name means a checkpoint: a path that is there, or a repository or path by form."""
-    return "/" in name or Path(name).expanduser().exists()
+    return "/" in name or _local_path(name).exists()
 
 
 def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Checkpoint:
@@ -66,7 +99,7 @@ def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Chec
     """
     if isinstance(name, Checkpoint):
         return name
-    folder = Path(name).expanduser()
+    folder = _local_path(name)
     if folder.is_dir():
         if revision is not None:
             raise InvalidOption(f"A revision goes with a hub name; {name} is a local folder.")
@@ -81,49 +114,77 @@ def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Chec
     return _hub_checkpoint(name, revision)
 
 
+def _local_path(name: str) -> Path:
+    """The path a name would mean, refused where there can be none."""
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:  # too long a name, an unknown user's home
+        raise InvalidOption(f"{name[:80]!r} is no encoder and no path: {error}.") from error
+    return path
+
+
 def _local_checkpoint(name: str, folder: Path) -> Checkpoint:
     adapter = _read(folder / "adapter_config.json")
     own = _read(folder / "config.json")
-    folders = [folder]
+    folders, base = [folder], None
     if own is None and adapter is not None:
         base = _base_of(name, adapter)
-        if Path(base).is_dir():
-            folders.append(Path(base))
-        else:
-            cached = _hub_file(base, "config.json", None, local_only=True)
-            if cached is None:
-                raise CheckpointError(
-                    f"{name} is an adapter on {base}, which is not on this machine. Save that "
-                    f"model to a folder and put its path as base_model_name_or_path into "
-                    f"{folder / 'adapter_config.json'}."
-                )
-            folders.append(cached.parent)
+        folders.append(_base_folder(name, folder, base))
         own = _read(folders[-1] / "config.json")
     if own is None:
         raise CheckpointError(
             f"{name} is no checkpoint: it has neither a config.json nor an adapter_config.json "
             "whose base model has one."
         )
-    if not any(folder.glob("*.safetensors")):
-        raise CheckpointError(f"{name} has no weights: a checkpoint keeps them in *.safetensors.")
-    return Checkpoint(name, None, _fingerprint(folders), own, adapter)
+    if not has_weights(folder):
+        raise CheckpointError(
+            f"{name} has no weights, or not all of them: a checkpoint keeps them in *.safetensors."
+        )
+    return Checkpoint(name, None, _fingerprint(folders), own, adapter, base)
+
+
+def _base_folder(name: str, folder: Path, base: str) -> Path:
+    """Where the base model of a local adapter is: in a folder, or in the hub's cache."""
+    if Path(base).is_dir():
+        if has_weights(Path(base)):
+            return Path(base)
+        lacking = "which has no weights, or not all of them"
+    elif is_downloaded(base):
+        cached = hub_file(base, "config.json", None, local_only=True)
+        if cached is not None:
+            return cached.parent
+        lacking = "whose config.json is not on this machine"
+    else:
+        lacking = "which is not on this machine"
+    raise CheckpointError(
+        f"{name} is an adapter on {base}, {lacking}. Save that model to a folder and put its path "
+        f"as base_model_name_or_path into {folder / 'adapter_config.json'}."
+    )
 
 
 def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
-    found = _hub_file(name, "adapter_config.json", revision)
+    # A commit does not change: whoever has it need not ask.
+    settled = bool(_COMMIT.fullmatch(revision or "")) and is_downloaded(name, revision)
+    offline = settled or not is_reachable(name, revision)
+    found = hub_file(name, "adapter_config.json", revision, local_only=offline)
     adapter = None if found is None else _read(found)
-    configured = _hub_file(name, "config.json", revision)
+    configured = hub_file(name, "config.json", revision, local_only=offline)
+    base = None
     if configured is None and adapter is not None:
-        configured = _hub_file(_base_of(name, adapter), "config.json", None)
+        base = _base_of(name, adapter)
+        configured = hub_file(base, "config.json", None, local_only=offline)
     config = None if configured is None else _read(configured)
     first = found or configured
     if config is None or first is None:
+        if offline:
+            raise CheckpointError(unreachable(name, base))
         raise CheckpointError(
             f"The repository {name} is no checkpoint: it has neither a config.json nor an "
             "adapter_config.json whose base model has one."
         )
     commit = first.parent.name
-    return Checkpoint(name, commit, commit, config, adapter)
+    return Checkpoint(name, commit, commit, config, adapter, base, offline)
 
 
 def _base_of(name: str, adapter: dict[str, Any]) -> str:
@@ -138,51 +199,12 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    # Brackets can be nested deeper than Python calls.
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is no configuration: it holds a {type(content).__name__}.")
     return content
-
-
-def _hub_file(
-    name: str, file: str, revision: str | None, *, local_only: bool = False
-) -> Path | None:
-    """A small file of a repository; None where the repository has none, or nothing is cached."""
-    try:
-        from huggingface_hub import errors, hf_hub_download
-    except ImportError as error:
-        raise MissingExtra("A checkpoint of the Hugging Face hub", "colpali") from error
-    try:
-        return Path(hf_hub_download(name, file, revision=revision, local_files_only=local_only))
-    except errors.LocalEntryNotFoundError as error:
-        if local_only:
-            return None
-        raise CheckpointError(unreachable(name)) from error
-    except errors.RevisionNotFoundError as error:
-        raise CheckpointError(f"The repository {name} has no revision {revision!r}.") from error
-    except errors.GatedRepoError as error:
-        raise CheckpointError(
-            f"The repository {name} is open only to those who accepted its terms: accept them "
-            "on its page, run `hf auth login`, and try again."
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise CheckpointError(
-            f"There is no repository {name} at the hub that you may read, and no such folder here."
-        ) from error
-    except errors.EntryNotFoundError:
-        return None
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
-        raise CheckpointError(f"{unreachable(name)} ({error})") from error
-
-
-def unreachable(name: str) -> str:
-    """What to do when the hub cannot be reached."""
-    return (
-        f"The checkpoint {name} is not on this machine and the hub cannot be reached. Download it "
-        f"where there is a network (`hf download {name}`), copy it here with the base model it "
-        "names, and give the folder's path instead of the name."
-    )
 
 
 def _fingerprint(folders: list[Path]) -> str:
@@ -197,7 +219,8 @@ def _fingerprint(folders: list[Path]) -> str:
 
 def _decisive_files(folders: list[Path]) -> Iterator[Path]:
     for folder in folders:
-        yield from sorted({path for pattern in _DECISIVE for path in folder.glob(pattern)})
+        found = {path for pattern in _DECISIVE for path in folder.glob(pattern)}
+        yield from sorted(path for path in found if path.is_file())
 
 
 def _content(path: Path) -> Iterator[bytes]:

@@ -168,13 +168,12 @@ class ColbertEncoder:
             from sentence_transformers import MultiVectorEncoder
         except ImportError as error:
             raise MissingExtra("ColBERT", "colbert") from error
-        checkpoint = self._checkpoint
-        with quietly(), explained(checkpoint):
+        folder = self._checkpoint.folder()
+        with quietly(), explained(self._checkpoint):
             return MultiVectorEncoder(
-                checkpoint.name,
+                folder,
                 device=choose_device(self._device),
-                revision=checkpoint.revision,
-                local_files_only=checkpoint.is_local,
+                local_files_only=True,
                 # Small enough for full precision everywhere.
                 model_kwargs={"dtype": "float32", "use_safetensors": True},
             )

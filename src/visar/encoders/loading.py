@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from visar.encoders.checkpoints import Checkpoint, unreachable
+from visar.encoders.checkpoints import Checkpoint
 from visar.encoders.devices import attention_for, choose_device, choose_dtype
 from visar.encoders.families import Family
 from visar.encoders.torchvision_operators import import_torchvision
@@ -36,25 +36,29 @@ class LoadedModel:
         with torch.inference_mode():
             return self.model(**placed, **extra).float().cpu()
 
-    @contextlib.contextmanager
-    def in_float32(self) -> Iterator[None]:
+    def in_float32(self) -> contextlib.AbstractContextManager[None]:
         """Run in full precision for a while; what it was made of comes back unchanged."""
-        import torch
+        return in_float32(self.model, attention_for(self.device))
 
-        dtype = self.model.dtype
-        if dtype == torch.float32:
-            yield
-            return
-        flash = attention_for(self.device)
-        self.model.float()
-        if flash:
-            self.model.set_attn_implementation("sdpa")  # flash attention knows no float32
-        try:
-            yield
-        finally:
-            self.model.to(dtype)
-            if flash:
-                self.model.set_attn_implementation(flash)
+
+@contextlib.contextmanager
+def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
+    """Run a model in full precision for a while; ``attention`` is what was chosen for it."""
+    import torch
+
+    dtype = model.dtype
+    if dtype == torch.float32:
+        yield
+        return
+    model.float()
+    if attention:
+        model.set_attn_implementation("sdpa")  # flash attention knows no float32
+    try:
+        yield
+    finally:
+        model.to(dtype)
+        if attention:
+            model.set_attn_implementation(attention)
 
 
 def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
@@ -65,16 +69,16 @@ def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
     except ImportError as error:
         raise MissingExtra("A visual encoder", "colpali") from error
     place = choose_device(device)
-    source = {"revision": checkpoint.revision, "local_files_only": checkpoint.is_local}
     options: dict[str, Any] = {"dtype": choose_dtype(place), "use_safetensors": True}
     if attention := attention_for(place):
         options["attn_implementation"] = attention
+    folder = checkpoint.folder()
     with quietly(), explained(checkpoint):
         model, report = getattr(models, family.model_class).from_pretrained(
-            checkpoint.name, output_loading_info=True, **source, **options
+            folder, output_loading_info=True, local_files_only=True, **options
         )
         processor = getattr(models, family.processor_class).from_pretrained(
-            checkpoint.name, **source
+            folder, local_files_only=True
         )
     _tie_language_head(model)
     refuse_incomplete(checkpoint, model, report)
@@ -114,9 +118,8 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
-        if isinstance(error, OSError) and not checkpoint.is_local:
-            raise CheckpointError(f"{unreachable(checkpoint.name)} ({error})") from error
-        raise CheckpointError(f"{checkpoint.name} cannot be loaded: {error}") from error
+        on = f" on {checkpoint.base}" if checkpoint.base else ""
+        raise CheckpointError(f"{checkpoint.name}{on} cannot be loaded: {error}") from error
 
 
 @contextlib.contextmanager

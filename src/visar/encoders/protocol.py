@@ -31,11 +31,15 @@ class Encoder(Protocol):
 
     name: str
     """What the user types to choose it."""
-    dimension: int
     reads: Literal["words", "image"]
     """Which part of a page it looks at."""
     weak_match: float
     """A question whose words have a lower mean cosine with a page is hardly answered there."""
+
+    @property
+    def dimension(self) -> int:
+        """Of its vectors."""
+        ...
 
     @property
     def version(self) -> str:

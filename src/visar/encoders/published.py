@@ -20,5 +20,10 @@ PUBLISHED = {
     "colqwen2.5": Published("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
     "colmodernvbert": Published("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
     "colbertv2": Published("colbert-ir/colbertv2.0", "main", "HF_ColBERT"),
-    "visrag-ret": Published("openbmb/VisRAG-Ret", "main", "VisRAG_Ret"),
+    "visrag-ret": Published(
+        # It brings program code: this commit's, not what may come after it.
+        "openbmb/VisRAG-Ret",
+        "95ef596df871b606167cb7e4b7215caf1bfdf761",
+        "VisRAG_Ret",
+    ),
 }

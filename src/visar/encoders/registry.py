@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from visar.encoders import visrag
 from visar.encoders.checkpoints import find_checkpoint, is_checkpoint_name
 from visar.encoders.devices import check_device
+from visar.encoders.hub import is_downloaded
 from visar.encoders.naming import EncoderName, parse_name
 from visar.encoders.protocol import Encoder
 from visar.encoders.published import PUBLISHED
 from visar.errors import EncoderUnavailable, InvalidOption
+
+State: TypeAlias = Literal["ready", "downloads", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +29,22 @@ class EncoderInfo:
     dimension: int
     reads: Literal["words", "image"]
     install: str | None
-    """What to run before it can be used here; None when it is ready."""
+    """What to run before it can be used here; None when nothing is missing."""
     size: str
     """Of its model, as a person would say it."""
+    state: State
+    """Whether it has all it needs, or gets its weights when first used, or lacks packages."""
 
     @property
     def is_ready(self) -> bool:
-        return self.install is None
+        return self.state == "ready"
+
+    @property
+    def next_step(self) -> str | None:
+        """What comes before its first vectors; None when it is ready."""
+        if self.state == "downloads":
+            return f"downloads {self.size.rpartition(', ')[2]} when first used"
+        return self.install
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +58,8 @@ class _Entry:
     packages: tuple[str, ...]
     """What must be importable."""
     install: str
-    obstacle: str | None = None
-    """Why it cannot run in any installation."""
+    transformers: str | None = None
+    """The beginning of the version it needs, if not the one the others do."""
 
 
 _COLPALI_PACKAGES = ("colpali_engine", "peft", "torch", "torchvision", "transformers")
@@ -97,35 +111,34 @@ _ENCODERS = {
         install="pip install 'visar[colbert]'",
     ),
     "visrag-ret": _Entry(
-        description="VisRAG-Ret: page images, a single vector each",
+        description="VisRAG-Ret: page images, a single vector each, by code of its own",
         dimension=2304,
         reads="image",
         size="3 B parameters, 7 GB",
-        module="",
-        cls="",
-        packages=(),
-        install="",
-        obstacle=(
-            "its checkpoint openbmb/VisRAG-Ret runs program code of its own, written for "
-            "transformers 4.40, while ViSAR needs transformers 5 and never runs code that comes "
-            "with a model. Choose colpali, colqwen2.5 or colmodernvbert."
-        ),
+        module="visar.encoders.visrag",
+        cls="VisRagEncoder",
+        packages=("sentencepiece", "timm", "torch", "torchvision", "transformers"),
+        install=visrag.INSTALL,
+        transformers=visrag.TRANSFORMERS,
     ),
 }
 _ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
 
 
-def get_encoder(name: str = "embedded", *, device: str = "auto") -> Encoder:
+def get_encoder(
+    name: str = "embedded", *, device: str = "auto", trust_remote_code: bool = False
+) -> Encoder:
     """Make the encoder of that name: ``NAME[@REVISION][+poolN]``. It is loaded when first used.
 
     A name with a slash, or of a folder that is there, means a checkpoint: a local one, or one of
     the Hugging Face hub, whose revision may be given. ``+pool3`` makes about a third as many
-    vectors of every page.
+    vectors of every page. ``trust_remote_code`` allows the one kind of checkpoint that brings
+    program code, VisRAG-Ret, to run it.
     """
     check_device(device)
     parts = parse_name(name)
     if parts.pool is None:
-        return _unpooled(parts, device)
+        return _unpooled(parts, device, trust_remote_code=trust_remote_code)
     if parts.base.startswith("vllm+"):
         raise InvalidOption(
             "What vLLM serves cannot be pooled: it does not tell the vectors of a page's patches "
@@ -133,15 +146,15 @@ def get_encoder(name: str = "embedded", *, device: str = "auto") -> Encoder:
         )
     from visar.encoders.pooling import PooledEncoder
 
-    return PooledEncoder(_unpooled(parts, device), parts.pool)
+    return PooledEncoder(_unpooled(parts, device, trust_remote_code=trust_remote_code), parts.pool)
 
 
-def _unpooled(parts: EncoderName, device: str) -> Encoder:
+def _unpooled(parts: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
     if parts.is_address:
         return _at_address(parts)
     entry = _ENCODERS.get(parts.base)
     if entry is None:
-        return _from_checkpoint(parts, device)
+        return _from_checkpoint(parts, device, trust_remote_code=trust_remote_code)
     _refuse_unavailable(parts.base, entry)
     cls = getattr(importlib.import_module(entry.module), entry.cls)
     encoder: Encoder
@@ -153,6 +166,7 @@ def _unpooled(parts: EncoderName, device: str) -> Encoder:
             expected=published.model_class,
             revision=parts.revision or published.revision,
             device=device,
+            **({"trust_remote_code": trust_remote_code} if entry.cls == "VisRagEncoder" else {}),
         )
         return encoder
     if device not in ("auto", "cpu") or parts.revision is not None:
@@ -174,7 +188,7 @@ def _at_address(parts: EncoderName) -> Encoder:
     return encoder_at(parts.base)
 
 
-def _from_checkpoint(parts: EncoderName, device: str) -> Encoder:
+def _from_checkpoint(parts: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
     if not is_checkpoint_name(parts.base):
         raise InvalidOption(
             f"There is no encoder {parts.base!r}. Choose one of: {', '.join(sorted(_ENCODERS))}; "
@@ -188,6 +202,11 @@ def _from_checkpoint(parts: EncoderName, device: str) -> Encoder:
     if is_colbert(checkpoint):
         _refuse_unavailable(name, _ENCODERS["colbertv2"])
         return ColbertEncoder(name, checkpoint, device=device)
+    if visrag.is_visrag(checkpoint):
+        _refuse_unavailable(name, _ENCODERS["visrag-ret"])
+        return visrag.VisRagEncoder(
+            name, checkpoint, device=device, trust_remote_code=trust_remote_code
+        )
     _refuse_unavailable(name, _ANY_VISUAL)
     from visar.encoders.visual import VisualEncoder
 
@@ -195,28 +214,35 @@ def _from_checkpoint(parts: EncoderName, device: str) -> Encoder:
 
 
 def _refuse_unavailable(name: str, entry: _Entry) -> None:
-    if entry.obstacle is not None:
-        raise EncoderUnavailable(f"The encoder {name!r} cannot run here: {entry.obstacle}")
     if missing := _missing(entry):
         raise EncoderUnavailable(
-            f"The encoder {name!r} needs {', '.join(missing)}: {entry.install}"
+            f"The encoder {name!r} needs {', '.join(missing)}: {entry.install.format(name=name)}"
         )
 
 
 def available_encoders() -> list[EncoderInfo]:
     """Every encoder, the default first, with what is missing for it to run here."""
-    return [
-        EncoderInfo(
-            name,
-            entry.description,
-            entry.dimension,
-            entry.reads,
-            entry.obstacle or (entry.install if _missing(entry) else None),
-            entry.size,
-        )
-        for name, entry in _ENCODERS.items()
-    ]
+    return [_info(name, entry) for name, entry in _ENCODERS.items()]
+
+
+def _info(name: str, entry: _Entry) -> EncoderInfo:
+    install: str | None = None
+    state: State = "ready"
+    if _missing(entry):
+        install, state = entry.install.format(name=name), "missing"
+    elif name in PUBLISHED and not is_downloaded(
+        PUBLISHED[name].repository, PUBLISHED[name].revision
+    ):
+        state = "downloads"
+    return EncoderInfo(
+        name, entry.description, entry.dimension, entry.reads, install, entry.size, state
+    )
 
 
 def _missing(entry: _Entry) -> list[str]:
-    return [package for package in entry.packages if importlib.util.find_spec(package) is None]
+    missing = [name for name in entry.packages if importlib.util.find_spec(name) is None]
+    if entry.transformers and "transformers" not in missing:
+        installed = importlib.metadata.version("transformers")
+        if not installed.startswith(f"{entry.transformers}."):
+            missing.append(f"transformers {entry.transformers} ({installed} is installed)")
+    return missing

@@ -14,7 +14,7 @@ from visar.documents.page import Page
 from visar.encoders import wire
 from visar.encoders.access import TOKEN_VARIABLE
 from visar.encoders.protocol import Encoder, PageEmbedding
-from visar.encoders.transport import SECONDS_PER_REQUEST, Reply, Transport
+from visar.encoders.transport import SECONDS_PER_REQUEST, Reply, Transport, printable
 from visar.encoders.vllm import VllmEncoder
 from visar.errors import EmptyQuestion, InvalidOption, MalformedMessage, ServiceError
 
@@ -173,6 +173,6 @@ def _mistake(body: bytes) -> tuple[str | None, str]:
     """The code and the message of a service's refusal; None if it is not from a service of ours."""
     try:
         error = json.loads(body)["error"]
-        return str(error["code"]), str(error["message"])[:500]
+        return str(error["code"]), printable(error["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return None, ""

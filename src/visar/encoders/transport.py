@@ -27,6 +27,7 @@ LONGEST_PAUSE = 30.0
 # No answer at all counts as 0.
 _PASSING = {0, 429, 502, 503, 504}
 _SECONDS_TO_CONNECT = 10.0
+_LONGEST_SAYING = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Transport:
             raise self._failed(f"cannot be trusted: {error.reason or error}") from error
         except ConnectionError:
             raise
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter of a name with too long a part
             raise self._absent(error) from error
         connection.sock.settimeout(self._timeout)
         return connection
@@ -144,9 +145,10 @@ class Transport:
             )
         return {"Authorization": f"Bearer {token}"}
 
-    def _absent(self, error: OSError) -> ServiceError:
+    def _absent(self, error: OSError | UnicodeError) -> ServiceError:
+        reason = getattr(error, "strerror", None) or error
         return ServiceError(
-            f"No encoder answers at {self.address} ({error.strerror or error}): is the service "
+            f"No encoder answers at {self.address} ({reason}): is the service "
             f"running there? {self._start} starts one."
         )
 
@@ -159,6 +161,16 @@ def _pause(usual: float, retry_after: str | None) -> float:
     if retry_after is not None and retry_after.isascii() and retry_after.isdigit():
         return min(float(retry_after), LONGEST_PAUSE)
     return usual * random.uniform(0.5, 1.0)
+
+
+def printable(text: object) -> str:
+    r"""What a service says of itself, fit to be shown: not too long, nothing a terminal obeys.
+
+    >>> printable("busy\x1b[2J")
+    'busy [2J'
+    """
+    shown = str(text)[:_LONGEST_SAYING]
+    return "".join(character if character.isprintable() else " " for character in shown)
 
 
 def parse_address(address: str) -> SplitResult:
@@ -177,6 +189,7 @@ def parse_address(address: str) -> SplitResult:
             "An encoder's address holds no user or password, which others could see: "
             f"set a token in {TOKEN_VARIABLE}."
         )
-    if parts.query or parts.fragment or not address.isascii() or not address.isprintable():
+    plain = address.isascii() and address.isprintable() and " " not in address
+    if parts.query or parts.fragment or not plain:
         raise InvalidOption(f"{address!r} has more than a host, a port and a path.")
     return parts

@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 
 from visar.encoders.protocol import PageEmbedding
 
+NO_NUMBERS = "the encoder gave values that are no numbers, in float32 too"
+NO_MEMORY = "the encoder gave values that are no numbers, and memory does not suffice for float32"
+"""Why a page has no vectors."""
+
 
 def unit_vectors(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     """Scale each vector to length 1; zeros stay zeros.

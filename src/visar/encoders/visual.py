@@ -21,7 +21,7 @@ from visar.encoders.devices import Batches, check_device, first_batch, is_out_of
 from visar.encoders.families import Family, family_of
 from visar.encoders.loading import LoadedModel, load
 from visar.encoders.protocol import PageEmbedding
-from visar.encoders.vectors import page_without_vectors, unit_vectors
+from visar.encoders.vectors import NO_MEMORY, NO_NUMBERS, page_without_vectors, unit_vectors
 from visar.errors import CheckpointError, EmptyQuestion, InvalidVectors
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _logger = logging.getLogger(__name__)
 DIMENSION = 128
 # Changes with the way vectors are made from a checkpoint.
 _RECIPE = "1"
-_NO_NUMBERS = "the encoder gave values that are no numbers, in float32 too"
-_NO_MEMORY = "the encoder gave values that are no numbers, and memory does not suffice for float32"
 
 
 class VisualEncoder:
@@ -145,7 +143,7 @@ class VisualEncoder:
         boxes[is_patch] = patch_boxes
         kept = is_token if self._instruction_tokens else is_patch
         if not np.isfinite(vectors[kept]).all():
-            return page_without_vectors(DIMENSION, _NO_NUMBERS)
+            return page_without_vectors(DIMENSION, NO_NUMBERS)
         return PageEmbedding(
             unit_vectors(vectors[kept]).astype(np.float16),
             boxes[kept],
@@ -160,7 +158,7 @@ class VisualEncoder:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            return page_without_vectors(DIMENSION, _NO_MEMORY)
+            return page_without_vectors(DIMENSION, NO_MEMORY)
 
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:

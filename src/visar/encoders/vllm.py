@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from visar.documents.page import Page
 from visar.encoders.access import TOKEN_VARIABLE
 from visar.encoders.protocol import PageEmbedding
-from visar.encoders.transport import SECONDS_PER_REQUEST, Reply, Transport, parse_address
+from visar.encoders.transport import (
+    SECONDS_PER_REQUEST,
+    Reply,
+    Transport,
+    parse_address,
+    printable,
+)
+from visar.encoders.vectors import page_without_vectors
 from visar.errors import EmptyQuestion, InvalidOption, ServiceError
 
 # What the models of this kind were trained to read beside every page.
@@ -29,6 +36,7 @@ PROMPT = "Describe the image."
 _LONGEST_ANSWER = 256 * 2**20
 # The dimension is known from the first vectors; any text has some.
 _ANY_TEXT = "page"
+_UNUSABLE = "are zero or no numbers"
 
 
 class VllmEncoder:
@@ -77,9 +85,17 @@ class VllmEncoder:
         """Encode a question as it was asked, without what some models want before and after."""
         if not question.strip():
             raise EmptyQuestion("The question is empty. Ask with at least one word.")
-        return self._checked({"input": question}, "the question")
+        vectors = _unit(self._checked({"input": question}, "the question"))
+        if vectors is None:
+            raise self._failed(f"gave vectors for the question {question[:80]!r} that {_UNUSABLE}")
+        return vectors
 
-    def _placeless(self, vectors: NDArray[np.float32]) -> PageEmbedding:
+    def _placeless(self, received: NDArray[np.float64]) -> PageEmbedding:
+        vectors = _unit(received)
+        if vectors is None:
+            return page_without_vectors(
+                self.dimension, f"the encoder gave vectors that {_UNUSABLE}"
+            )
         count = len(vectors)
         return PageEmbedding(
             vectors.astype(np.float16),
@@ -87,7 +103,7 @@ class VllmEncoder:
             np.full(count, -1, np.int32),
         )
 
-    def _checked(self, content: dict[str, Any], what: str) -> NDArray[np.float32]:
+    def _checked(self, content: dict[str, Any], what: str) -> NDArray[np.float64]:
         dimension = self.dimension
         vectors = self._embed(content, what)
         if vectors.shape[1] != dimension:
@@ -98,7 +114,7 @@ class VllmEncoder:
 
     def _embed(
         self, content: dict[str, Any], what: str, *, started: bool = True
-    ) -> NDArray[np.float32]:
+    ) -> NDArray[np.float64]:
         request = {"model": self._model, "task": "token_embed", "encoding_format": "float"}
         reply = self._transport.request(
             "POST",
@@ -112,22 +128,16 @@ class VllmEncoder:
             raise self._refused(reply)
         try:
             (item,) = json.loads(reply.body)["data"]
-            vectors = np.array(item["data"], np.float32)
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            vectors = np.array(item["data"], np.float64)
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             raise self._failed(f"gave no vectors for {what}: is it vLLM's /pooling?") from error
-        return self._unit(vectors, what)
-
-    def _unit(self, vectors: NDArray[np.float32], what: str) -> NDArray[np.float32]:
         if vectors.ndim != 2 or not vectors.size:
             raise self._failed(
                 f"gave numbers of the shape {vectors.shape} for {what}, not a vector for every "
                 "token: serve a multi-vector model, with --pooler-config.task token_embed if it "
                 "can do more"
             )
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        if not (np.isfinite(lengths).all() and lengths.all()):
-            raise self._failed(f"gave vectors for {what} that are not finite or are zero")
-        return np.asarray(vectors / lengths, np.float32)
+        return vectors
 
     def _refused(self, reply: Reply) -> ServiceError:
         if reply.status in (401, 403):
@@ -136,6 +146,15 @@ class VllmEncoder:
 
     def _failed(self, what: str) -> ServiceError:
         return ServiceError(f"{self._model} at {self._transport.address} {what}.")
+
+
+def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float32] | None:
+    """Vectors of length 1; None where some have none."""
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not (np.isfinite(lengths).all() and lengths.all()):
+        return None
+    return np.asarray(vectors / lengths, np.float32)
 
 
 def _as_chat(image: Any) -> dict[str, Any]:
@@ -156,6 +175,6 @@ def _reason(body: bytes) -> str:
         said = json.loads(body)
         if isinstance(said.get("error"), dict):
             said = said["error"]
-        return str(said.get("message") or said.get("detail") or "no reason").rstrip(".")[:500]
+        return printable(said.get("message") or said.get("detail") or "no reason").rstrip(".")
     except (ValueError, AttributeError, RecursionError):
         return "no reason"

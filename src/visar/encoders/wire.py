@@ -45,6 +45,12 @@ _PAGES_BEGIN, _PAGES_END = b'{"kind": "pages", "pages": [', b"]}"
 OVERHEAD = _PREFIX.size + len(_PAGES_BEGIN) + len(_PAGES_END)
 """Bytes of a message of pages beside its pages."""
 _MAX_DIMENSION = 65_536
+# Without pages a header is short: JSON takes many times its length in memory.
+_MAX_HEADER = 2 * 2**20
+_MAX_NAME = 1_000
+_MAX_REASON = 1_000
+# Of unit length up to rounding to 16 bits.
+_MAX_LENGTH = 1.01
 _VECTORS = np.dtype("<f2")
 _QUERY = np.dtype("<f4")
 _BOXES = np.dtype("<f4")
@@ -72,8 +78,8 @@ class Identity:
     def from_json(cls, values: dict[str, Any]) -> Identity:
         """Read what :meth:`to_json` gave."""
         return cls(
-            _text(values, "name"),
-            _text(values, "version"),
+            _label(values, "name"),
+            _label(values, "version"),
             _whole(values, "dimension", 1, _MAX_DIMENSION),
         )
 
@@ -168,7 +174,7 @@ def join_pages(pages: Sequence[PackedPage]) -> bytes:
 
 def unpack_pages(message: bytes) -> tuple[list[Page], list[Image]]:
     """The pages of a message, and the image of each if they have any."""
-    header, payload = _open(message, "pages")
+    header, payload = _open(message, "pages", MAX_BODY)
     entries = _list(header, "pages", MAX_PAGES)
     if not entries:
         raise MalformedMessage("it has no pages")
@@ -287,7 +293,9 @@ def _frame(header: bytes, *payload: bytes) -> bytes:
     return b"".join((_PREFIX.pack(_MAGIC, VERSION, len(header)), header, *payload))
 
 
-def _open(message: bytes, kind: str) -> tuple[dict[str, Any], _Payload]:
+def _open(
+    message: bytes, kind: str, longest_header: int = _MAX_HEADER
+) -> tuple[dict[str, Any], _Payload]:
     """The header of a message of that kind, and its payload still to be read."""
     if len(message) > MAX_BODY:
         raise MalformedMessage(f"it has {len(message)} bytes, more than {MAX_BODY}")
@@ -296,6 +304,8 @@ def _open(message: bytes, kind: str) -> tuple[dict[str, Any], _Payload]:
     _, version, length = _PREFIX.unpack_from(message)
     if version != VERSION:
         raise MalformedMessage(f"it has version {version} of the format, not {VERSION}")
+    if length > longest_header:
+        raise MalformedMessage(f"its header has {length} bytes, more than {longest_header}")
     payload = _Payload(memoryview(message)[_PREFIX.size :])
     header = _object(bytes(payload.take(length)))
     if header.get("kind") != kind:
@@ -308,6 +318,8 @@ def _reasons(header: dict[str, Any], pages: int) -> list[str | None]:
     reasons = _list(header, "invalid", MAX_PAGES)
     if len(reasons) != pages or not all(isinstance(why, str | None) for why in reasons):
         raise MalformedMessage(f"invalid must say of each of the {pages} pages why, or null")
+    if any(why is not None and not _is_line(why, _MAX_REASON) for why in reasons):
+        raise MalformedMessage(f"invalid must give lines of at most {_MAX_REASON} characters")
     return reasons
 
 
@@ -396,6 +408,9 @@ def _check_vectors(vectors: NDArray[Any], dimension: int) -> None:
         raise MalformedMessage(f"vectors have the shape {vectors.shape}, not (…, {dimension})")
     if not np.isfinite(vectors).all():
         raise MalformedMessage("vectors are not finite")
+    squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float32)
+    if squares.max(initial=0) > _MAX_LENGTH**2:
+        raise MalformedMessage("vectors are longer than 1")
 
 
 def _bytes(values: NDArray[Any], sent: DTypeLike) -> bytes:
@@ -422,6 +437,19 @@ def _text(values: dict[str, Any], key: str) -> str:
     if not isinstance(value, str) or not value:
         raise MalformedMessage(f"{key} must be text, not {value!r:.40}")
     return value
+
+
+def _label(values: dict[str, Any], key: str) -> str:
+    """Text that is shown to people, and kept."""
+    value = _text(values, key)
+    if not _is_line(value, _MAX_NAME):
+        raise MalformedMessage(f"{key} must be a line of at most {_MAX_NAME} characters")
+    return value
+
+
+def _is_line(text: str, longest: int) -> bool:
+    """Whether a text is not too long, and has nothing in it that a terminal obeys."""
+    return len(text) <= longest and text.isprintable()
 
 
 def _one_of(values: dict[str, Any], key: str, choices: Sequence[Any]) -> Any:

@@ -1,0 +1,180 @@
+"""The Hugging Face hub: its files, and what of them is on this machine already."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from visar.errors import CheckpointError, MissingExtra
+
+_logger = logging.getLogger(__name__)
+
+# For the first answer of the hub. Who has a slower connection sets HF_HUB_ETAG_TIMEOUT.
+_SECONDS_TO_ANSWER = 5.0
+_CONFIGURATIONS = ("adapter_config.json", "config.json")
+
+
+def unreachable(name: str, base: str | None = None) -> str:
+    """What to do when the hub cannot be reached, for a checkpoint and the base model it names."""
+    what = f"{name} or its base model {base}" if base else name
+    return (
+        f"The checkpoint {what} is not on this machine and the hub cannot be reached. Download it "
+        f"where there is a network (`hf download {name}`), copy it here with the base model it "
+        "names, and give the folder's path instead of the name."
+    )
+
+
+def is_reachable(name: str, revision: str | None) -> bool:
+    """Whether the hub answers when asked for a repository, whatever it answers.
+
+    It is asked once and not for long: its own downloads try again for minutes where there is no
+    network.
+    """
+    _hub()
+    from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
+
+    chosen = "HF_HUB_ETAG_TIMEOUT" in os.environ
+    patience = constants.HF_HUB_ETAG_TIMEOUT if chosen else _SECONDS_TO_ANSWER
+    try:
+        url = hf_hub_url(name, "config.json", revision=revision)
+        get_hf_file_metadata(url, timeout=patience)
+    except (errors.HfHubHTTPError, errors.HFValidationError):
+        return True
+    except Exception:  # of the HTTP client, which is another in every few versions
+        return False
+    return True
+
+
+def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) -> Path | None:
+    """A small file of a repository; None where the repository has none, or nothing is cached."""
+    _hub()
+    from huggingface_hub import errors, hf_hub_download
+
+    try:
+        return Path(hf_hub_download(name, file, revision=revision, local_files_only=local_only))
+    except errors.LocalEntryNotFoundError as error:
+        if local_only:
+            return None
+        raise CheckpointError(unreachable(name)) from error
+    except errors.RevisionNotFoundError as error:
+        raise CheckpointError(f"The repository {name} has no revision {revision!r}.") from error
+    except errors.GatedRepoError as error:
+        raise CheckpointError(
+            f"The repository {name} is open only to those who accepted its terms: accept them "
+            "on its page, run `hf auth login`, and try again."
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise CheckpointError(
+            f"There is no repository {name} at the hub that you may read, and no such folder here."
+        ) from error
+    except errors.EntryNotFoundError:
+        return None
+    except errors.HFValidationError as error:
+        raise CheckpointError(
+            f"{name!r} is no folder here and no name a repository can have: {error}"
+        ) from error
+    except (errors.HfHubHTTPError, OSError) as error:
+        raise CheckpointError(f"{unreachable(name)} ({error})") from error
+
+
+def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
+    """Get the files of a repository that match, unless they are here; the folder they are in."""
+    _hub()
+    from huggingface_hub import snapshot_download
+
+    _logger.info("downloading %s", name)
+    try:
+        with _no_bars():
+            folder = Path(
+                snapshot_download(
+                    name,
+                    revision=revision,
+                    allow_patterns=list(files),
+                    # The same weights for other programs.
+                    ignore_patterns=["*/*.safetensors"],
+                )
+            )
+    except Exception as error:  # of the HTTP client too, which is another in every few versions
+        raise CheckpointError(
+            f"{name} could not be downloaded ({error}). Try again: what has arrived is kept."
+        ) from error
+    # Where the hub fails on the way, what is in the cache counts as all there is.
+    if not has_weights(folder):
+        raise CheckpointError(
+            f"{name} has no weights in *.safetensors, or they could not be downloaded: try again."
+        )
+    return folder
+
+
+def is_downloaded(name: str, revision: str | None = None) -> bool:
+    """Whether a repository's weights are in the hub's cache, and those of its base model."""
+    folder = cached_folder(name, revision)
+    if folder is None or not has_weights(folder):
+        return False
+    if (folder / "config.json").exists():
+        return True
+    base = _json(folder / "adapter_config.json").get("base_model_name_or_path")
+    return isinstance(base, str) and is_downloaded(base)
+
+
+def cached_folder(name: str, revision: str | None = None) -> Path | None:
+    """Where the hub's cache has a revision of a repository; None if it has not."""
+    _hub()
+    from huggingface_hub import errors, try_to_load_from_cache
+
+    try:
+        found = [try_to_load_from_cache(name, file, revision=revision) for file in _CONFIGURATIONS]
+    except errors.HFValidationError:
+        return None
+    return next((Path(path).parent for path in found if isinstance(path, str)), None)
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a folder has a checkpoint's weights, every part where they are in several."""
+    indices = list(folder.glob("*.safetensors.index.json"))
+    if not indices:
+        return any(path.exists() for path in folder.glob("*.safetensors"))
+    parts = {part for index in indices for part in _parts(_json(index).get("weight_map"))}
+    return bool(parts) and all((folder / part).exists() for part in parts)
+
+
+def _parts(weight_map: Any) -> Iterable[str]:
+    return map(str, weight_map.values()) if isinstance(weight_map, dict) else ()
+
+
+@contextlib.contextmanager
+def _no_bars() -> Iterator[None]:
+    """Without the hub's progress bars, which would fall between those of the program."""
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    shown = not are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            enable_progress_bars()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _hub() -> None:
+    try:
+        import huggingface_hub  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("A checkpoint of the Hugging Face hub", "colpali") from error

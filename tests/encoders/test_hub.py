@@ -1,0 +1,257 @@
+"""The hub: what of it is here already, and what is said, soon, where it cannot be reached."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from tests.encoders.servers import Asked, Says, answering, like_the_hub
+from visar.cli import main
+from visar.encoders import registry
+from visar.encoders.hub import is_downloaded
+from visar.encoders.published import PUBLISHED
+from visar.encoders.visual import VisualEncoder
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+NAME = "someone/colqwen"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def snapshot(cache: Path, name: str, commit: str = COMMIT) -> Path:
+    """The folder of a repository in the cache, as the hub's own program lays it out."""
+    folder = cache / f"models--{name.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / "main").write_text(commit)
+    return folder / "snapshots" / commit
+
+
+def put(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(content)
+
+
+def test_weights_are_here_when_all_their_parts_are(cache: Path) -> None:
+    assert not is_downloaded(NAME)
+    folder = snapshot(cache, NAME)
+    put(folder, config__json="{}")
+    assert not is_downloaded(NAME)
+    parts = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
+    put(folder, **{"model.safetensors.index.json": json.dumps(parts), "one.safetensors": "1"})
+    assert not is_downloaded(NAME)
+    put(folder, **{"two.safetensors": "2"})
+    assert is_downloaded(NAME)
+    assert not is_downloaded(NAME, "v2")
+    # A link whose file was deleted is no weights.
+    (folder / "two.safetensors").unlink()
+    (folder / "two.safetensors").symlink_to(cache / "gone")
+    assert not is_downloaded(NAME)
+    put(folder, **{"model.safetensors.index.json": '{"weight_map": [1]}'})
+    assert not is_downloaded(NAME)
+
+
+def test_an_adapter_is_here_when_its_base_is(cache: Path) -> None:
+    adapter = {"base_model_name_or_path": "someone/base"}
+    put(
+        snapshot(cache, NAME),
+        adapter_config__json=json.dumps(adapter),
+        adapter_model__safetensors="1",
+    )
+    assert not is_downloaded(NAME)
+    put(snapshot(cache, "someone/base"), config__json="{}", model__safetensors="1")
+    assert is_downloaded(NAME)
+
+
+def test_encoders_are_ready_to_be_downloaded_or_missing(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same in every place that tells it."""
+    put(
+        snapshot(cache, PUBLISHED["colbertv2"].repository),
+        config__json="{}",
+        model__safetensors="1",
+    )
+    states = {info.name: info.state for info in registry.available_encoders()}
+    assert states == {
+        "embedded": "ready",
+        "colpali": "downloads",
+        "colqwen2.5": "downloads",
+        "colmodernvbert": "downloads",
+        "colbertv2": "ready",
+        "visrag-ret": "missing",
+    }
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["visar", *arguments])
+        with pytest.raises(SystemExit):
+            main()
+        return capsys.readouterr().out
+
+    listed, examined = run("encoders"), run("doctor")
+    for name, state in states.items():
+        assert re.search(rf"^{re.escape(name)} +{state} ", listed, re.MULTILINE)
+        assert re.search(rf"^encoder +{state} +{re.escape(name)} ", examined, re.MULTILINE)
+    assert "1024 patches each → downloads 6 GB when first used" in " ".join(listed.split())
+    assert "1024 patches each → downloads 6 GB when first used" in examined
+    entries = json.loads(run("encoders", "--json"))
+    assert {entry["name"]: entry["state"] for entry in entries} == states
+    assert [entry["ready"] for entry in entries] == [s == "ready" for s in states.values()]
+    entries = json.loads(run("doctor", "--json"))["encoders"]
+    assert {entry["name"]: entry["state"] for entry in entries} == states
+
+
+FIND = "from visar.encoders.checkpoints import find_checkpoint; find_checkpoint('{}')"
+
+
+def child(code: str, endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Run code for which the hub is at another address; that is read once, at the start."""
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": endpoint,
+        "HF_HUB_CACHE": str(cache),
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_ETAG_TIMEOUT": "1",
+    }
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+@contextmanager
+def silent() -> Iterator[tuple[str, list[str]]]:
+    """A server that takes connections and says nothing; gives what was asked of repositories."""
+    taken: list[socket.socket] = []
+    asked: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def take() -> None:
+            with contextlib.suppress(OSError):  # until it is closed
+                while True:
+                    taken.append(server.accept()[0])
+                    line = taken[-1].recv(4096).decode().partition("\r\n")[0]
+                    # The hub's own program asks for a list of its own, once a day.
+                    if "/api/" not in line:
+                        asked.append(line)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}", asked
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in taken:
+                connection.close()
+
+
+def test_a_hub_that_refuses_is_asked_once(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        # Bound and not listening: refused as long as this block lasts.
+        ended = child(FIND.format(NAME), f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path)
+    assert f"CheckpointError: The checkpoint {NAME} is not on this machine" in ended.stderr
+    assert "Retrying" not in ended.stderr
+
+
+def test_a_hub_that_says_nothing_is_asked_once(tmp_path: Path) -> None:
+    with silent() as (endpoint, asked):
+        ended = child(FIND.format(NAME), endpoint, tmp_path)
+    assert f"CheckpointError: The checkpoint {NAME} is not on this machine" in ended.stderr
+    assert asked == [f"HEAD /{NAME}/resolve/main/config.json HTTP/1.1"]
+
+
+def test_a_hub_that_is_only_busy_is_asked_again(tmp_path: Path) -> None:
+    """Not everything that fails at first is an absent network."""
+    put(tmp_path / "repository", config__json='{"model_type": "llama"}')
+    hub = like_the_hub({NAME: (COMMIT, tmp_path / "repository")})
+    busy = [2]
+
+    def answer(request: Asked) -> Says:
+        if NAME in request.path and busy[0]:
+            busy[0] -= 1
+            return Says(503)
+        return hub(request)
+
+    with answering(answer) as (endpoint, _):
+        ended = child(FIND.format(NAME) + "; print('found')", endpoint, tmp_path / "cache")
+    assert ended.stdout == "found\n", ended.stderr
+    assert busy == [0]
+
+
+ENCODE = f"""
+from visar.encoders.registry import get_encoder
+encoder = get_encoder({NAME!r}, device="cpu")
+print(encoder.version, encoder.encode_query("revenue").tobytes().hex())
+"""
+
+
+@pytest.fixture
+def adapter(checkpoint: Callable[[str], Path], tmp_path: Path) -> Path:
+    """An adapter that names its base model as published ones do."""
+    copy = tmp_path / "adapter"
+    shutil.copytree(checkpoint("colqwen2.5"), copy)
+    config = json.loads((copy / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = "someone/base"
+    (copy / "adapter_config.json").write_text(json.dumps(config))
+    return copy
+
+
+def test_an_adapter_and_its_base_are_downloaded_each_from_its_own_commit(
+    checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
+) -> None:
+    """And are used after that while the hub is silent, without asking for any of their files."""
+    base = Path(f"{checkpoint('colqwen2.5')}-base")
+    (base / "pytorch_model.bin").write_bytes(b"pickled")
+    cache = tmp_path / "cache"
+    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (COMMIT[::-1], base)})
+    with answering(hub) as (endpoint, asked):
+        online = child(ENCODE, endpoint, cache)
+    (base / "pytorch_model.bin").unlink()
+    vectors = VisualEncoder(str(checkpoint("colqwen2.5")), device="cpu").encode_query("revenue")
+    assert online.stdout == f"{COMMIT}-1 {vectors.tobytes().hex()}\n", online.stderr
+    got = [request.path for request in asked if request.method == "GET"]
+    assert f"/{NAME}/resolve/{COMMIT}/adapter_model.safetensors" in got
+    assert not any("pytorch_model.bin" in path for path in got)
+    with silent() as (endpoint, wanted):
+        offline = child(ENCODE, endpoint, cache)
+    assert offline.stdout == online.stdout, offline.stderr
+    assert wanted == [f"HEAD /{NAME}/resolve/main/config.json HTTP/1.1"]
+
+
+def test_the_base_model_that_is_not_to_be_had_is_named(adapter: Path, tmp_path: Path) -> None:
+    shutil.copytree(adapter, snapshot(tmp_path, NAME))
+    with silent() as (endpoint, _):
+        ended = child(FIND.format(NAME), endpoint, tmp_path)
+    assert f"The checkpoint {NAME} or its base model someone/base is not on this" in ended.stderr
+
+
+def test_a_download_that_breaks_off_is_told(tmp_path: Path) -> None:
+    """The hub's own program takes what is in the cache for all there is."""
+    put(tmp_path / "repository", config__json="{}", model__safetensors="1")
+    hub = like_the_hub({NAME: (COMMIT, tmp_path / "repository")})
+    code = FIND.format(NAME) + ".folder()"
+    with answering(lambda asked: Says(418) if "/api/" in asked.path else hub(asked)) as (url, _):
+        ended = child(code, url, tmp_path / "cache")
+    assert f"CheckpointError: {NAME} has no weights in *.safetensors, or they" in ended.stderr
+    with answering(hub) as (url, _):
+        ended = child(code, url, tmp_path / "cache")
+    assert ended.returncode == 0, ended.stderr
