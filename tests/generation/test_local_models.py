@@ -12,7 +12,6 @@ import huggingface_hub.constants
 import pytest
 
 from tests.generation.local_samples import ALL, VISION
-from visar.encoders.checkpoints import Checkpoint
 from visar.errors import (
     CheckpointError,
     DamagedModel,
@@ -224,9 +223,9 @@ def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
     repository = PUBLISHED["qwen2.5-vl"].repository
     snapshot = empty_cache / f"models--{repository.replace('/', '--')}" / "snapshots" / commit
     shutil.copytree(checkpoint("qwen2.5-vl"), snapshot)
-    config = json.loads((snapshot / "config.json").read_text())
-    found = Checkpoint(repository, commit, commit, config, adapter=None)
-    named = LocalGenerator("qwen2.5-vl", found, device="cpu").generate(QUESTION, max_tokens=4)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text(commit)
+    named = LocalGenerator("qwen2.5-vl", device="cpu").generate(QUESTION, max_tokens=4)
     local = LocalGenerator("qwen2.5-vl", str(checkpoint("qwen2.5-vl")), device="cpu")
     assert named.model == f"Qwen/Qwen2.5-VL-7B-Instruct@{commit}"
     assert named.text == local.generate(QUESTION, max_tokens=4).text
@@ -248,19 +247,20 @@ def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 def test_the_list_tells_what_would_be_downloaded(empty_cache: Path) -> None:
     """A model counts as here when every file of its weights is."""
     assert [info.name for info in available_local_generators()] == list(PUBLISHED)
-    assert _states()["qwen2.5-vl"] == "downloads 17 GB when first used"
+    assert _next_steps()["qwen2.5-vl"] == "downloads 17 GB when first used"
     snapshot = empty_cache / "models--Qwen--Qwen2.5-VL-7B-Instruct" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot.parents[1] / "refs").mkdir()
     (snapshot.parents[1] / "refs" / "main").write_text("abc")
     shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (snapshot / "config.json").write_text("{}")
     (snapshot / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
     (snapshot / shards["a"]).write_bytes(b"")
-    assert _states()["qwen2.5-vl"] != "ready"
+    assert _next_steps()["qwen2.5-vl"] is not None
     (snapshot / shards["b"]).write_bytes(b"")
-    assert _states()["qwen2.5-vl"] == "ready"
-    assert _states()["qwen3-vl"] == "downloads 18 GB when first used"
+    assert _next_steps()["qwen2.5-vl"] is None
+    assert _next_steps()["qwen3-vl"] == "downloads 18 GB when first used"
 
 
-def _states() -> dict[str, str]:
-    return {info.name: info.state for info in available_local_generators()}
+def _next_steps() -> dict[str, str | None]:
+    return {info.name: info.next_step for info in available_local_generators()}

@@ -66,8 +66,13 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
     for encoder in report.encoders:
         _print_part("encoder", encoder.state, encoder.name, encoder.description, encoder.next_step)
     for generator in report.generators:
-        state: State = "ready" if generator.install is None else "missing"
-        _print_part("generator", state, generator.name, generator.description, generator.install)
+        _print_part(
+            "generator",
+            generator.state,
+            generator.name,
+            generator.description,
+            generator.next_step,
+        )
     for part in report.parts:
         _print_part("optional", part.state, part.name, part.use, part.install)
 

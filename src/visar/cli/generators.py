@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import Json
-from visar.cli.output import console, print_json
+from visar.cli.output import STATE_STYLES, console, print_json
 from visar.generation.published import GeneratorInfo
 from visar.generation.registry import available_generators
 from visar.results import to_plain
@@ -23,7 +23,8 @@ def generators(*, as_json: Json = False) -> None:
     for heading in ("HERE", "READS", "WHAT IT IS, AND WHAT IT NEEDS"):
         table.add_column(heading)
     for generator in known:
-        table.add_row(generator.name, _state(generator), generator.reads, _needs(generator))
+        state = Text(generator.state, STATE_STYLES[generator.state])
+        table.add_row(generator.name, state, generator.reads, _needs(generator))
     console.print(table)
     console.print()
     console.print("[dim]A checkpoint of your own: --generator FOLDER, or its hub name[/dim]")
@@ -33,13 +34,8 @@ def generators(*, as_json: Json = False) -> None:
     )
 
 
-def _state(generator: GeneratorInfo) -> Text:
-    colours = {"ready": "green", "missing": "yellow"}
-    return Text(generator.state, colours.get(generator.state, "cyan"))
-
-
 def _needs(generator: GeneratorInfo) -> Text:
     needs = Text(generator.description)
-    if generator.install is not None:
-        needs.append(f" → {generator.install}", "yellow")
+    if generator.next_step is not None:
+        needs.append(f" → {generator.next_step}", STATE_STYLES[generator.state])
     return needs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from visar.encoders.checkpoints import Checkpoint
@@ -101,10 +100,8 @@ def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
 
 
 def _source(checkpoint: Checkpoint) -> dict[str, Any]:
-    folder = str(Path(checkpoint.name).expanduser())
     return {
-        "pretrained_model_name_or_path": folder if checkpoint.is_local else checkpoint.name,
-        "revision": checkpoint.revision,
-        "local_files_only": checkpoint.is_local,
+        "pretrained_model_name_or_path": checkpoint.folder(),
+        "local_files_only": True,
         "trust_remote_code": False,
     }

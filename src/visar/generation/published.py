@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
+
+from visar.encoders.hub import is_downloaded
+from visar.encoders.registry import State
 
 PACKAGES = ("torch", "torchvision", "transformers")
 INSTALL = "pip install 'visar[local]'"
-_INDEX = "model.safetensors.index.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,17 @@ class GeneratorInfo:
     """Gigabytes that are downloaded when it is first used; None when there is nothing to load."""
 
     @property
-    def state(self) -> str:
-        """Whether it can be used here, in a few words."""
+    def state(self) -> State:
         if self.install is not None:
             return "missing"
-        if self.download is not None:
+        return "ready" if self.download is None else "downloads"
+
+    @property
+    def next_step(self) -> str | None:
+        """What comes before its first answer; None when it is ready."""
+        if self.state == "downloads":
             return f"downloads {self.download} GB when first used"
-        return "ready"
+        return self.install
 
 
 def available_local_generators() -> list[GeneratorInfo]:
@@ -140,7 +144,7 @@ def available_local_generators() -> list[GeneratorInfo]:
             model.reads,
             f"{model.parameters} parameters, {model.gigabytes} GB",
             install,
-            None if _is_downloaded(model) else model.gigabytes,
+            None if install or is_downloaded(model.repository, model.revision) else model.gigabytes,
         )
         for name, model in PUBLISHED.items()
     ]
@@ -149,23 +153,3 @@ def available_local_generators() -> list[GeneratorInfo]:
 def missing_packages() -> list[str]:
     """Which packages a local generator lacks here."""
     return [package for package in PACKAGES if importlib.util.find_spec(package) is None]
-
-
-def _is_downloaded(model: PublishedModel) -> bool:
-    """Whether all weights are in the hub's cache on this machine."""
-    if _cached(model, "model.safetensors") is not None:
-        return True
-    index = _cached(model, _INDEX)
-    if index is None:
-        return False
-    shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    return all(_cached(model, shard) is not None for shard in shards)
-
-
-def _cached(model: PublishedModel, file: str) -> Path | None:
-    try:
-        from huggingface_hub import try_to_load_from_cache
-    except ImportError:
-        return None
-    found = try_to_load_from_cache(model.repository, file, revision=model.revision)
-    return Path(found) if isinstance(found, str) else None
