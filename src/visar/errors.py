@@ -93,6 +93,10 @@ class PageError(DocumentError):
         self.page = page
 
 
+class DatasetError(VisarError):
+    """A benchmark, or corrections to it, that cannot be had or used; the message says where."""
+
+
 class MalformedMessage(VisarError, ValueError):
     """A message between an encoder's service and its user that is not as the format says."""
 

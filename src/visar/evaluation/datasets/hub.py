@@ -1,0 +1,83 @@
+"""Benchmarks from the Hugging Face hub. Only ``download`` asks the network."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+
+from visar.errors import DatasetError, MissingExtra
+
+MMLONGBENCH_HUB = "yubo2333/MMLongBench-Doc"
+LONGDOCURL_HUB = "dengchao/LongDocURL"
+COLLECTION = "Lillianwei/Mdocagent-dataset"
+"""Holds both benchmarks, each in a folder: the paper took them from here."""
+
+_QUESTIONS_OF_LONGDOCURL = "LongDocURL_public.jsonl"
+_PDFS_OF_LONGDOCURL = "pdf_files.tar.gz"
+_FILES = {
+    MMLONGBENCH_HUB: ["data/*.parquet", "documents/*"],
+    LONGDOCURL_HUB: [_QUESTIONS_OF_LONGDOCURL, _PDFS_OF_LONGDOCURL],
+}
+
+
+def download(name: str, benchmark: str) -> Path:
+    """The folder of a benchmark, downloaded unless it is in the hub's cache on this machine.
+
+    ``name`` is a repository, or the collection with the benchmark's folder after it.
+    """
+    in_collection = name not in _FILES
+    repository = COLLECTION if in_collection else name
+    files = [f"{benchmark}/*"] if in_collection else _FILES[name]
+    try:
+        from huggingface_hub import errors, snapshot_download
+    except ImportError as error:
+        raise MissingExtra("A benchmark of the Hugging Face hub", "eval") from error
+    try:
+        folder = Path(snapshot_download(repository, repo_type="dataset", allow_patterns=files))
+    except errors.GatedRepoError as error:
+        raise DatasetError(
+            f"The data set {repository} is open only to those who accepted its terms: accept them "
+            "on its page, run `hf auth login`, and try again."
+        ) from error
+    except (errors.HfHubHTTPError, errors.HFValidationError, OSError, ValueError) as error:
+        raise DatasetError(
+            f"The data set {repository} is not on this machine and cannot be had from the hub. "
+            f"Download it where there is a network (`hf download --repo-type dataset {repository}`"
+            "), copy it here, and give its folder with --data."
+        ) from error
+    if name == LONGDOCURL_HUB:
+        return unpacked(folder, _cache() / f"LongDocURL-{folder.name}")
+    return folder
+
+
+def unpacked(folder: Path, target: Path) -> Path:
+    """LongDocURL's questions and the PDFs of its archive, in a folder made the first time."""
+    if target.is_dir():
+        return target
+    if not hasattr(tarfile, "data_filter"):
+        raise DatasetError(
+            f"This Python cannot unpack archives safely. Unpack {folder / _PDFS_OF_LONGDOCURL} "
+            f"beside {_QUESTIONS_OF_LONGDOCURL} and give the folder with --data."
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Renamed when it is whole, so that nobody ever finds a part.
+    beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        with tarfile.open(folder / _PDFS_OF_LONGDOCURL) as archive:
+            archive.extractall(beside, filter="data")
+        shutil.copyfile(folder / _QUESTIONS_OF_LONGDOCURL, beside / _QUESTIONS_OF_LONGDOCURL)
+        beside.replace(target)
+    except (OSError, tarfile.TarError, EOFError) as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise DatasetError(
+            f"{folder / _PDFS_OF_LONGDOCURL} cannot be unpacked to {target}: {error}."
+        ) from error
+    return target
+
+
+def _cache() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("visar") / "datasets"

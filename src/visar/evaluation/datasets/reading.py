@@ -1,0 +1,141 @@
+"""Files of questions to entries, and everything wrong with a file said at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from visar.errors import DatasetError
+
+_MOST_SHOWN = 20
+_LONGEST_SHOWN = 60
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a file says of one question."""
+
+    where: str
+    """As errors name it: "line 3" of JSON lines, "entry 3" of other files."""
+    position: int
+    """Among the entries; 1 is the first."""
+    values: dict[str, Any]
+
+
+class Problems:
+    """What is wrong with something, collected so that it can all be said in one error."""
+
+    def __init__(self, of_what: str) -> None:
+        self._of_what = of_what
+        self._found: list[str] = []
+
+    def add(self, where: str, what: str) -> None:
+        self._found.append(f"{where}: {what}")
+
+    def refuse(self) -> None:
+        """Raise a DatasetError if there is a problem; it shows the first 20 of them."""
+        if not self._found:
+            return
+        count = len(self._found)
+        title = f"{self._of_what}: {count} problem{'s' * (count > 1)}"
+        lines = [title, *(f"  {problem}" for problem in self._found[:_MOST_SHOWN])]
+        if count > _MOST_SHOWN:
+            lines.append(f"  and {count - _MOST_SHOWN} more")
+        raise DatasetError("\n".join(lines))
+
+
+def read_entries(file: Path, problems: Problems) -> list[Entry]:
+    """The entries of a JSON array, a Parquet table, or (any other name) JSON lines.
+
+    Lines and entries that are no JSON objects are added to the problems. A file that cannot be
+    read, or holds nothing, is refused at once.
+    """
+    suffix = file.suffix.lower()
+    if suffix == ".parquet":
+        entries = _rows(file)
+    elif suffix == ".json":
+        entries = list(_elements(file, problems))
+    else:
+        entries = list(_lines(file, problems))
+    if not entries:
+        problems.refuse()
+        raise DatasetError(f"{file} is empty: it holds no entries.")
+    return entries
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
+    position = 0
+    for number, line in enumerate(_content(file).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"line {number}"
+        position += 1
+        try:
+            values = json.loads(line.decode("utf-8"))
+        except UnicodeDecodeError:
+            problems.add(where, "is not UTF-8")
+        except (ValueError, RecursionError) as error:
+            problems.add(where, f"is not JSON ({_short(error)})")
+        else:
+            yield from _entry(where, position, values, problems)
+
+
+def _elements(file: Path, problems: Problems) -> Iterator[Entry]:
+    content = _content(file)
+    try:
+        elements = json.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        _refuse(f"{file}, line {line}, is not UTF-8", error)
+    except json.JSONDecodeError as error:
+        _refuse(f"{file}, line {error.lineno}, is not JSON ({error.msg})", error)
+    except (ValueError, RecursionError) as error:
+        _refuse(f"{file} is not JSON that can be read ({_short(error)})", error)
+    if not isinstance(elements, list):
+        raise DatasetError(f"{file} must hold a list of entries, not {shown(elements)}.")
+    for position, values in enumerate(elements, 1):
+        yield from _entry(f"entry {position}", position, values, problems)
+
+
+def _rows(file: Path) -> list[Entry]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        rows = parquet.read_table(file).to_pylist()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        _refuse(f"{file} is not a Parquet table that can be read ({_short(error)})", error)
+    return [Entry(f"entry {number}", number, row) for number, row in enumerate(rows, 1)]
+
+
+def _entry(where: str, position: int, values: object, problems: Problems) -> Iterator[Entry]:
+    if isinstance(values, dict):
+        yield Entry(where, position, values)
+    else:
+        problems.add(where, f"must be an object with fields, not {shown(values)}")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes().removeprefix(_BYTE_ORDER_MARK)
+    except OSError as error:
+        _refuse(f"{file} cannot be read: {error.strerror}", error)
+
+
+def _short(error: Exception) -> str:
+    text = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    return text.partition("\n")[0][:120]
+
+
+def _refuse(message: str, error: Exception) -> NoReturn:
+    raise DatasetError(f"{message}.") from error
