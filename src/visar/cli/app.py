@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from visar.cli import asking, chat, doctor, encoders, generators, library
+from visar.cli import asking, chat, doctor, encoders, evaluation, generators, library
 from visar.cli.output import complain
 from visar.errors import VisarError
 
@@ -30,6 +30,7 @@ app.command("compact")(library.compact)
 app.command("doctor")(doctor.doctor)
 app.command("generators")(generators.generators)
 app.add_typer(encoders.app, name="encoders")
+app.add_typer(evaluation.app, name="eval")
 
 
 def main() -> None:

@@ -86,7 +86,7 @@ def read_manifests(folder: Path) -> list[dict[str, Any]]:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _pages_at_a_time() -> int:

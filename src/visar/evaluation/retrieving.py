@@ -19,6 +19,8 @@ from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked, Retrieved
 from visar.store import EncoderRef, Store
 
+# So few tasks are done before other processes have started.
+FEW = 8
 # Several libraries would otherwise each take all cores in every process.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -40,7 +42,12 @@ def retrieve(location: str, tasks: Sequence[Task], keep: Callable[[list[Retrieve
 
     Tasks of one document should stand together: each process reads a document once for them.
     """
-    workers = min(usable_cores(), len(tasks)) or 1
+    if len(tasks) <= FEW:
+        _open(location)
+        for task in tasks:
+            keep(_work(task))
+        return
+    workers = usable_cores()
     with (
         _one_thread_each(),
         ProcessPoolExecutor(workers, get_context("spawn"), _open, (location,)) as pool,
@@ -100,6 +107,7 @@ _store: Store | None = None
 def _open(location: str) -> None:
     """Prepare a process for its work."""
     global _store
+    _pages.cache_clear()
     _store = Store.open(location, create=False)
 
 

@@ -1,0 +1,217 @@
+"""``visar eval run`` and ``visar eval report``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice
+from visar.cli.output import complain, console, errors, print_json
+from visar.errors import InvalidOption
+from visar.evaluation.parts import open_parts
+from visar.evaluation.plan import read_plan
+from visar.evaluation.running import Outcome, Run, Watch
+from visar.index import Index, Stage
+from visar.results import to_plain
+
+app = typer.Typer(
+    help="Evaluate on a benchmark, and report it as the paper does.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Folder = Annotated[Path, typer.Argument(help="The run's folder. What it holds is not done again.")]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="A TOML file with the settings below.", show_default=False),
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        help="A folder or file of questions, NAME=FOLDER, or a benchmark's name at the hub.",
+        show_default=False,
+    ),
+]
+Encoders = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--encoder", help="As visar ask takes it. [default: embedded]", show_default=False
+    ),
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        help="A method, or a group: main, ablation, T, gamma. [default: all]",
+        show_default=False,
+    ),
+]
+Generators = Annotated[
+    list[str] | None,
+    typer.Option("--generator", help="What answers; without, retrieval alone.", show_default=False),
+]
+Judges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--judge",
+        help="rules, llm (the paper's), or a generator. Several are compared. [default: rules]",
+        show_default=False,
+    ),
+]
+MaxKs = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--max-k", help="A budget of pages. [default: 5 and 10]", min=1, show_default=False
+    ),
+]
+Corrections = Annotated[
+    str | None,
+    typer.Option(help="A file of corrections; results come with and without.", show_default=False),
+]
+Details = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--detail", help="A question's id: keep its similarity matrix.", show_default=False
+    ),
+]
+Share = Annotated[
+    str, typer.Option(help="Take a share of the documents, such as 1/2; the other is elsewhere.")
+]
+IndexFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--index",
+        help="Of documents and vectors. [default: in the run's folder]",
+        show_default=False,
+    ),
+]
+
+
+@app.command("run")
+def run(
+    folder: Folder,
+    *,
+    config: Config = None,
+    data: Data = None,
+    encoder: Encoders = None,
+    method: Methods = None,
+    generator: Generators = None,
+    base_url: BaseUrl = None,
+    judge: Judges = None,
+    max_k: MaxKs = None,
+    corrections: Corrections = None,
+    detail: Details = None,
+    share: Share = "1/1",
+    ocr: OcrChoice = "auto",
+    device: DeviceChoice = "auto",
+    index: IndexFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Encode, retrieve, answer and judge. Interrupted, the same command goes on."""
+    plan = read_plan(
+        config,
+        {
+            "data": data,
+            "encoders": encoder,
+            "methods": method,
+            "generators": generator,
+            "judges": judge,
+            "max_k": max_k,
+            "corrections": corrections,
+            "details": detail,
+            "ocr": ocr if ocr != "auto" else None,
+            "share": _share(share) if share != "1/1" else None,
+        },
+    )
+    parts = open_parts(plan)
+    library = Index.open(index or folder / "index", device=device)
+    with _bars() as watch:
+        outcome = Run(folder, plan, parts, library, watch, base_url=base_url, device=device).run()
+    if as_json:
+        print_json(_plain(outcome))
+    else:
+        _print_outcome(folder, outcome)
+    for name, failure in outcome.failures.items():
+        complain(f"{name} failed: {failure}")
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+def _share(text: str) -> tuple[int, int]:
+    mine, slash, shares = text.partition("/")
+    if not (slash and mine.isdecimal() and shares.isdecimal()):
+        raise InvalidOption(f"A share is written 1/2, not {text!r}.")
+    return int(mine), int(shares)
+
+
+@contextmanager
+def _bars() -> Iterator[Watch]:
+    """Bars on stderr, one for each step and one for the pages of a new document."""
+    columns = (
+        TextColumn("  {task.description:<10}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def step(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total)
+            progress.update(tasks[name], completed=done, total=total)
+            if name == "documents" and done == total and "pages" in tasks:
+                progress.remove_task(tasks.pop("pages"))
+
+        def document(_: Path) -> Callable[[Stage, int, int], None]:
+            return lambda _, done, total: step("pages", done, total)
+
+        yield Watch(document, step)
+
+
+def _print_outcome(folder: Path, outcome: Outcome) -> None:
+    skipped = outcome.shelf.skipped
+    lines = [
+        f"{outcome.questions} questions on {len(outcome.shelf.documents)} documents",
+        f"new: {outcome.retrieved} retrievals, {outcome.answered} answers, "
+        f"{outcome.judged} verdicts",
+    ]
+    for name, missing in skipped.missing.items():
+        lines.append(f"{name}: {len(missing)} documents are not there")
+    for name, refused in skipped.refused.items():
+        lines += [f"{name}: {reason}" for reason in refused.values()]
+    for name, outside in skipped.pages_outside.items():
+        lines.append(f"{name}: {len(outside)} questions name pages that their document lacks")
+    for name, pages in skipped.invalid_pages.items():
+        lines.append(f"{name}: {pages} pages were left out, the encoder failed on them")
+    for line in lines:
+        console.print(Text(f"  {line}"), soft_wrap=True)
+    console.print(Text(f"  see it: visar eval report {folder}", "dim"), soft_wrap=True)
+
+
+def _plain(outcome: Outcome) -> dict[str, object]:
+    return {
+        "questions": outcome.questions,
+        "documents": len(outcome.shelf.documents),
+        "retrieved": outcome.retrieved,
+        "answered": outcome.answered,
+        "judged": outcome.judged,
+        "skipped": to_plain(outcome.shelf.skipped),
+        "failures": outcome.failures,
+    }
