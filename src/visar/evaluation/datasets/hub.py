@@ -73,6 +73,9 @@ def unpacked(folder: Path, target: Path) -> Path:
         beside.replace(target)
     except (OSError, tarfile.TarError, EOFError) as error:
         shutil.rmtree(beside, ignore_errors=True)
+        if target.is_dir():
+            # Another process was faster.
+            return target
         raise DatasetError(
             f"{folder / _PDFS_OF_LONGDOCURL} cannot be unpacked to {target}: {error}."
         ) from error
