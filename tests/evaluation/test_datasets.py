@@ -121,10 +121,11 @@ def test_page_images_that_share_a_folder_are_told_apart_and_in_order(tmp_path: P
     assert reds(first) == list(range(11))
     assert reds(second) == [0, 1, 2]
     assert dataset.path("4000001") == first
+    assert first.name == "4000001"
     # The folders of links go with the data set.
     del dataset
     gc.collect()
-    assert not first.exists()
+    assert not first.parent.exists()
     assert len(list(tmp_path.rglob("*.png"))) == 14
 
 

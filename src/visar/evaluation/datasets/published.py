@@ -17,7 +17,7 @@ def published_questions(entries: Sequence[Entry], problems: Problems) -> list[Qu
 
 def _question(entry: Entry, problems: Problems, unique: Unique) -> Question:
     fields = Fields(entry, problems)
-    # LongDocURL's own files have numbers; in the collection it names files, as MMLongBench-Doc does.
+    # LongDocURL gives a number; in the collection, the name of a file, as MMLongBench-Doc does.
     document = fields.document("doc_no" if "doc_no" in entry.values else "doc_id")
     text = fields.text("question")
     identity = fields.identity("question_id", document, text)
