@@ -111,7 +111,7 @@ class Fields:
 
     def wrong(self, what: str) -> None:
         """Add a problem of this entry."""
-        self._problems.add(self._entry.where, what)
+        self._problems.add(self._entry.where, what, self._entry.position)
 
     def _value(self, key: str, *, nothing_allowed: bool = False) -> Any:
         value = self._entry.values.get(key, _MISSING)

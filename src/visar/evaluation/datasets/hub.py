@@ -41,11 +41,13 @@ def download(name: str, benchmark: str) -> Path:
             f"The data set {repository} is open only to those who accepted its terms: accept them "
             "on its page, run `hf auth login`, and try again."
         ) from error
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError, ValueError) as error:
+    except Exception as error:
+        # The client passes on errors of the HTTP library it uses, which changes with its version.
+        reason = str(error).strip().partition("\n")[0]
         raise DatasetError(
-            f"The data set {repository} is not on this machine and cannot be had from the hub. "
-            f"Download it where there is a network (`hf download --repo-type dataset {repository}`"
-            "), copy it here, and give its folder with --data."
+            f"The data set {repository} is not on this machine and cannot be had from the hub "
+            f"({reason}). Download it where there is a network (`hf download --repo-type dataset "
+            f"{repository}`), copy it here, and give its folder with --data."
         ) from error
     if name == LONGDOCURL_HUB:
         return unpacked(folder, _cache() / f"LongDocURL-{folder.name}")
@@ -71,6 +73,9 @@ def unpacked(folder: Path, target: Path) -> Path:
         beside.replace(target)
     except (OSError, tarfile.TarError, EOFError) as error:
         shutil.rmtree(beside, ignore_errors=True)
+        if target.is_dir():
+            # Another process was faster.
+            return target
         raise DatasetError(
             f"{folder / _PDFS_OF_LONGDOCURL} cannot be unpacked to {target}: {error}."
         ) from error

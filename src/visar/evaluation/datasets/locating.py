@@ -68,12 +68,15 @@ class ScatteredDocuments:
         if set(visible_files(folder)) == set(images.values()):
             return folder
         if name not in self._gathered:
-            self._gathered[name] = self._gather(images)
+            self._gathered[name] = self._gather(name, images)
         return self._gathered[name]
 
-    def _gather(self, images: Mapping[int, Path]) -> Path:
-        folder = Path(tempfile.mkdtemp(prefix="visar-pages-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+    def _gather(self, name: str, images: Mapping[int, Path]) -> Path:
+        parent = Path(tempfile.mkdtemp(prefix="visar-pages-"))
+        weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
+        # Named so because a document is shown by the name of its folder.
+        folder = parent / name
+        folder.mkdir()
         for path in images.values():
             link = folder / path.name
             try:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from visar.evaluation.datasets.fields import Fields, Unique
+from visar.evaluation.datasets.fields import Fields
 from visar.evaluation.datasets.locating import ScatteredDocuments
+from visar.evaluation.datasets.published import published_questions
 from visar.evaluation.datasets.reading import Entry, Problems
 from visar.evaluation.questions import Question
 
@@ -42,9 +43,11 @@ class LongDocURL:
 
     def __init__(self, entries: Sequence[Entry], problems: Problems, folder: Path) -> None:
         self._files = ScatteredDocuments(folder)
+        self._questions = published_questions(entries, problems)
         self._page_counts: dict[str, int] = {}
-        unique = Unique()
-        self._questions = [self._question(entry, problems, unique) for entry in entries]
+        for entry, question in zip(entries, self._questions, strict=True):
+            if pages := Fields(entry, problems).optional_count("total_pages"):
+                self._page_counts[question.document] = pages
         problems.refuse()
 
     def questions(self) -> list[Question]:
@@ -75,24 +78,6 @@ class LongDocURL:
         images = self._files.images(_stem(document))
         pages = self._page_counts.get(document, max(images, default=-1) + 1)
         return next((page for page in range(1, pages + 1) if page - 1 not in images), None)
-
-    def _question(self, entry: Entry, problems: Problems, unique: Unique) -> Question:
-        fields = Fields(entry, problems)
-        # The collection names documents as MMLongBench-Doc does.
-        document = fields.document("doc_no" if "doc_no" in entry.values else "doc_id")
-        text = fields.text("question")
-        if pages := fields.optional_count("total_pages"):
-            self._page_counts[document] = pages
-        identity = fields.identity("question_id", document, text)
-        unique.check(fields, entry.where, identity)
-        return Question(
-            id=identity,
-            document=document,
-            text=text,
-            evidence_pages=fields.written_pages("evidence_pages"),
-            answers=fields.answer("answer"),
-            kind=fields.optional_text("answer_format"),
-        )
 
 
 def _stem(document: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from visar.evaluation.datasets.fields import Fields, Unique
 from visar.evaluation.datasets.locating import within
+from visar.evaluation.datasets.published import published_questions
 from visar.evaluation.datasets.reading import Entry, Problems
 from visar.evaluation.questions import Question
 
@@ -18,8 +18,7 @@ class MMLongBench:
 
     def __init__(self, entries: Sequence[Entry], problems: Problems, documents: Path) -> None:
         self._documents = documents
-        unique = Unique()
-        self._questions = [_question(entry, problems, unique) for entry in entries]
+        self._questions = published_questions(entries, problems)
         problems.refuse()
 
     def questions(self) -> list[Question]:
@@ -29,18 +28,3 @@ class MMLongBench:
     def path(self, document: str) -> Path | None:
         """Where a PDF is; None if it is missing."""
         return within(self._documents, document)
-
-
-def _question(entry: Entry, problems: Problems, unique: Unique) -> Question:
-    fields = Fields(entry, problems)
-    document, text = fields.document("doc_id"), fields.text("question")
-    identity = fields.identity("question_id", document, text)
-    unique.check(fields, entry.where, identity)
-    return Question(
-        id=identity,
-        document=document,
-        text=text,
-        evidence_pages=fields.written_pages("evidence_pages"),
-        answers=fields.answer("answer"),
-        kind=fields.optional_text("answer_format"),
-    )

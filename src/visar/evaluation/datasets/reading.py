@@ -31,10 +31,11 @@ class Problems:
 
     def __init__(self, of_what: str) -> None:
         self._of_what = of_what
-        self._found: list[str] = []
+        self._found: list[tuple[int, str]] = []
 
-    def add(self, where: str, what: str) -> None:
-        self._found.append(f"{where}: {what}")
+    def add(self, where: str, what: str, position: int = 0) -> None:
+        """Problems are shown by position, those of the same one as they were found."""
+        self._found.append((position, f"{where}: {what}"))
 
     def refuse(self) -> None:
         """Raise a DatasetError if there is a problem; it shows the first 20 of them."""
@@ -42,7 +43,8 @@ class Problems:
             return
         count = len(self._found)
         title = f"{self._of_what}: {count} problem{'s' * (count > 1)}"
-        lines = [title, *(f"  {problem}" for problem in self._found[:_MOST_SHOWN])]
+        ordered = sorted(self._found, key=lambda problem: problem[0])
+        lines = [title, *(f"  {problem}" for _, problem in ordered[:_MOST_SHOWN])]
         if count > _MOST_SHOWN:
             lines.append(f"  and {count - _MOST_SHOWN} more")
         raise DatasetError("\n".join(lines))
@@ -83,9 +85,9 @@ def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
         try:
             values = json.loads(line.decode("utf-8"))
         except UnicodeDecodeError:
-            problems.add(where, "is not UTF-8")
+            problems.add(where, "is not UTF-8", position)
         except (ValueError, RecursionError) as error:
-            problems.add(where, f"is not JSON ({_short(error)})")
+            problems.add(where, f"is not JSON ({_short(error)})", position)
         else:
             yield from _entry(where, position, values, problems)
 
@@ -122,7 +124,7 @@ def _entry(where: str, position: int, values: object, problems: Problems) -> Ite
     if isinstance(values, dict):
         yield Entry(where, position, values)
     else:
-        problems.add(where, f"must be an object with fields, not {shown(values)}")
+        problems.add(where, f"must be an object with fields, not {shown(values)}", position)
 
 
 def _content(file: Path) -> bytes:

@@ -1,0 +1,295 @@
+"""Benchmarks in the layouts they are published in, and questions of one's own."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tests.evaluation.benchmarks import (
+    LONGDOCURL,
+    MMLONGBENCH,
+    write_lines,
+    write_longdocurl,
+    write_page_images,
+    write_samples,
+)
+from visar.documents import open_document
+from visar.errors import DatasetError
+from visar.evaluation.datasets import (
+    Doubt,
+    Incomplete,
+    doubtful,
+    incomplete_documents,
+    missing_documents,
+    open_dataset,
+)
+from visar.evaluation.questions import Question
+
+OWN: list[dict[str, Any]] = [
+    {
+        "id": "ferries-1",
+        "question": "How many ferries sail from Oban?",
+        "document": "papers/ferries.pdf",
+        "evidence_pages": [2],
+        "answers": ["14", "fourteen"],
+    },
+    {
+        "question": "Who is the captain?",
+        "document": "scans",
+        "evidence_pages": [],
+        "answers": ["Not answerable"],
+    },
+]
+
+
+def reds(folder: Path) -> list[int]:
+    """The red values of a document's pages: the numbers in the names of its page images."""
+    with open_document(folder, ocr="never") as document:
+        pixels = [document.image(page).getpixel((5, 5)) for page in range(1, len(document) + 1)]
+    return [pixel[0] for pixel in pixels if isinstance(pixel, tuple)]
+
+
+def test_mmlongbench_writes_its_lists_as_texts(tmp_path: Path) -> None:
+    dataset = open_dataset(write_samples(tmp_path, MMLONGBENCH))
+    first, second, third = dataset.questions()
+    assert dataset.name == "MMLongBench"
+    assert first == Question(
+        id=first.id,
+        document="ferries.pdf",
+        text="How many ferries sail from Oban?",
+        evidence_pages=(2, 3),
+        answers=("14",),
+        kind="Int",
+    )
+    # Kept as they are, though no document has a page 0; and all of a list is one answer.
+    assert (second.evidence_pages, second.answers) == ((0, 7), ("['Oban', 'Mallaig']",))
+    assert (third.evidence_pages, third.answers) == ((), ("Not answerable",))
+
+
+def test_a_document_that_is_missing_is_listed_once(tmp_path: Path) -> None:
+    dataset = open_dataset(write_samples(tmp_path, [*MMLONGBENCH, MMLONGBENCH[2]]))
+    assert dataset.path("ferries.pdf") == tmp_path / "documents" / "ferries.pdf"
+    assert dataset.path("lost.pdf") is None
+    assert missing_documents(dataset) == ["lost.pdf"]
+
+
+def test_the_hub_publishes_mmlongbench_as_a_table(tmp_path: Path) -> None:
+    samples = write_samples(tmp_path / "samples", MMLONGBENCH)
+    table = tmp_path / "table"
+    shutil.copytree(samples / "documents", table / "documents")
+    (table / "data").mkdir()
+    parquet.write_table(
+        pa.Table.from_pylist(MMLONGBENCH), table / "data" / "train-00000-of-00001.parquet"
+    )
+    dataset = open_dataset(table)
+    assert dataset.questions() == open_dataset(samples).questions()
+    assert dataset.path("ferries.pdf") == table / "documents" / "ferries.pdf"
+
+
+def test_its_repository_keeps_the_samples_in_a_folder_of_data(tmp_path: Path) -> None:
+    write_samples(tmp_path / "data", MMLONGBENCH)
+    assert missing_documents(open_dataset(tmp_path)) == ["lost.pdf"]
+
+
+def test_longdocurl_pages_count_from_1_and_their_images_from_0(tmp_path: Path) -> None:
+    dataset = open_dataset(write_longdocurl(tmp_path))
+    first, second = dataset.questions()
+    assert dataset.name == "LongDocURL"
+    assert (first.id, first.document, first.evidence_pages) == (
+        "extract_4000001_1_3_1",
+        "4000001",
+        (2,),
+    )
+    assert (first.answers, second.answers) == (("14",), ('["Oban", "Mallaig"]',))
+    assert (first.kind, second.kind) == ("Integer", "List")
+
+
+def test_page_images_that_share_a_folder_are_told_apart_and_in_order(tmp_path: Path) -> None:
+    # As published: all documents whose numbers begin alike have their pages in one folder.
+    dataset = open_dataset(write_longdocurl(tmp_path))
+    first, second = dataset.path("4000001"), dataset.path("4000002")
+    assert first is not None
+    assert second is not None
+    # Page 11 has the image 10, which comes after 9 and not after 1.
+    assert reds(first) == list(range(11))
+    assert reds(second) == [0, 1, 2]
+    assert dataset.path("4000001") == first
+    assert first.name == "4000001"
+    # The folders of links go with the data set.
+    del dataset
+    gc.collect()
+    assert not first.parent.exists()
+    assert len(list(tmp_path.rglob("*.png"))) == 14
+
+
+def test_page_images_that_have_a_folder_to_themselves_stay_there(tmp_path: Path) -> None:
+    write_lines(tmp_path / "LongDocURL.jsonl", LONGDOCURL[1:])
+    write_page_images(tmp_path / "pages", "4000002", range(3))
+    (tmp_path / "pages" / ".hidden").touch()
+    assert open_dataset(tmp_path).path("4000002") == tmp_path / "pages"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "first_missing"), [([0, 2], 2), ([0, 1], 3), ([1, 2, 3], 1)], ids=str
+)
+def test_a_document_with_some_of_its_pages_counts_as_missing(
+    tmp_path: Path, numbers: list[int], first_missing: int
+) -> None:
+    # After a gap all pages would have wrong numbers, and scores would be for other pages.
+    dataset = open_dataset(write_longdocurl(tmp_path, images_of_second=numbers))
+    assert dataset.path("4000002") is None
+    assert missing_documents(dataset) == ["4000002"]
+    assert incomplete_documents(dataset) == [Incomplete("4000002", len(numbers), first_missing)]
+    assert f"page {first_missing} " in str(incomplete_documents(dataset)[0])
+
+
+def test_without_any_page_a_document_is_missing_and_not_incomplete(tmp_path: Path) -> None:
+    dataset = open_dataset(write_longdocurl(tmp_path, images_of_second=[]))
+    assert missing_documents(dataset) == ["4000002"]
+    assert incomplete_documents(dataset) == []
+
+
+def test_a_pdf_is_preferred_to_page_images(tmp_path: Path) -> None:
+    write_longdocurl(tmp_path, images_of_second=[0])
+    pdf = tmp_path / "ccpdf_zip" / "4000-4999" / "4000002.pdf"
+    pdf.parent.mkdir(parents=True)
+    pdf.touch()
+    dataset = open_dataset(tmp_path)
+    assert dataset.path("4000002") == pdf
+    assert incomplete_documents(dataset) == []
+
+
+def test_folders_that_link_to_each_other_are_looked_through_once(tmp_path: Path) -> None:
+    write_longdocurl(tmp_path / "data")
+    (tmp_path / "data" / "pdf_pngs" / "again").symlink_to(tmp_path / "data")
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "data" / "pdf_pngs" / "4000-4999").rename(elsewhere)
+    (tmp_path / "data" / "pdf_pngs" / "linked").symlink_to(elsewhere)
+    assert missing_documents(open_dataset(tmp_path / "data")) == []
+
+
+def collection(folder: Path) -> Path:
+    """The collection the paper used: both benchmarks, named and laid out alike."""
+    write_samples(folder / "MMLongBench", MMLONGBENCH)
+    plain = {"doc_id": "ferries.pdf", "question": "How many?", "answer": 3, "evidence_pages": [2]}
+    write_samples(folder / "LongDocURL", [plain])
+    return folder
+
+
+def test_a_benchmark_of_the_collection_is_chosen_by_name_or_folder(tmp_path: Path) -> None:
+    collection(tmp_path)
+    for name, folder in (("MMLongBench-Doc", "MMLongBench"), ("longdocurl", "LongDocURL")):
+        by_name = open_dataset(name, data=tmp_path)
+        by_folder = open_dataset(tmp_path / folder)
+        assert by_name.name == by_folder.name == folder
+        assert by_name.questions() == by_folder.questions()
+        assert by_name.path("ferries.pdf") == tmp_path / folder / "documents" / "ferries.pdf"
+        assert by_folder.path("ferries.pdf") == by_name.path("ferries.pdf")
+
+
+@pytest.mark.parametrize("name", ["Lillianwei/Mdocagent-dataset", None])
+def test_the_collection_alone_is_ambiguous(tmp_path: Path, name: str | None) -> None:
+    collection(tmp_path)
+    with pytest.raises(DatasetError, match=r"several data sets: .*MMLongBench.*LongDocURL"):
+        open_dataset(name, data=tmp_path) if name else open_dataset(tmp_path)
+    shutil.rmtree(tmp_path / "LongDocURL")
+    assert open_dataset(tmp_path).name == "MMLongBench"
+
+
+def test_a_folder_of_another_benchmark_is_refused(tmp_path: Path) -> None:
+    write_longdocurl(tmp_path)
+    with pytest.raises(DatasetError, match="is not of MMLongBench: it looks like LongDocURL"):
+        open_dataset("MMLongBench", data=tmp_path)
+
+
+def test_questions_of_ones_own(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "harbour.jsonl", OWN)
+    write_page_images(tmp_path / "scans", "page", [0, 1])
+    dataset = open_dataset(file)
+    first, second = dataset.questions()
+    assert dataset.name == "harbour"
+    assert (first.id, first.answers, first.kind) == ("ferries-1", ("14", "fourteen"), None)
+    assert second.evidence_pages == ()
+    # A folder of page images is a document too.
+    assert dataset.path("scans") == tmp_path / "scans"
+    assert missing_documents(dataset) == ["papers/ferries.pdf"]
+    assert open_dataset(tmp_path).questions() == dataset.questions()
+
+
+def test_files_as_some_editors_write_them(tmp_path: Path) -> None:
+    plain = write_lines(tmp_path / "a.jsonl", OWN)
+    content = plain.read_bytes()
+    (tmp_path / "b.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n\r\n").rstrip()
+    )
+    assert open_dataset(tmp_path / "b.jsonl").questions() == open_dataset(plain).questions()
+
+
+def test_ids_are_stable_and_hold_no_words(tmp_path: Path) -> None:
+    questions = open_dataset(write_samples(tmp_path, MMLONGBENCH)).questions()
+    # Results are kept by these: a change of them would orphan all that were computed.
+    assert [question.id for question in questions] == ["1-4ed48c64", "2-f0b611ab", "3-f13b97df"]
+
+
+def test_the_same_question_twice_has_two_ids(tmp_path: Path) -> None:
+    questions = open_dataset(write_samples(tmp_path, [MMLONGBENCH[0]] * 2)).questions()
+    assert questions[0].id != questions[1].id
+
+
+def test_what_is_doubtful_is_said_and_what_is_not_is_not() -> None:
+    def question(number: int, pages: tuple[int, ...], *answers: str) -> Question:
+        return Question(f"q{number}", "a.pdf", "How many?", pages, answers)
+
+    questions = [
+        question(1, (1, 8), "4"),
+        question(2, (), "Not answerable"),
+        question(3, (0, -1, 9), "4"),
+        question(4, (2,), "Not answerable"),
+        question(5, (), "4"),
+        question(6, (2,)),
+    ]
+    assert doubtful(questions, {"a.pdf": 8}) == [
+        Doubt("q3", "evidence page 0 is below 1"),
+        Doubt("q3", "evidence page -1 is below 1"),
+        Doubt("q3", "evidence page 9 is past the end of the document, which has 8 pages"),
+        Doubt("q4", "it is not answerable, but has evidence pages"),
+        Doubt("q5", "it has an answer, but no evidence pages"),
+        Doubt("q6", "no answer is given"),
+    ]
+    # Of a document that was not opened the end is not known.
+    assert [doubt.question for doubt in doubtful(questions, {})] == ["q3", "q3", "q4", "q5", "q6"]
+
+
+def test_a_benchmark_may_leave_an_answer_open(tmp_path: Path) -> None:
+    entries = [dict(MMLONGBENCH[0], answer=None), dict(MMLONGBENCH[1], answer=" ")]
+    questions = open_dataset(write_samples(tmp_path, entries)).questions()
+    assert [question.answers for question in questions] == [(), ()]
+
+
+def test_pages_named_twice_count_once(tmp_path: Path) -> None:
+    entries = [dict(MMLONGBENCH[0], evidence_pages="[3, 2, 3]")]
+    assert open_dataset(write_samples(tmp_path, entries)).questions()[0].evidence_pages == (3, 2)
+
+
+def test_questions_are_a_copy(tmp_path: Path) -> None:
+    dataset = open_dataset(write_samples(tmp_path, MMLONGBENCH))
+    dataset.questions().clear()
+    assert len(dataset.questions()) == 3
+
+
+def test_of_the_two_files_of_longdocurl_the_plain_one_is_read(tmp_path: Path) -> None:
+    write_lines(tmp_path / "LongDocURL_public.jsonl", LONGDOCURL)
+    write_lines(tmp_path / "LongDocURL_public_with_subtask_category.jsonl", LONGDOCURL[:1])
+    assert len(open_dataset(tmp_path).questions()) == 2
+
+
+def test_own_questions_may_be_a_json_list(tmp_path: Path) -> None:
+    (tmp_path / "own.json").write_text(json.dumps(OWN))
+    assert open_dataset(tmp_path / "own.json").questions()[0].id == "ferries-1"
