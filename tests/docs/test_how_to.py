@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 import typer
 from PIL import Image
 
+from tests.generation.smollm import SmolLM
 from visar.cli.app import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -35,18 +37,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
         (folder / "letters").mkdir()
         del pdf.pages[1:]
         pdf.save(folder / "letters" / "first.pdf")
+    question = {"question": "How long is the warranty?", "document": "annual-report.pdf"}
+    right = {"evidence_pages": [10], "answers": ["seven years"]}
+    (folder / "questions.jsonl").write_text(json.dumps(question | right) + "\n")
     Image.new("RGB", (200, 100), "white").save(folder / "scan.png")
     (folder / "visar").write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
     (folder / "visar").chmod(0o755)
     return folder
 
 
-def test_the_commands_run(folder: Path) -> None:
+def test_the_commands_run(folder: Path, smollm: SmolLM) -> None:
     commands = re.findall(r"^\$ (.*)$", HOW_TO, flags=re.M)
     assert len(commands) > 12
     environment = {
         **os.environ,
         "VISAR_INDEX": str(folder / "index"),
+        "OPENAI_BASE_URL": smollm.base_url,
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
     }
     for command in commands:
@@ -60,6 +66,7 @@ def test_the_commands_run(folder: Path) -> None:
         )
         assert ran.returncode == 0, (command, ran.stderr)
     assert list((folder / "pages").glob("*.png"))
+    assert (folder / "results" / "report.html").exists()
 
 
 def test_the_python_example_runs(
