@@ -115,6 +115,7 @@ def test_the_first_20_problems_are_enough(tmp_path: Path) -> None:
     [
         ("own.jsonl", b"", "is empty"),
         ("own.jsonl", b"\n \n", "is empty"),
+        ("own.jsonl", b"[" * 100_000, "line 1: is not JSON"),
         ("samples.json", b"[]", "is empty"),
         ("samples.json", b"", "line 1, is not JSON"),
         ("samples.json", b'[\n{"a": 1},\n{]', "line 3, is not JSON"),

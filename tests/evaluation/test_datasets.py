@@ -30,6 +30,7 @@ from visar.evaluation.datasets import (
     missing_documents,
     open_dataset,
 )
+from visar.evaluation.datasets.locating import _files_below
 from visar.evaluation.questions import Question
 
 OWN: list[dict[str, Any]] = [
@@ -173,6 +174,7 @@ def test_folders_that_link_to_each_other_are_looked_through_once(tmp_path: Path)
     (tmp_path / "data" / "pdf_pngs" / "4000-4999").rename(elsewhere)
     (tmp_path / "data" / "pdf_pngs" / "linked").symlink_to(elsewhere)
     assert missing_documents(open_dataset(tmp_path / "data")) == []
+    assert len(list(_files_below(tmp_path / "data"))) == 14 + 1
 
 
 def collection(folder: Path) -> Path:
