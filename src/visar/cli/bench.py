@@ -109,7 +109,7 @@ def bench(
     for table in bench_report.tables(measured):
         _print(table)
     for line in bench_report.summary_lines(measured):
-        console.print(Text(f"  {line}", "dim"))
+        console.print(Padding(Text(line, "dim"), (0, 0, 0, 2)))
     for path in written:
         console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)
 
@@ -145,11 +145,11 @@ def _print(measured: Measured) -> None:
     console.print(Text(measured.title, "bold"), soft_wrap=True)
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 0, 0, 2))
     first, *others = measured.columns
-    table.add_column(first, no_wrap=True, vertical="bottom")
+    table.add_column(first, overflow="fold")
     for column in others:
-        # Narrow headings leave room for numbers, which must not be broken.
+        # Numbers must not be broken; where room is short, the names are.
         heading = "\n".join(column.split())
-        table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in measured.rows:
         table.add_row(*map(Text, row))
     console.print(Padding(table, (0, 0, 1, 2)))

@@ -84,7 +84,17 @@ def _latency_against_size(bench: Bench) -> str:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlim(left=0)
-    axes.set_xlabel("pages (lines: first pages of the longest document; points: each document)")
+    axes.set_xlabel("pages")
+    axes.annotate(
+        "lines: the first pages of the longest document · points: whole documents",
+        (0, 0),
+        (0, -34),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        va="top",
+        fontsize=8,
+        color="#555555",
+    )
     axes.set_ylabel("milliseconds")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _drawn(axes)

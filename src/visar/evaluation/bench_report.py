@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryFile
 
 from visar.errors import InvalidOption
 from visar.evaluation.bench_figures import LABELS, counted, figures, in_milliseconds
@@ -54,7 +55,8 @@ def make_ready(folder: Path) -> None:
         pass
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "bench.json").touch()
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise InvalidOption(f"{folder} cannot be written to: {error.strerror}.") from error
 
@@ -111,7 +113,7 @@ def _by_method(title: str, timings: Mapping[str, Timing]) -> Table:
     )
     return Table(
         title,
-        ("METHOD", "MS", "/ LATE", *(stage.upper().replace("-", " ") for stage in stages)),
+        ("METHOD", "MS", "TIMES LATE", *(stage.upper().replace("-", " ") for stage in stages)),
         rows,
     )
 
@@ -139,7 +141,8 @@ def _by_part(title: str, first: str, parts: Sequence[tuple[str, Part]]) -> Table
 
 
 def _heading(key: str) -> str:
-    return {APPROXIMATE: "VISAR APPROX."}.get(key, METHODS[key].label.upper().replace("-", " "))
+    short = {LATE: "LATE", APPROXIMATE: "VISAR APPROX."}
+    return short.get(key, METHODS[key].label.upper().replace("-", " "))
 
 
 def _spread(timing: Timing) -> str:

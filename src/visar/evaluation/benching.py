@@ -1,8 +1,8 @@
 """How long the engine takes on one's own documents and machine.
 
-Every way of choosing pages takes its turn in every round, so that whatever else the machine does
-meets all of them alike; a ratio within one run means more than a time. Loading the vectors and
-encoding the question are not part of the times.
+Every way of choosing pages takes its turn in every round, in changing order, so that whatever else
+the machine does meets all of them alike; a ratio within one run means more than a time. Loading the
+vectors and encoding the question are not part of the times.
 """
 
 from __future__ import annotations
@@ -258,10 +258,11 @@ def _measure(query: Float32, vectors: PageVectors, rounds: int) -> _Measured:
     approximate = select(query, vectors, **METHODS[APPROXIMATE].options)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, way in ways.items():
+    for number in range(rounds):
+        # Whoever follows a long calculation finds the caches cold: not always the same one.
+        for name in np.random.default_rng(number).permutation(list(ways)).tolist():
             started = time.perf_counter()
-            result = way()
+            result = ways[name]()
             seconds[name].append(time.perf_counter() - started)
             if isinstance(result, Selection):
                 stages[name].append(result.timings)
