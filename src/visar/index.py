@@ -10,6 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from visar.documents import Document, Limits, Ocr, OcrEngine, Page, find_documents, open_document
 from visar.encoders.devices import check_device
 from visar.encoders.protocol import Encoder, PageEmbedding
@@ -22,7 +25,15 @@ from visar.generation.protocol import Generator, OnText, unheard
 from visar.generation.registry import get_generator
 from visar.results import Answer, Method, SearchResult
 from visar.searching import Library, Searcher
-from visar.store import Compaction, EncoderRef, NewDocument, Problem, Store, StoredDocument
+from visar.store import (
+    Compaction,
+    DocumentVectors,
+    EncoderRef,
+    NewDocument,
+    Problem,
+    Store,
+    StoredDocument,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -111,6 +122,18 @@ class Index:
         """A document by its id, the beginning of its id, or its name."""
         named = [known for known in self.documents() if known.name == document]
         return named[0] if len(named) == 1 else self._store.get(document)
+
+    def pages(self, document: str) -> tuple[Page, ...]:
+        """The pages of a document with their words."""
+        return self._store.pages(self.get(document).id)
+
+    def vectors(self, document: str, *, encoder: str = "embedded") -> DocumentVectors:
+        """The vectors that an encoder gave the pages of a document."""
+        return self._store.vectors(self.get(document).id, _reference(self._encoder(encoder)))
+
+    def encode_question(self, question: str, *, encoder: str = "embedded") -> NDArray[np.float32]:
+        """The vectors of a question: what ``visar.select`` takes with those of pages."""
+        return self._encoder(encoder).encode_query(question)
 
     def add(
         self,

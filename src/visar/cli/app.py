@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from visar.cli import asking, chat, doctor, encoders, evaluation, generators, library
+from visar.cli import asking, bench, chat, doctor, encoders, evaluation, generators, library
 from visar.cli.output import complain
 from visar.errors import VisarError
 
@@ -27,6 +27,7 @@ app.command("show")(library.show)
 app.command("remove")(library.remove)
 app.command("verify")(library.verify)
 app.command("compact")(library.compact)
+app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 app.command("generators")(generators.generators)
 app.add_typer(encoders.app, name="encoders")

@@ -247,7 +247,8 @@ class Run:
         answered = [
             record
             for record in read_records(self._folder, Answered).values()
-            if (record.dataset, record.question) in questions
+            # Where the data set has no answer, there is nothing to judge by.
+            if (asked := questions.get((record.dataset, record.question))) and asked.answers
         ]
         with Keeper(self._folder, Judged) as keeper:
             for done, record in enumerate(answered, start=1):

@@ -1,0 +1,155 @@
+"""``visar bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from visar.cli.asking import documents_asked
+from visar.cli.options import (
+    DeviceChoice,
+    EncoderName,
+    IndexFolder,
+    Json,
+    OcrChoice,
+    OcrEngineChoice,
+    Password,
+    open_index,
+)
+from visar.cli.output import complain, console, errors, print_json
+from visar.errors import InvalidOption
+from visar.index import Reading
+
+if TYPE_CHECKING:
+    from visar.evaluation.bench_report import Table as Measured
+    from visar.evaluation.benching import Progress as Report
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE]...",
+        help="The documents to measure. Without files: the whole index, or --doc.",
+        show_default=False,
+    ),
+]
+Documents = Annotated[
+    list[str] | None,
+    typer.Option("--doc", help="Measure this document: its id, or its name.", show_default=False),
+]
+QuestionFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--questions",
+        metavar="FILE",
+        help="Questions to ask, one a line; by default three from each document's own words.",
+        show_default=False,
+    ),
+]
+Rounds = Annotated[int, typer.Option("--rounds", help="How often each is measured.", min=1)]
+SaveFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="DIR",
+        help="Write the numbers there as JSON and Markdown, and the figures as SVG.",
+        show_default=False,
+    ),
+]
+
+
+def bench(
+    files: Files = None,
+    *,
+    documents: Documents = None,
+    question_file: QuestionFile = None,
+    rounds: Rounds = 5,
+    save_folder: SaveFolder = None,
+    encoder: EncoderName = "embedded",
+    device: DeviceChoice = "auto",
+    password: Password = None,
+    ocr: OcrChoice = "auto",
+    ocr_engine: OcrEngineChoice = "rapidocr",
+    index: IndexFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Measure on your documents and this machine how long it takes to choose pages."""
+    from visar.evaluation import bench_report, benching
+
+    questions = None if question_file is None else _read_questions(question_file)
+    if save_folder is not None:
+        bench_report.make_ready(save_folder)
+    library = open_index(index, create=bool(files), device=device)
+    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    chosen = documents_asked(library, files or [], documents, encoder, reading)
+    try:
+        with _progress_bar() as report:
+            measured = benching.bench(
+                library,
+                chosen,
+                encoder=encoder,
+                questions=questions,
+                rounds=rounds,
+                progress=report,
+            )
+    except KeyboardInterrupt:
+        complain("interrupted. Nothing was measured to the end.")
+        raise typer.Exit(130) from None
+    written = [] if save_folder is None else bench_report.save(measured, save_folder)
+    if as_json:
+        print_json(measured)
+        return
+    for table in bench_report.tables(measured):
+        _print(table)
+    for line in bench_report.summary_lines(measured):
+        console.print(Padding(Text(line, "dim"), (0, 0, 0, 2)))
+    for path in written:
+        console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)
+
+
+def _read_questions(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        raise InvalidOption(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidOption(f"{path} is not a text in UTF-8 (byte {error.start}).") from error
+    questions = [line.strip() for line in lines if line.strip()]
+    if not questions:
+        raise InvalidOption(f"{path} has no questions: write one a line.")
+    return questions
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Report]:
+    columns = (
+        TextColumn("  measuring"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("questions"),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("measuring", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _print(measured: Measured) -> None:
+    console.print(Text(measured.title, "bold"), soft_wrap=True)
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 0, 0, 2))
+    first, *others = measured.columns
+    table.add_column(first, overflow="fold")
+    for column in others:
+        # Numbers must not be broken; where room is short, the names are.
+        heading = "\n".join(column.split())
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in measured.rows:
+        table.add_row(*map(Text, row))
+    console.print(Padding(table, (0, 0, 1, 2)))

@@ -1,0 +1,86 @@
+"""Our metrics against trec_eval, our test against statsmodels, over tables nobody chose."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+import pytrec_eval
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+
+from visar.evaluation import metrics
+from visar.evaluation.statistics import mcnemar, mcnemar_p
+
+Case = tuple[tuple[int, ...], set[int]]
+
+PAGES = 30
+CUTOFFS = (1, 5, 10)
+CASES = st.tuples(
+    st.lists(st.integers(1, PAGES), min_size=1, unique=True).map(tuple),
+    st.sets(st.integers(1, PAGES), min_size=1),
+)
+
+
+def trec(cases: list[Case], *measures: str) -> list[dict[str, float]]:
+    """trec_eval's values for each case, a page being the better the earlier it stands."""
+    names = [f"q{number}" for number in range(len(cases))]
+    truth = {n: {str(page): 1 for page in case[1]} for n, case in zip(names, cases, strict=True)}
+    run = {
+        n: {str(page): -float(rank) for rank, page in enumerate(case[0])}
+        for n, case in zip(names, cases, strict=True)
+    }
+    evaluated = pytrec_eval.RelevanceEvaluator(truth, set(measures)).evaluate(run)
+    return [evaluated[name] for name in names]
+
+
+@given(CASES)
+def test_ranked_metrics_are_those_of_trec_eval(case: Case) -> None:
+    cut = {name: f"{name}.{','.join(map(str, CUTOFFS))}" for name in ("P", "recall", "success")}
+    [expected] = trec([case], *cut.values(), f"ndcg_cut.{','.join(map(str, CUTOFFS))}")
+    for k in CUTOFFS:
+        assert metrics.precision_at(*case, k) == pytest.approx(expected[f"P_{k}"])
+        assert metrics.recall_at(*case, k) == pytest.approx(expected[f"recall_{k}"])
+        assert metrics.hit_at(*case, k) == expected[f"success_{k}"]
+        assert metrics.ndcg_at(*case, k) == pytest.approx(expected[f"ndcg_cut_{k}"])
+
+
+@given(CASES, st.sampled_from(CUTOFFS))
+def test_the_reciprocal_rank_is_that_of_trec_eval_on_a_ranking_cut_at_k(case: Case, k: int) -> None:
+    ranking, evidence = case
+    [expected] = trec([(ranking[:k], evidence)], "recip_rank")
+    assert metrics.reciprocal_rank_at(ranking, evidence, k) == pytest.approx(expected["recip_rank"])
+
+
+@given(st.lists(CASES, min_size=1, max_size=8))
+def test_chosen_sets_and_their_f1_are_those_of_trec_eval(cases: list[Case]) -> None:
+    expected = trec(cases, "set_P", "set_recall")
+    precisions = [metrics.precision(*case) for case in cases]
+    recalls = [metrics.recall(*case) for case in cases]
+    assert precisions == pytest.approx([each["set_P"] for each in expected])
+    assert recalls == pytest.approx([each["set_recall"] for each in expected])
+    means = [statistics.fmean(each[name] for each in expected) for name in ("set_P", "set_recall")]
+    f1 = metrics.f1_of_means(precisions, recalls)
+    assert f1 == pytest.approx(statistics.harmonic_mean(means))
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000), st.integers(0, 99), st.integers(0, 99))
+def test_mcnemar_is_that_of_statsmodels(
+    only_first: int, only_second: int, both: int, neither: int
+) -> None:
+    expected = reference_mcnemar([[both, only_first], [only_second, neither]], exact=True)
+    # Theirs becomes 0 long before the smallest number there is; nobody reports such a p.
+    assert mcnemar_p(only_first, only_second) == pytest.approx(
+        expected.pvalue, rel=1e-9, abs=1e-200
+    )
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans())))
+def test_discordant_pairs_are_counted_as_statsmodels_does(pairs: list[tuple[bool, bool]]) -> None:
+    table = [[pairs.count((a, b)) for b in (True, False)] for a in (True, False)]
+    expected = reference_mcnemar(table, exact=True)
+    result = mcnemar([a for a, _ in pairs], [b for _, b in pairs])
+    assert (result.only_first, result.only_second) == (table[0][1], table[1][0])
+    assert min(result.only_first, result.only_second) == expected.statistic
+    assert result.p_value == pytest.approx(expected.pvalue)
