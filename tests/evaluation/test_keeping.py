@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from visar.evaluation.keeping import Keeper, key_of, read_records, write_whole
+from visar.evaluation.keeping import Keeper, key_of, read_records
 from visar.evaluation.records import Asked, Judged, Retrieved
 
 
@@ -58,9 +58,3 @@ def test_a_keeper_that_keeps_nothing_leaves_nothing(tmp_path: Path) -> None:
     with Keeper(tmp_path, Retrieved) as keeper:
         keeper.keep([])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    write_whole(tmp_path / "a.json", "one")
-    write_whole(tmp_path / "a.json", "two")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["two"]

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
+from tests.encoders.tiny import tokenizer as byte_tokenizer
 from visar.encoders.torchvision_operators import import_torchvision
 
-_WORDS = '{"choice": "correct"} What is the total revenue? Page 1 2 3 user system assistant User:'
 _HALF: Any = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 _CONTEXT = 4096
 _TEXT: dict[str, Any] = {
@@ -70,22 +70,7 @@ _LLAVA_CHAT = (
 
 def tokenizer(marks: list[str], *, end: str, **options: Any) -> Any:
     """Bytes, some merged, and the marks."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=420,
-        special_tokens=[AddedToken(mark, special=True, normalized=False) for mark in marks],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator([_WORDS], trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token=end, pad_token=marks[0], padding_side="left", **options
-    )
+    return byte_tokenizer(marks, eos_token=end, pad_token=marks[0], padding_side="left", **options)
 
 
 def _text(words: Any, **options: Any) -> dict[str, Any]:

@@ -232,3 +232,13 @@ def _content(path: Path) -> Iterator[bytes]:
         for sample in range(_SAMPLES):
             file.seek(sample * (size - _SAMPLE_BYTES) // (_SAMPLES - 1))
             yield file.read(_SAMPLE_BYTES)
+
+
+def refuse_other_kinds(checkpoint: Checkpoint, expected: str | None, example: str) -> None:
+    """Refuse a checkpoint whose configuration does not name the class it must be of."""
+    if expected not in checkpoint.architectures:
+        kinds = ", ".join(checkpoint.architectures) or checkpoint.model_type
+        raise CheckpointError(
+            f"{checkpoint.name} is {kinds} where {expected} was expected: take a checkpoint such "
+            f"as {example}."
+        )

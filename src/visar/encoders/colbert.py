@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.checkpoints import Checkpoint, find_checkpoint
+from visar.encoders.checkpoints import Checkpoint, find_checkpoint, refuse_other_kinds
 from visar.encoders.devices import Batches, check_device, choose_device, first_batch
 from visar.encoders.loading import explained, quietly
 from visar.encoders.protocol import PageEmbedding
@@ -152,12 +152,7 @@ class ColbertEncoder:
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:
         found = find_checkpoint(self._source, self._revision)
-        if self._expected not in found.architectures:
-            kinds = ", ".join(found.architectures) or found.model_type
-            raise CheckpointError(
-                f"{found.name} is {kinds} where {self._expected} was expected: take a checkpoint "
-                "such as colbert-ir/colbertv2.0."
-            )
+        refuse_other_kinds(found, self._expected, "colbert-ir/colbertv2.0")
         return found
 
     @functools.cached_property

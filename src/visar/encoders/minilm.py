@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from visar.encoders.attention import fuse_attention
 from visar.encoders.windows import cut_windows
 from visar.errors import DamagedModel
+from visar.files import write_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -176,7 +177,7 @@ def quantised_model(cache: Path) -> bytes:
                 return content
     content = quantise(original_model())
     with contextlib.suppress(OSError):
-        _write(cache / f"{_RECIPE}-{hashlib.sha256(content).hexdigest()}.onnx", content)
+        write_whole(cache / f"{_RECIPE}-{hashlib.sha256(content).hexdigest()}.onnx", content)
     return content
 
 
@@ -216,18 +217,3 @@ def _without_advice() -> Iterator[None]:
         yield
     finally:
         root.removeFilter(is_not_advice)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write in one step: another process sees the whole file or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-        try:
-            part.write(content)
-            part.flush()
-            os.fsync(part.fileno())
-            part.close()
-            Path(part.name).replace(path)
-        except BaseException:
-            Path(part.name).unlink(missing_ok=True)
-            raise

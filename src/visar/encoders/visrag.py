@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Page
 from visar.encoders.access import DEFAULT_PORT
-from visar.encoders.checkpoints import Checkpoint, find_checkpoint
+from visar.encoders.checkpoints import Checkpoint, find_checkpoint, refuse_other_kinds
 from visar.encoders.devices import (
     Batches,
     check_device,
@@ -170,12 +170,7 @@ class VisRagEncoder:
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:
         found = find_checkpoint(self._source, self._revision)
-        if self._expected not in found.architectures:
-            kinds = ", ".join(found.architectures) or found.model_type
-            raise CheckpointError(
-                f"{found.name} is {kinds} where {self._expected} was expected: take a checkpoint "
-                "such as openbmb/VisRAG-Ret."
-            )
+        refuse_other_kinds(found, self._expected, "openbmb/VisRAG-Ret")
         return found
 
     @functools.cached_property

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -91,16 +90,6 @@ class Keeper(Generic[Record]):
             self._file = self._path.open("a", encoding="utf-8")
         self._file.write(lines)
         self._file.flush()
-
-
-def write_whole(path: Path, content: str) -> None:
-    """Write a file in one step: a reader sees the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, suffix=".part", delete=False
-    ) as part:
-        part.write(content)
-    Path(part.name).replace(path)
 
 
 def _writer() -> str:

@@ -14,9 +14,9 @@ from typing import Any
 import visar
 from visar.encoders.minilm import usable_cores
 from visar.errors import InvalidOption
-from visar.evaluation.keeping import write_whole
 from visar.evaluation.plan import Plan
 from visar.evaluation.preparing import Skipped
+from visar.files import write_whole
 from visar.results import to_plain
 
 FILE = "manifest.json"
@@ -70,7 +70,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
         made for made in read_manifests(folder) if made.get("started") != manifest["started"]
     ]
     content = json.dumps([*earlier, manifest], ensure_ascii=False, indent=2)
-    write_whole(folder / FILE, content + "\n")
+    write_whole(folder / FILE, (content + "\n").encode())
 
 
 def read_manifests(folder: Path) -> list[dict[str, Any]]:

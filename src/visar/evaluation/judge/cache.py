@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 from visar.errors import InvalidOption
 from visar.evaluation.judge.protocol import Judge, Verdict, usable_references
+from visar.files import write_whole
 
 
 class CachedJudge:
@@ -59,7 +58,7 @@ class CachedJudge:
         entry = {"key": key, "verdict": plain, "sha256": _checksum(key, plain)}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(path, json.dumps(entry, indent=1))
+            write_whole(path, json.dumps(entry, indent=1).encode("ascii"))
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -100,16 +99,3 @@ def _verdict(content: bytes, key: str) -> Verdict | None:
         return Verdict(**entry["verdict"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-def _write_whole(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
