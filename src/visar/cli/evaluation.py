@@ -69,7 +69,8 @@ Judges = Annotated[
     list[str] | None,
     typer.Option(
         "--judge",
-        help="rules, llm (the paper's), or a generator. Several are compared. [default: rules]",
+        help="rules, quotes (for extractive answers), llm (the paper's), or a generator. "
+        "Several are compared. [default: rules]",
         show_default=False,
     ),
 ]

@@ -94,7 +94,7 @@ class Run:
             get_judge(
                 name,
                 base_url=base_url if ":" in name else None,
-                device="auto" if name == "rules" else device,
+                device="auto" if name in ("rules", "quotes") else device,
                 cache=folder / "verdicts",
             )
             for name in (plan.judges if plan.generators else ())

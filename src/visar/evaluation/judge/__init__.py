@@ -4,6 +4,7 @@ from visar.evaluation.judge.agreement import Agreement, compare_judges
 from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
 from visar.evaluation.judge.protocol import Judge, Verdict
+from visar.evaluation.judge.quotes import QuoteJudge
 from visar.evaluation.judge.registry import get_judge
 from visar.evaluation.judge.rules import RuleJudge
 
@@ -13,6 +14,7 @@ __all__ = [
     "CachedJudge",
     "Judge",
     "LLMJudge",
+    "QuoteJudge",
     "RuleJudge",
     "Verdict",
     "compare_judges",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from visar.errors import InvalidOption
 from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
 from visar.evaluation.judge.protocol import Judge
+from visar.evaluation.judge.quotes import QuoteJudge
 from visar.evaluation.judge.rules import RuleJudge
 from visar.generation.registry import get_generator
+
+_WITHOUT_MODEL: dict[str, Callable[[], Judge]] = {"rules": RuleJudge, "quotes": QuoteJudge}
 
 
 def get_judge(
@@ -21,14 +25,14 @@ def get_judge(
 ) -> Judge:
     """Make the judge of that name.
 
-    ``rules`` needs no model, and is too quick for a cache to be of use. ``llm`` is the paper's
-    model, run here; any other name is that of a generator, such as ``openai:MODEL``. Verdicts of
-    a model are kept in the folder ``cache``, if one is given.
+    ``rules`` and ``quotes`` (for extractive answers) need no model, and are too quick for a cache
+    to be of use. ``llm`` is the paper's model, run here; any other name is that of a generator,
+    such as ``openai:MODEL``. Verdicts of a model are kept in the folder ``cache``, if one is given.
     """
-    if name == "rules":
+    if name in _WITHOUT_MODEL:
         if base_url is not None or device != "auto":
-            raise InvalidOption("The judge 'rules' has no model: it takes no base_url or device.")
-        return RuleJudge()
+            raise InvalidOption(f"The judge {name!r} has no model: it takes no base_url or device.")
+        return _WITHOUT_MODEL[name]()
     if name == "extractive":
         raise InvalidOption(
             "The generator 'extractive' quotes pages and cannot judge. Choose 'rules', 'llm' "
