@@ -198,3 +198,13 @@ def test_removing_a_document_removes_it_from_answers(tmp_path: Path, make_pdf: M
     index.remove(cats.id[:8])
     assert [document.name for document in index.documents()] == ["taxes.pdf"]
     assert {hit.name for hit in index.search("cat").pages} == {"taxes.pdf"}
+
+
+def test_the_next_question_finds_the_document_loaded(make_pdf: MakePdf, tmp_path: Path) -> None:
+    """Until the index changes: then what is loaded is no longer what is there."""
+    index = Index.open(tmp_path / "index")
+    index.add(make_pdf("notes.pdf", BOATS, TAXES))
+    loaded = index.searcher(None).pages
+    assert index.searcher(None).pages is loaded
+    index.add(make_pdf("more.pdf", TAXES))
+    assert len(index.searcher(None).pages) == 3
