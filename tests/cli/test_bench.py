@@ -84,6 +84,12 @@ def test_the_whole_index_is_readable_in_a_terminal(visar: Visar, make_pdf: MakeP
     assert ran.err == ""
 
 
+def test_empty_pages_at_the_beginning_are_no_document_size(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("covers.pdf", "", "", *PAGES[:2])
+    ran = visar("bench", path, "--ocr", "never", "--rounds", "1", "--json")
+    assert [part["pages"] for part in json.loads(ran.out)["sizes"]] == [3, 4]
+
+
 def test_documents_that_cannot_be_measured_are_named(visar: Visar, make_pdf: MakePdf) -> None:
     visar("add", make_pdf("notes.pdf", *PAGES))
     visar("add", make_pdf("pooled.pdf", *PAGES[:2]), "--encoder", "embedded+pool2")
@@ -146,3 +152,14 @@ def test_ctrl_c_ends_it_without_a_traceback_or_half_a_result(
     assert said == ""
     assert "Traceback" not in complained
     assert list(out.iterdir()) == []
+
+
+def test_without_matplotlib_saving_is_refused_and_the_extra_named(
+    visar: Visar, make_pdf: MakePdf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    path = make_pdf("notes.pdf", *PAGES[:2])
+    refused = visar("bench", path, "--save", tmp_path / "out")
+    assert refused.code == 2
+    assert "visar[eval]" in refused.err
+    assert visar("bench", path, "--rounds", "1").code == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.padding import Padding
@@ -26,11 +26,8 @@ from visar.cli.options import (
 )
 from visar.cli.output import complain, console, errors, print_json
 from visar.errors import InvalidOption
+from visar.evaluation import bench_report, benching
 from visar.index import Reading
-
-if TYPE_CHECKING:
-    from visar.evaluation.bench_report import Table as Measured
-    from visar.evaluation.benching import Progress as Report
 
 Files = Annotated[
     list[str] | None,
@@ -70,7 +67,7 @@ def bench(
     *,
     documents: Documents = None,
     question_file: QuestionFile = None,
-    rounds: Rounds = 5,
+    rounds: Rounds = benching.ROUNDS,
     save_folder: SaveFolder = None,
     encoder: EncoderName = "embedded",
     device: DeviceChoice = "auto",
@@ -81,8 +78,6 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure on your documents and this machine how long it takes to choose pages."""
-    from visar.evaluation import bench_report, benching
-
     questions = None if question_file is None else _read_questions(question_file)
     if save_folder is not None:
         bench_report.make_ready(save_folder)
@@ -128,7 +123,7 @@ def _read_questions(path: Path) -> list[str]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Report]:
+def _progress_bar() -> Iterator[benching.Progress]:
     columns = (
         TextColumn("  measuring"),
         BarColumn(bar_width=24),
@@ -141,7 +136,7 @@ def _progress_bar() -> Iterator[Report]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _print(measured: Measured) -> None:
+def _print(measured: bench_report.Table) -> None:
     console.print(Text(measured.title, "bold"), soft_wrap=True)
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 0, 0, 2))
     first, *others = measured.columns

@@ -59,6 +59,8 @@ def _drawn(axes: Axes) -> str:
 
 def _latency_against_size(bench: Bench) -> str:
     """A line per method over the parts of the longest document; a point per document."""
+    from matplotlib.ticker import LogLocator
+
     axes = _axes(f"Latency against document size ({bench.encoder})")
     for key in COMPARED:
         look: dict[str, Any] = {"color": COLOURS[key], "marker": MARKERS[key]}
@@ -82,6 +84,7 @@ def _latency_against_size(bench: Bench) -> str:
         ]
         axes.plot(*zip(*others, strict=True), linestyle="", alpha=0.35, **look)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_xlim(left=0)
     axes.set_xlabel("pages")

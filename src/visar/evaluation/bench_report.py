@@ -70,7 +70,8 @@ def summary_lines(bench: Bench) -> list[str]:
         f"milliseconds: median (quartiles) of {counted(bench.rounds, 'round')} per question, "
         "methods in turns; × is the ratio to late interaction",
         f"exact and approximate ViSAR chose the same pages for {same} of "
-        f"{counted(questions, 'question')}",
+        f"{counted(questions, 'question')} (approximate ViSAR takes "
+        f"{METHODS[APPROXIMATE].options['top_s']} at most)",
         f"not included: encoding a question with {bench.encoder}, "
         f"{bench.encoding.median:.1f} ms; loading a document",
         f"{machine['processor']}, {counted(int(machine['cores']), 'core')}, numpy "

@@ -20,7 +20,7 @@ import numpy as np
 
 import visar
 from visar.core import PageVectors, Selection, maxsim, select
-from visar.core.rivals import largest_gap, score_cluster, top_k
+from visar.core.rivals import Choice, largest_gap, score_cluster, top_k
 from visar.core.vectors import Float32
 from visar.encoders.minilm import usable_cores
 from visar.errors import InvalidOption, NotInIndex
@@ -28,7 +28,7 @@ from visar.evaluation.methods import METHODS
 from visar.evaluation.own_questions import questions_about
 from visar.evaluation.statistics import Summary, summarize
 from visar.index import Index
-from visar.store import DocumentVectors, StoredDocument
+from visar.store import StoredDocument
 
 LATE, EXACT, APPROXIMATE = "late-interaction", "visar", "visar-approx"
 COMPARED = (LATE, EXACT, APPROXIMATE, "largest-gap", "score-cluster")
@@ -45,6 +45,7 @@ SHARES = (0.25, 0.5, 0.75, 1.0)
 
 Progress = Callable[[int, int], None]
 """Called with how many questions are measured, and how many there are."""
+_Way = Callable[[], Selection | Choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,10 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    name: str
-    vectors: PageVectors
+    """The first pages of a document, with the questions to ask about them."""
+
+    document: StoredDocument
+    pages: int
     queries: list[Float32]
 
 
@@ -115,6 +118,10 @@ class _Measured:
     same_pages: bool
 
 
+def _silently(done: int, total: int) -> None:
+    """Report no progress."""
+
+
 def bench(
     index: Index,
     documents: Sequence[str] | None = None,
@@ -122,7 +129,7 @@ def bench(
     encoder: str = "embedded",
     questions: Sequence[str] | None = None,
     rounds: int = ROUNDS,
-    progress: Progress | None = None,
+    progress: Progress = _silently,
 ) -> Bench:
     """Measure documents of an index, or all that have vectors of the encoder.
 
@@ -133,29 +140,30 @@ def bench(
     if questions is not None and not questions:
         raise InvalidOption("There are no questions to measure with: give at least one.")
     notes: list[str] = []
-    chosen = _documents_with_vectors(index, documents, encoder, notes)
+    chosen = _measurable(index, documents, encoder, notes)
     desk = _Encoding(index, encoder)
     tasks = [
-        _Task(
-            document.name,
-            PageVectors(vectors.vectors, vectors.offsets),
-            desk.queries(questions or _own_questions(index, document)),
-        )
-        for document, vectors in chosen
+        _Task(document, document.pages, desk.queries(questions or _own_questions(index, document)))
+        for document in chosen
     ]
-    longest, vectors = max(chosen, key=lambda each: each[0].pages)
+    longest = max(chosen, key=lambda document: document.pages)
     # Asked about its first pages, which every shorter version of it still has.
-    first = _own_questions(index, longest, SHARES[0])
-    tasks += _shortened(longest.name, vectors, desk.queries(questions or first))
-    if find_spec("sklearn") is None:
-        notes.append("Score-Cluster needs an optional part: pip install 'visar[eval]'")
-    elif any(len(task.vectors) > SCORE_CLUSTER_PAGES for task in tasks):
-        notes.append(
-            f"Score-Cluster is measured on documents of up to {SCORE_CLUSTER_PAGES} pages: "
-            "it is slow, and ever slower with more"
-        )
-    measured = _measure_all(tasks, rounds, progress)
-    parts = [_part(task, each) for task, each in zip(tasks, measured, strict=True)]
+    first = desk.queries(questions or _own_questions(index, longest, SHARES[0]))
+    tasks += [_Task(longest, pages, first) for pages in _sizes(index, longest, encoder)]
+    notes += _about_score_cluster(longest.pages)
+
+    total = sum(len(task.queries) for task in tasks)
+    parts, measured, done = [], [], 0
+    for task in tasks:
+        vectors = _load(index, task, encoder)
+        of_task = []
+        for query in task.queries:
+            progress(done, total)
+            of_task.append(_measure(query, vectors, rounds))
+            done += 1
+        parts.append(_part(task.document.name, vectors, of_task))
+        measured.append(of_task)
+    progress(done, total)
     return Bench(
         encoder=encoder,
         rounds=rounds,
@@ -188,21 +196,22 @@ class _Encoding:
         return query
 
 
-def _documents_with_vectors(
+def _measurable(
     index: Index, documents: Sequence[str] | None, encoder: str, notes: list[str]
-) -> list[tuple[StoredDocument, DocumentVectors]]:
+) -> list[StoredDocument]:
+    """The documents that have vectors; those of a whole index that have none are noted."""
     wanted = index.documents() if documents is None else [index.get(d) for d in documents]
     found = []
     for document in dict.fromkeys(wanted):
         try:
-            vectors = index.vectors(document.id, encoder=encoder)
+            rows = len(index.vectors(document.id, encoder=encoder).vectors)
         except NotInIndex as error:
             if documents is not None:
                 raise
             notes.append(f"left out: {error}")
             continue
-        if len(vectors.vectors):
-            found.append((document, vectors))
+        if rows:
+            found.append(document)
         else:
             notes.append(f"left out: {document.name} has no vectors, its pages are empty")
     if not found:
@@ -211,6 +220,17 @@ def _documents_with_vectors(
             "with text first."
         )
     return found
+
+
+def _about_score_cluster(pages: int) -> list[str]:
+    if find_spec("sklearn") is None:
+        return ["Score-Cluster needs an optional part: pip install 'visar[eval]'"]
+    if pages > SCORE_CLUSTER_PAGES:
+        return [
+            f"Score-Cluster is measured on documents of up to {SCORE_CLUSTER_PAGES} pages: "
+            "it is slow, and ever slower with more"
+        ]
+    return []
 
 
 def _own_questions(index: Index, document: StoredDocument, share: float = 1.0) -> list[str]:
@@ -222,40 +242,23 @@ def _first_pages(pages: int, share: float) -> int:
     return max(1, round(pages * share))
 
 
-def _shortened(name: str, vectors: DocumentVectors, queries: list[Float32]) -> list[_Task]:
-    pages = len(vectors.offsets) - 1
-    tasks = []
-    for n in sorted({_first_pages(pages, share) for share in SHARES}):
-        end = int(vectors.offsets[n])
-        if end:
-            first = PageVectors(vectors.vectors[:end], vectors.offsets[: n + 1])
-            tasks.append(_Task(name, first, queries))
-    return tasks
+def _sizes(index: Index, document: StoredDocument, encoder: str) -> list[int]:
+    """How many first pages of a document are measured; not so few that all are empty."""
+    offsets = index.vectors(document.id, encoder=encoder).offsets
+    sizes = sorted({_first_pages(document.pages, share) for share in SHARES})
+    return [pages for pages in sizes if offsets[pages]]
 
 
-def _measure_all(
-    tasks: list[_Task], rounds: int, progress: Progress | None
-) -> list[list[_Measured]]:
-    total = sum(len(task.queries) for task in tasks)
-    done, measured = 0, []
-    for task in tasks:
-        of_task = []
-        for query in task.queries:
-            if progress:
-                progress(done, total)
-            of_task.append(_measure(query, task.vectors, rounds))
-            done += 1
-        measured.append(of_task)
-    if progress:
-        progress(done, total)
-    return measured
+def _load(index: Index, task: _Task, encoder: str) -> PageVectors:
+    whole = index.vectors(task.document.id, encoder=encoder)
+    offsets = whole.offsets[: task.pages + 1]
+    return PageVectors(whole.vectors[: offsets[-1]], offsets)
 
 
 def _measure(query: Float32, vectors: PageVectors, rounds: int) -> _Measured:
     ways = _ways(query, vectors)
-    # Once uncounted: the first call finds nothing in the caches.
-    exact = select(query, vectors)
-    approximate = select(query, vectors, **METHODS[APPROXIMATE].options)
+    # Once uncounted: the first call finds nothing in the caches, and may import a package.
+    chosen = {name: way() for name, way in ways.items()}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in ways}
     for number in range(rounds):
@@ -266,15 +269,16 @@ def _measure(query: Float32, vectors: PageVectors, rounds: int) -> _Measured:
             seconds[name].append(time.perf_counter() - started)
             if isinstance(result, Selection):
                 stages[name].append(result.timings)
-    same = set(exact.pages.tolist()) == set(approximate.pages.tolist())
-    return _Measured(seconds, stages, exact.k_star, same)
+    same = set(chosen[EXACT].pages.tolist()) == set(chosen[APPROXIMATE].pages.tolist())
+    # Nothing caps k here: it is k*.
+    return _Measured(seconds, stages, chosen[EXACT].k, same)
 
 
-def _ways(query: Float32, vectors: PageVectors) -> dict[str, Callable[[], object]]:
+def _ways(query: Float32, vectors: PageVectors) -> dict[str, _Way]:
     def by_visar(options: Mapping[str, Any]) -> Callable[[], Selection]:
         return lambda: select(query, vectors, **options)
 
-    ways: dict[str, Callable[[], object]] = {
+    ways: dict[str, _Way] = {
         LATE: lambda: top_k(maxsim(query, vectors), USUAL_K),
         EXACT: by_visar({}),
         APPROXIMATE: by_visar(METHODS[APPROXIMATE].options),
@@ -285,12 +289,12 @@ def _ways(query: Float32, vectors: PageVectors) -> dict[str, Callable[[], object
     return ways | {name: by_visar(options) for name, options in SHORTCUTS.items()}
 
 
-def _part(task: _Task, measured: list[_Measured]) -> Part:
+def _part(name: str, vectors: PageVectors, measured: list[_Measured]) -> Part:
     return Part(
-        name=task.name,
-        pages=len(task.vectors),
-        vectors=task.vectors.rows,
-        dimension=task.vectors.dimension,
+        name=name,
+        pages=len(vectors),
+        vectors=vectors.rows,
+        dimension=vectors.dimension,
         k_star=tuple(one.k_star for one in measured),
         same_pages=sum(one.same_pages for one in measured),
         timings=_timings(measured),
