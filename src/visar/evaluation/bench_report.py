@@ -75,7 +75,7 @@ def summary_lines(bench: Bench) -> list[str]:
         f"not included: encoding a question with {bench.encoder}, "
         f"{bench.encoding.median:.1f} ms; loading a document",
         f"{machine['processor']}, {counted(int(machine['cores']), 'core')}, numpy "
-        f"{machine['numpy']}, OMP_NUM_THREADS {machine['OMP_NUM_THREADS']}, "
+        f"{machine['numpy']}, OMP_NUM_THREADS {machine['OMP_NUM_THREADS'] or 'not set'}, "
         f"visar {machine['visar']}",
         *bench.notes,
     ]

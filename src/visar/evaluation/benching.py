@@ -7,8 +7,6 @@ vectors and encoding the question are not part of the times.
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +20,8 @@ import visar
 from visar.core import PageVectors, Selection, maxsim, select
 from visar.core.rivals import Choice, largest_gap, score_cluster, top_k
 from visar.core.vectors import Float32
-from visar.encoders.minilm import usable_cores
 from visar.errors import InvalidOption, NotInIndex
+from visar.evaluation.machine import describe_machine
 from visar.evaluation.methods import METHODS
 from visar.evaluation.own_questions import questions_about
 from visar.evaluation.statistics import Summary, summarize
@@ -87,7 +85,7 @@ class Bench:
 
     encoder: str
     rounds: int
-    machine: Mapping[str, str | int]
+    machine: Mapping[str, Any]
     encoding: Summary
     """Milliseconds that encoding a question took."""
     documents: tuple[Part, ...]
@@ -318,13 +316,5 @@ def _timing(name: str, measured: list[_Measured]) -> Timing:
     )
 
 
-def _machine() -> dict[str, str | int]:
-    return {
-        "visar": visar.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "system": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": usable_cores(),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set"),
-    }
+def _machine() -> dict[str, Any]:
+    return {"visar": visar.__version__, "numpy": np.__version__, **describe_machine()}

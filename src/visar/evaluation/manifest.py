@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
@@ -14,6 +12,7 @@ from typing import Any
 import visar
 from visar.encoders.minilm import usable_cores
 from visar.errors import InvalidOption
+from visar.evaluation.machine import describe_machine
 from visar.evaluation.plan import Plan
 from visar.evaluation.preparing import Skipped
 from visar.files import write_whole
@@ -48,7 +47,7 @@ def new_manifest(plan: Plan, encoders: dict[str, str], index: str) -> dict[str, 
         "pages_at_a_time": _pages_at_a_time(),
         "dtype": "float16 in the index, float32 products, float64 sums",
         "workers": usable_cores(),
-        "machine": _machine(),
+        "machine": describe_machine(),
         "packages": _versions(_PACKAGES),
         "skipped": {},
         "failures": {},
@@ -93,37 +92,6 @@ def _pages_at_a_time() -> int:
     from visar.index import PAGES_AT_A_TIME
 
     return PAGES_AT_A_TIME
-
-
-def _machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "processor": _processor(),
-        "cores": usable_cores(),
-        "memory_gib": round(memory / 2**30, 1),
-        "gpu": _gpu(),
-    }
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _gpu() -> str | None:
-    """The graphics processor, if torch is in use anyway."""
-    import sys
-
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return None
-    return str(torch.cuda.get_device_name(0))
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:
