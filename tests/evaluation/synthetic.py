@@ -13,7 +13,7 @@ import numpy as np
 from visar.evaluation.methods import METHODS, Method
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved
 
-DATASETS = ("MMLongBench", "Own <papers> & more")
+DATASETS = ("MMLongBench", "MMLongBench, corrected", "Own <papers> & more")
 ENCODERS = ("colpali", "embedded")
 GENERATORS = ("extractive", "qwen2.5-vl")
 BUDGETS = (5, 10)
@@ -30,57 +30,63 @@ def write_run(
     datasets: Sequence[str] = DATASETS,
     encoders: Sequence[str] = ENCODERS,
     generators: Sequence[str] = GENERATORS,
-    corrected: int = 3,
+    groups: Sequence[str] = ("main", "ablation", "T", "gamma", "acceleration"),
 ) -> Path:
-    """A run of all methods, with a few questions corrected and a few that have no evidence."""
+    """A run of all methods of some groups; a fifth of the questions has no evidence."""
     generator = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for dataset in datasets:
-        asked = make_asked(generator, dataset, questions, corrected)
+        asked = make_asked(generator, dataset, questions)
         write_records(folder / "asked.jsonl", asked)
         for encoder in encoders:
-            _write_results(folder, generator, asked, encoder, generators)
+            _write_results(folder, generator, asked, encoder, generators, groups)
     write_details(folder / "details", generator)
-    (folder / "manifest.json").write_text(json.dumps(make_manifest(datasets)))
+    (folder / "manifest.json").write_text(json.dumps(make_manifests(datasets)))
     return folder
 
 
-def make_manifest(datasets: Sequence[str]) -> dict[str, Any]:
-    return {
-        "created": "2026-01-02T03:04:05Z",
-        "versions": {"visar": "0.0", "numpy": "2"},
-        "machine": {"cpu": "<script>alert(1)</script>", "cores": 2},
-        "skipped": [
-            {"dataset": datasets[0], "reason": "the document is missing", "questions": 4},
-            {"dataset": datasets[0], "reason": "a page could not be encoded"},
-        ],
-    }
+def make_manifests(datasets: Sequence[str]) -> list[dict[str, Any]]:
+    """Of two calls: the second found a document that the first one missed."""
+    machine = {"cpu": "<script>alert(1)</script>", "cores": 2}
+    first, second = (
+        {
+            "started": started,
+            "finished": started,
+            "machine": machine,
+            "skipped": {
+                "missing": {datasets[0]: missing},
+                "refused": {datasets[0]: {"locked.pdf": "locked.pdf is encrypted"}},
+                "pages_outside": {datasets[0]: ["q1"]},
+                "invalid_pages": {"colpali": 2},
+            },
+            "failures": {},
+        }
+        for started, missing in (
+            ("2026-01-02T03:04:05Z", ["gone.pdf", "document-0.pdf"]),
+            ("2026-01-03T03:04:05Z", ["gone.pdf"]),
+        )
+    )
+    return [first, second]
 
 
-def make_asked(
-    generator: np.random.Generator, dataset: str, questions: int, corrected: int
-) -> list[Asked]:
+def make_asked(generator: np.random.Generator, dataset: str, questions: int) -> list[Asked]:
     asked = []
     for number in range(questions):
         document = number % 9
         pages = 6 + 12 * document
         count = min(int(generator.geometric(0.55)), 5) if number % 5 else 0
         evidence = generator.choice(np.arange(1, pages + 1), count, replace=False)
-        one = Asked(
-            f"q{number}",
-            dataset,
-            f"document-{document}.pdf",
-            pages,
-            tuple(sorted(int(page) for page in evidence)),
-            answerable=number % 5 > 0,
-        )
-        asked.append(one)
-        if count and number % 5 == 1 and corrected:
-            corrected -= 1
-            changed = tuple(sorted({min(page + 1, pages) for page in one.evidence_pages}))
-            asked.append(
-                Asked(one.question, dataset, one.document, pages, changed, True, corrected=True)
+        asked.append(
+            Asked(
+                f"q{number}",
+                dataset,
+                f"document-{document}.pdf",
+                pages,
+                tuple(sorted(int(page) for page in evidence)),
+                answerable=number % 5 > 0,
+                corrected=dataset.endswith(", corrected") and number % 5 == 1,
             )
+        )
     return asked
 
 
@@ -90,16 +96,17 @@ def _write_results(
     asked: Iterable[Asked],
     encoder: str,
     generators: Sequence[str],
+    groups: Sequence[str],
 ) -> None:
     retrieved, answered, judged = [], [], []
-    for one in {one.question: one for one in asked}.values():
+    for one in asked:
         sparsity = float(generator.beta(3, 2))
-        for method in METHODS.values():
+        for method in [one for one in METHODS.values() if one.group in groups]:
             if method.rule == "oracle" and not one.evidence_pages:
                 continue
             chosen = _choose(generator, one, encoder, method, sparsity)
             retrieved.append(chosen)
-            if method.group in ("T", "gamma"):
+            if method.group not in ("main", "ablation"):
                 continue
             for name in generators:
                 for max_k in BUDGETS:
@@ -163,7 +170,8 @@ def write_details(folder: Path, generator: np.random.Generator) -> None:
             cost=cost,
             k_star=np.int64(4),
             k_oracle=np.int64(6),
-            id=np.str_(f"MMLongBench {name} <&>"),
+            id=np.str_(f"{name} <&>"),
+            dataset=np.str_("MMLongBench"),
         )
 
 

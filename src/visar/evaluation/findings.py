@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,22 +17,13 @@ Record = TypeVar("Record", Asked, Retrieved, Answered, Judged)
 
 MANIFEST = "manifest.json"
 
-# What tells two records of a kind apart. A corrected question has a second record.
+# What tells two records of a kind apart.
 _KEYS: dict[type[Any], tuple[str, ...]] = {
-    Asked: ("dataset", "question", "corrected"),
+    Asked: ("dataset", "question"),
     Retrieved: ("dataset", "question", "encoder", "method"),
     Answered: ("dataset", "question", "encoder", "method", "generator", "max_k"),
     Judged: ("dataset", "question", "encoder", "method", "generator", "max_k", "judge"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Questions of a data set that the run could not ask."""
-
-    dataset: str
-    reason: str
-    questions: int
 
 
 @dataclass(frozen=True)
@@ -43,15 +34,16 @@ class Findings:
     retrieved: tuple[Retrieved, ...] = ()
     answered: tuple[Answered, ...] = ()
     judged: tuple[Judged, ...] = ()
-    manifest: Mapping[str, Any] = field(default_factory=dict)
+    manifests: tuple[Mapping[str, Any], ...] = ()
+    """Of every call of the run, the last one last."""
     unreadable: tuple[str, ...] = ()
     """Lines that are no JSON: what a crashed writer left in the middle of a file."""
 
     @cached_property
     def questions(self) -> dict[str, dict[str, Asked]]:
-        """By data set and id, corrected where there are corrections."""
+        """By data set and id."""
         found: dict[str, dict[str, Asked]] = {}
-        for one in sorted(self.asked, key=lambda one: one.corrected):
+        for one in self.asked:
             found.setdefault(one.dataset, {})[one.question] = one
         return {dataset: found[dataset] for dataset in sorted(found)}
 
@@ -59,7 +51,7 @@ class Findings:
     def choices(self) -> dict[tuple[str, str], dict[str, dict[str, Retrieved]]]:
         """By (data set, encoder), method and question."""
         found: dict[tuple[str, str], dict[str, dict[str, Retrieved]]] = {}
-        for one in self.retrieved:
+        for one in filter(self._is_of_run, self.retrieved):
             by_method = found.setdefault((one.dataset, one.encoder), {})
             by_method.setdefault(one.method, {})[one.question] = one
         return {key: _in_order(found[key]) for key in sorted(found)}
@@ -68,7 +60,7 @@ class Findings:
     def answers(self) -> dict[tuple[str, str, str, int], dict[str, dict[str, Answered]]]:
         """By (data set, generator, encoder, budget), method and question."""
         found: dict[tuple[str, str, str, int], dict[str, dict[str, Answered]]] = {}
-        for one in self.answered:
+        for one in filter(self._is_of_run, self.answered):
             key = (one.dataset, one.generator, one.encoder, one.max_k)
             found.setdefault(key, {}).setdefault(one.method, {})[one.question] = one
         return {key: _in_order(found[key]) for key in sorted(found)}
@@ -77,10 +69,19 @@ class Findings:
     def verdicts(self) -> dict[tuple[str, str, str, str, int], dict[str, dict[str, bool]]]:
         """By (data set, generator, judge, encoder, budget), method and question."""
         found: dict[tuple[str, str, str, str, int], dict[str, dict[str, bool]]] = {}
-        for one in self.judged:
+        for one in filter(self._is_of_run, self.judged):
             key = (one.dataset, one.generator, one.judge, one.encoder, one.max_k)
             found.setdefault(key, {}).setdefault(one.method, {})[one.question] = one.correct
         return {key: _in_order(found[key]) for key in sorted(found)}
+
+    def _is_of_run(self, record: Retrieved | Answered | Judged) -> bool:
+        return record.question in self.questions.get(record.dataset, {})
+
+    @cached_property
+    def strays(self) -> int:
+        """How many records are of questions that the run does not ask: they do not count."""
+        kinds = (self.retrieved, self.answered, self.judged)
+        return sum(not self._is_of_run(record) for records in kinds for record in records)
 
     @cached_property
     def datasets(self) -> tuple[str, ...]:
@@ -89,39 +90,6 @@ class Findings:
     @cached_property
     def encoders(self) -> tuple[str, ...]:
         return tuple(sorted({encoder for _, encoder in self.choices}))
-
-    @cached_property
-    def skipped(self) -> tuple[Skipped, ...]:
-        """From the manifest's ``skipped``: a list of {dataset, reason, questions}."""
-        listed = self.manifest.get("skipped", [])
-        return tuple(
-            Skipped(str(one["dataset"]), str(one["reason"]), int(one.get("questions", 1)))
-            for one in (listed if isinstance(listed, list) else [])
-            if isinstance(one, dict) and {"dataset", "reason"} <= one.keys()
-        )
-
-    @cached_property
-    def has_corrections(self) -> bool:
-        return any(one.corrected for one in self.asked)
-
-    def as_published(self) -> Findings:
-        """The same without corrections.
-
-        A question of which only the corrected form is known is left out, and so is what Oracle
-        chose for a corrected question: it was chosen for the corrected pages.
-        """
-        changed = {(one.dataset, one.question) for one in self.asked if one.corrected}
-        return Findings(
-            asked=tuple(one for one in self.asked if not one.corrected),
-            retrieved=tuple(
-                one
-                for one in self.retrieved
-                if (one.dataset, one.question) not in changed
-                or one.method not in METHODS
-                or METHODS[one.method].rule != "oracle"
-            ),
-            manifest=self.manifest,
-        )
 
 
 def read_findings(folder: Path) -> Findings:
@@ -139,7 +107,7 @@ def read_findings(folder: Path) -> Findings:
         retrieved=tuple(read[Retrieved][0]),
         answered=tuple(read[Answered][0]),
         judged=tuple(read[Judged][0]),
-        manifest=_read_manifest(folder / MANIFEST),
+        manifests=_read_manifests(folder / MANIFEST),
         unreadable=tuple(line for _, unreadable in read.values() for line in unreadable),
     )
 
@@ -219,16 +187,18 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifests(path: Path) -> tuple[dict[str, Any], ...]:
+    """One object, or a list with one for each call of the run."""
     if not path.exists():
-        return {}
+        return ()
     try:
-        manifest = json.loads(path.read_bytes())
+        read = json.loads(path.read_bytes())
     except ValueError as error:
         raise NotARun(f"{path} is no JSON ({error}): restore it or take it away.") from None
-    if not isinstance(manifest, dict):
-        raise NotARun(f"{path} must hold a JSON object, not {type(manifest).__name__}.")
-    return manifest
+    manifests = read if isinstance(read, list) else [read]
+    if not all(isinstance(one, dict) for one in manifests):
+        raise NotARun(f"{path} must hold JSON objects: restore it or take it away.")
+    return tuple(manifests)
 
 
 _ORDER = {key: place for place, key in enumerate(METHODS)}

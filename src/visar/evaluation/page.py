@@ -21,7 +21,7 @@ h1, h2, h3 { line-height: 1.25; }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); padding-bottom: .3rem; }
 h3 { margin: 2rem 0 .6rem; font-size: 1.05rem; overflow-wrap: anywhere; }
 a { color: var(--link); }
-nav ol { columns: 22rem 2; column-gap: 2rem; padding-left: 1.2rem; font-size: .9rem; }
+nav ul { columns: 22rem 2; column-gap: 2rem; padding: 0; list-style: none; font-size: .9rem; }
 nav li { break-inside: avoid; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
@@ -74,11 +74,11 @@ def _contents(tables: Sequence[Table], figures: Sequence[Picture]) -> str:
         )
 
     return (
-        '<nav aria-label="Contents">\n<h2>Contents</h2>\n<ol>\n'
+        '<nav aria-label="Contents">\n<h2>Contents</h2>\n<ul>\n'
         + entries((one.key, one.title) for one in tables)
         + entries((one.key, one.title) for one in figures)
         + entries([("manifest", "Manifest")])
-        + "</ol>\n</nav>\n"
+        + "</ul>\n</nav>\n"
     )
 
 

@@ -38,7 +38,7 @@ class Paper:
     """What the paper reports."""
 
     questions: Mapping[str, int]
-    """By data set. The paper does not give them: every accuracy is a multiple of their inverse."""
+    """By data set. The paper does not give them: they are what its accuracies are shares of."""
     questions_left_out: Mapping[str, Mapping[str, int]]
     """By data set and encoder: those with pages that could not be encoded."""
     judge: str

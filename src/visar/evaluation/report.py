@@ -63,7 +63,7 @@ def make_report(findings: Findings, folder: Path) -> Report:
         tuple(_introduction(findings)),
         tables,
         figures,
-        json.dumps(findings.manifest, indent=2, sort_keys=True, ensure_ascii=False),
+        json.dumps(list(findings.manifests), indent=2, sort_keys=True, ensure_ascii=False),
     )
 
 
@@ -85,13 +85,23 @@ def _introduction(findings: Findings) -> list[str]:
         )
     elif not findings.judged:
         sentences.append("No answers have been judged: tables and figures of accuracy are missing.")
-    if findings.has_corrections:
+    return sentences + _state(findings)
+
+
+def _state(findings: Findings) -> list[str]:
+    """Whether the run came to its end."""
+    if not findings.manifests:
+        return ["The run has no manifest: versions, settings and machine are unknown."]
+    last = findings.manifests[-1]
+    sentences = []
+    if "finished" in last and last["finished"] is None:
         sentences.append(
-            "Corrections to the data sets are applied. The tables that depend on evidence pages "
-            "stand at the end once more, without corrections."
+            "The run's last call has not come to its end: results may be missing. The same command "
+            "goes on with it."
         )
-    if not findings.manifest:
-        sentences.append("The run has no manifest: versions, settings and machine are unknown.")
+    failures = last.get("failures")
+    if isinstance(failures, dict) and failures:
+        sentences.append(f"Some answers could not be had from {_listed(sorted(failures))}.")
     return sentences
 
 
@@ -134,6 +144,6 @@ def _to_json(report: Report) -> str:
             }
             for picture in report.figures
         ],
-        "manifest": json.loads(report.manifest),
+        "manifests": json.loads(report.manifest),
     }
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = (3.9, 2.7)
+_TITLE_LENGTH = 40
 GREY = "#D9D9D9"
 
 
@@ -53,7 +55,7 @@ def draw_grid(
         figure = Figure(figsize=(max(size[0] * columns, 5.0), size[1] * rows + 0.5))
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):
-            axes.set_title(plain(panel.title))
+            axes.set_title(_wrapped(panel.title))
             panel.draw(axes)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
@@ -67,14 +69,18 @@ def _add_legend(figure: Figure) -> None:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(name, handle)
     if named:
-        width = figure.get_size_inches()[0]
-        longest = max(map(len, named))
+        # In characters: what a row of the legend has room for, and what each of its columns takes.
+        room = int(figure.get_size_inches()[0] * 12)
         figure.legend(
             list(named.values()),
             list(named),
             loc="outside lower center",
-            ncols=max(1, min(len(named), int(width / (0.6 + 0.085 * longest)))),
+            ncols=max(1, min(len(named), room // (8 + max(map(len, named))))),
         )
+
+
+def _wrapped(title: str) -> str:
+    return "\n".join(textwrap.wrap(plain(title, longest=80), _TITLE_LENGTH))
 
 
 def plain(text: str, longest: int = 44) -> str:

@@ -22,7 +22,7 @@ from visar.evaluation.palette import COLOURS, STAGE_COLOURS
 from visar.evaluation.records import Retrieved
 from visar.evaluation.statistics import summarize
 from visar.evaluation.tables.latency import seconds_of
-from visar.evaluation.tables.scope import label, of_run
+from visar.evaluation.tables.scope import label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ def _by_size(
 ) -> _BinnedSeconds:
     asked = findings.questions.get(dataset, {})
     found: _BinnedSeconds = {}
-    for question in of_run(findings, dataset, chosen):
+    for question in sorted(chosen):
         if chosen[question].seconds:
             place = _bin_of(asked[question].pages, bins)
             found.setdefault(place, []).append(seconds_of(chosen[question]))
@@ -143,7 +143,7 @@ def _budget_figures(findings: Findings) -> list[Picture]:
                 continue
             for method in [one for one in _TIMED if one in by_method and one in chosen]:
                 answered = by_method[method]
-                both = [q for q in of_run(findings, dataset, answered) if q in chosen[method]]
+                both = [q for q in sorted(answered) if q in chosen[method]]
                 if both:
                     bars.setdefault(k, {})[method] = (
                         fmean(seconds_of(chosen[method][q]) for q in both),
@@ -198,7 +198,7 @@ def _stage_figures(findings: Findings) -> list[Picture]:
         asked = findings.questions.get(dataset, {})
         for method in [one for one in _DECOMPOSED if one in by_method]:
             stages: dict[str, _BinnedSeconds] = {}
-            for question in of_run(findings, dataset, by_method[method]):
+            for question in sorted(by_method[method]):
                 place = _bin_of(asked[question].pages, bins)
                 for stage, seconds in by_method[method][question].seconds.items():
                     stages.setdefault(stage, {}).setdefault(place, []).append(seconds)

@@ -16,7 +16,6 @@ from visar.evaluation.figures.drawing import Panel, Picture, draw_grid, encoder_
 from visar.evaluation.findings import Findings
 from visar.evaluation.palette import COLOURS, figure_style, to_svg
 from visar.evaluation.statistics import bootstrap
-from visar.evaluation.tables.scope import of_run
 from visar.evaluation.tables.table import make_key
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ class Detail:
     """The similarity matrix and the costs of one question."""
 
     id: str
+    """Of the question, after its data set and the encoder."""
     similarity: NDArray[np.float64]
     cost: NDArray[np.float64]
     k_star: int
@@ -48,7 +48,9 @@ def _read_detail(path: Path) -> Detail:
         with np.load(path, allow_pickle=False) as arrays:
             k_oracle = int(arrays["k_oracle"]) if "k_oracle" in arrays else 0
             detail = Detail(
-                id=str(arrays["id"]),
+                id=", ".join(
+                    str(arrays[name]) for name in ("dataset", "encoder", "id") if name in arrays
+                ),
                 similarity=np.asarray(arrays["similarity"], np.float64),
                 cost=np.asarray(arrays["cost"], np.float64),
                 k_star=int(arrays["k_star"]),
@@ -68,12 +70,15 @@ def matrix_figures(details: Sequence[Detail]) -> list[Picture]:
 
 def _matrix_figure(place: int, detail: Detail) -> Picture:
     import matplotlib as mpl
+    from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
     with figure_style():
         figure = Figure(figsize=(8.4, 3.5))
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
-        colours = mpl.colormaps["viridis"].with_extremes(bad="black")
+        # Without viridis' darkest fifth, which is hard to tell from the black of zero.
+        shades = mpl.colormaps["viridis"](np.linspace(0.2, 1, 256))
+        colours = ListedColormap(shades).with_extremes(bad="black")
         count = len(detail.similarity)
         image = left.imshow(
             np.ma.masked_equal(detail.similarity, 0),
@@ -120,7 +125,7 @@ def sparsity_figures(findings: Findings) -> list[Picture]:
         verdicts = by_method.get("visar", {})
         points = [
             (sparsity, verdicts[question])
-            for question in of_run(findings, dataset, verdicts)
+            for question in sorted(verdicts)
             if question in chosen and (sparsity := chosen[question].sparsity) is not None
         ]
         if points:

@@ -156,6 +156,9 @@ def _draw(
     for encoder, line in lines.items():
         axes.plot(list(line), list(line.values()), **encoder_style(encoder, encoders))
     axes.set_xscale("log")
+    # The panels of γ share their axis, though the first γ has no step before it.
+    sweep = _BY_T if headings[0] == "T" else _BY_GAMMA
+    axes.set_xlim(min(sweep) / 1.6, max(sweep) * 1.6)
     if headings[1].startswith("gain"):
         axes.axhline(0, color="black", linewidth=0.8, linestyle="--")
     else:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from visar.evaluation.findings import Findings
 from visar.evaluation.tables.answers import accuracy_tables, objective_tables, sparsity_tables
 from visar.evaluation.tables.latency import latency_tables
@@ -25,30 +23,4 @@ def make_tables(findings: Findings) -> list[Table]:
         *sparsity_tables(findings),
         *weighting_tables(findings),
         *objective_tables(findings),
-        *_as_published(findings),
-    ]
-
-
-def _as_published(findings: Findings) -> list[Table]:
-    """The tables that depend on evidence pages once more, without the corrections."""
-    if not findings.has_corrections:
-        return []
-    published = findings.as_published()
-    tables = [
-        *adaptive_tables(published),
-        *ranking_tables(published),
-        *weighting_tables(published),
-    ]
-    return [
-        replace(
-            table,
-            key=f"{table.key}-as-published",
-            title=f"{table.title}, without corrections",
-            notes=(
-                "As the data set was published. What Oracle chose for corrected questions is left "
-                "out: it was chosen for the corrected pages.",
-                *table.notes,
-            ),
-        )
-        for table in tables
     ]

@@ -8,7 +8,7 @@ from statistics import fmean
 from visar.evaluation.findings import Findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.statistics import bootstrap, mcnemar, summarize
-from visar.evaluation.tables.scope import Beside, answer_notes, label, of_run, with_evidence
+from visar.evaluation.tables.scope import Beside, answer_notes, label, with_evidence
 from visar.evaluation.tables.table import Cell, Table, make_key
 
 SIGNIFICANT = 0.05
@@ -52,7 +52,7 @@ def accuracy_tables(findings: Findings) -> list[Table]:
                     "McNemar's exact test of ViSAR against fixed top-k late interaction on the "
                     f"questions both answered; bold where p < {SIGNIFICANT}.",
                     *answer_notes(findings, dataset, counts),
-                    *Beside.for_answers(findings, dataset).notes(judged, generator, judge),
+                    *Beside.of(findings, dataset).notes(judged, generator, judge),
                 ),
             )
         )
@@ -65,12 +65,12 @@ def _accuracy_row(
     by_method: Mapping[str, Mapping[int, _Verdicts]],
     budgets: Collection[int],
 ) -> tuple[tuple[Cell, ...], dict[str, int]]:
-    dataset, _, encoder, method = setting
+    _, _, encoder, method = setting
     cells = [Cell(encoder), Cell(label(method))]
     counts = {}
     for k in budgets:
         verdicts = by_method[method].get(k, {})
-        questions = of_run(findings, dataset, verdicts)
+        questions = sorted(verdicts)
         counts[f"{label(method)} ({encoder}, Max-{k})"] = len(questions)
         p_value = None
         if method in _TESTED:
@@ -92,7 +92,7 @@ def _accuracy_cell(
     is_marked: bool = False,
 ) -> Cell:
     dataset, generator, encoder, method = setting
-    questions = of_run(findings, dataset, verdicts)
+    questions = sorted(verdicts)
     if not questions:
         return Cell(None)
     interval = bootstrap([float(verdicts[question]) for question in questions])
@@ -100,9 +100,7 @@ def _accuracy_cell(
         100 * interval.mean,
         2,
         interval=(100 * interval.low, 100 * interval.high),
-        paper=Beside.for_answers(findings, dataset).value(
-            "accuracy", encoder, method, generator, k
-        ),
+        paper=Beside.of(findings, dataset).value("accuracy", encoder, method, generator, k),
         marked=is_marked,
     )
 
@@ -111,7 +109,7 @@ def objective_tables(findings: Findings) -> list[Table]:
     """Table S10 (b): other ways to cut ViSAR's ranking."""
     tables = []
     for dataset, generator, judge, judged, budgets in _settings(findings):
-        beside = Beside.for_answers(findings, dataset)
+        beside = Beside.of(findings, dataset)
         rows, counts, has_variant = [], dict[str, int](), False
         for encoder, by_method in judged.items():
             for method in [one for one in _OBJECTIVES if one in by_method]:
@@ -122,7 +120,7 @@ def objective_tables(findings: Findings) -> list[Table]:
                     verdicts = by_method[method].get(k, {})
                     cells.append(_accuracy_cell(findings, setting, k, verdicts))
                     row = f"{label(method)} ({encoder}, Max-{k})"
-                    counts[row] = len(of_run(findings, dataset, verdicts))
+                    counts[row] = len(verdicts)
                 rows.append(tuple(cells))
         if not has_variant:
             continue
@@ -158,7 +156,7 @@ def sparsity_tables(findings: Findings) -> list[Table]:
     """Table S9: how sparse the similarity matrix is where the answer is right, and where wrong."""
     tables = []
     for dataset, generator, judge, judged, budgets in _settings(findings):
-        beside = Beside.for_answers(findings, dataset)
+        beside = Beside.of(findings, dataset)
         rows, counts = [], dict[str, int]()
         for encoder, by_method in judged.items():
             if "visar" not in by_method:
@@ -206,7 +204,7 @@ def _sparsities(findings: Findings, dataset: str, encoder: str) -> dict[str, flo
     chosen = findings.choices.get((dataset, encoder), {}).get("visar", {})
     return {
         question: sparsity
-        for question in of_run(findings, dataset, chosen)
+        for question in sorted(chosen)
         if (sparsity := chosen[question].sparsity) is not None
     }
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from visar.evaluation.findings import Findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Answered, Retrieved
-from visar.evaluation.tables.scope import answer_notes, label, of_run
+from visar.evaluation.tables.scope import answer_notes, label
 from visar.evaluation.tables.table import Cell, Table, make_key
 
 _FIXED = "late-interaction"
@@ -69,7 +69,7 @@ def _table(
     retrieval, generation, both = {}, {}, {}
     counts = {}
     for method, chosen in timed.items():
-        questions = of_run(findings, dataset, chosen)
+        questions = sorted(chosen)
         counts[label(method)] = len(questions)
         retrieval[method] = [seconds_of(chosen[q]) for q in questions if chosen[q].seconds]
         for k in budgets:

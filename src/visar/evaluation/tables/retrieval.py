@@ -40,7 +40,7 @@ def adaptive_tables(findings: Findings) -> list[Table]:
 
 
 def _adaptive_table(findings: Findings, dataset: str, methods: Collection[str]) -> Table | None:
-    beside = Beside.for_retrieval(findings, dataset)
+    beside = Beside.of(findings, dataset)
     rows, chosen = [], {}
     for encoder, method, by_question in _rows(findings, dataset, methods):
         pairs = with_evidence(findings, dataset, by_question)
@@ -143,7 +143,7 @@ def _ranking_tables(
     ]
     tables = []
     for dataset in findings.datasets:
-        beside = Beside.for_retrieval(findings, dataset)
+        beside = Beside.of(findings, dataset)
         rows, chosen = [], {}
         for encoder, method, by_question in _rows(findings, dataset, methods):
             pairs = with_evidence(findings, dataset, by_question)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from visar.evaluation.findings import Findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.paper import the_paper
 from visar.evaluation.records import Asked, Retrieved
+from visar.evaluation.skipped import skipped_documents
 
 
 def label(method: str) -> str:
@@ -24,13 +25,8 @@ def with_evidence(
     return [
         (asked[question], chosen[question])
         for question in sorted(chosen)
-        if question in asked and asked[question].evidence_pages
+        if asked[question].evidence_pages
     ]
-
-
-def of_run(findings: Findings, dataset: str, questions: Iterable[str]) -> list[str]:
-    """Those that the run asked, sorted: a record of another question is none of ours."""
-    return sorted(findings.questions.get(dataset, {}).keys() & set(questions))
 
 
 def retrieval_notes(
@@ -56,26 +52,27 @@ def answer_notes(findings: Findings, dataset: str, counts: Mapping[str, int]) ->
     return [
         f"{dataset}: all {len(asked)} questions count here, {answerable} of them answerable from "
         f"the document, {len(asked) - answerable} not.",
+        *_corrected_note(asked),
         *skipped_notes(findings, dataset),
         *_missing_note(counts, len(asked)),
     ]
 
 
 def skipped_notes(findings: Findings, dataset: str) -> list[str]:
-    reasons: dict[str, int] = {}
-    for one in findings.skipped:
-        if one.dataset == dataset:
-            reasons[one.reason] = reasons.get(one.reason, 0) + one.questions
+    """How many documents were left out and why; the first table has their names."""
+    reasons = skipped_documents(findings, dataset).values()
     if not reasons:
         return []
-    total = sum(reasons.values())
-    listed = "; ".join(f"{count}: {reason}" for reason, count in sorted(reasons.items()))
-    return [f"Skipped {total} {'question' if total == 1 else 'questions'} ({listed})."]
+    missing = sum(reason == "missing" for reason in reasons)
+    return [
+        f"Skipped, with all their questions: {missing} missing documents, "
+        f"{len(reasons) - missing} that cannot be read."
+    ]
 
 
-def _corrected_note(asked: Sequence[Asked]) -> list[str]:
+def _corrected_note(asked: Iterable[Asked]) -> list[str]:
     corrected = sum(one.corrected for one in asked)
-    return [f"{corrected} of them with corrected evidence pages."] if corrected else []
+    return [f"{corrected} of them are corrected."] if corrected else []
 
 
 def _missing_note(counts: Mapping[str, int], expected: int) -> list[str]:
@@ -94,17 +91,12 @@ class Beside:
     obstacle: str | None
 
     @classmethod
-    def for_answers(cls, findings: Findings, dataset: str) -> Beside:
-        questions = len(findings.questions.get(dataset, {}))
-        return cls(dataset, the_paper().difference(dataset, questions))
-
-    @classmethod
-    def for_retrieval(cls, findings: Findings, dataset: str) -> Beside:
-        """As for answers; and the paper's evidence pages are those that were published."""
-        corrected = sum(one.corrected for one in findings.questions.get(dataset, {}).values())
+    def of(cls, findings: Findings, dataset: str) -> Beside:
+        asked = findings.questions.get(dataset, {})
+        corrected = sum(one.corrected for one in asked.values())
         if corrected:
             return cls(dataset, f"{corrected} questions are corrected, and not so in the paper")
-        return cls.for_answers(findings, dataset)
+        return cls(dataset, the_paper().difference(dataset, len(asked)))
 
     def value(
         self,
