@@ -74,6 +74,13 @@ def test_a_wrong_value_is_named_with_its_line(
         read_findings(tmp_path)
 
 
+def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
+    line = json.dumps(asdict(RETRIEVED)).replace('"sparsity": 0.5', '"sparsity": NaN')
+    (tmp_path / "retrieved.jsonl").write_text(line + "\n")
+    with pytest.raises(NotARun, match="'sparsity' must be float, not 'nan'"):
+        read_records(tmp_path, Retrieved)
+
+
 def test_a_missing_field_is_named(tmp_path: Path) -> None:
     raw = asdict(RETRIEVED)
     del raw["ranking"]

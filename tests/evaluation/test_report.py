@@ -28,7 +28,7 @@ FIGURES = {
     "figure-5-2-mmlongbench-sparse",
 }
 OF_SWEEPS = {"figure-s7", "figure-s8", "figure-s9"}
-OF_ANSWERS = {"figure-4-budgets", "figure-s14-extractive-rules"}
+OF_ANSWERS = {"figure-4-budgets", "figure-s10", "figure-s14-extractive-rules"}
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
@@ -67,8 +67,8 @@ class Page(HTMLParser):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_run(
         tmp_path_factory.mktemp("run"),
-        questions=20,
-        datasets=("MMLongBench", "Own <papers> & more"),
+        questions=12,
+        datasets=("MMLongBench", "Own <papers> & more", "報告", "文書"),
         encoders=("embedded",),
         generators=("extractive",),
     )

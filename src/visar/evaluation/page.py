@@ -15,7 +15,7 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9da7b1; --line: #3d444d;
   --ground: #0d1117; --band: #161b22; --link: #7cc0f5; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; color: var(--ink);
+body { margin: 0 auto; max-width: 80rem; padding: 1.5rem; color: var(--ink);
   background: var(--ground); font: 16px/1.5 system-ui, sans-serif; }
 h1, h2, h3 { line-height: 1.25; }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); padding-bottom: .3rem; }
@@ -25,7 +25,7 @@ nav ul { columns: 22rem 2; column-gap: 2rem; padding: 0; list-style: none; font-
 nav li { break-inside: avoid; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid var(--line); text-align: left;
+th, td { padding: .3rem .55rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top; white-space: nowrap; }
 thead th { border-bottom: 2px solid var(--soft); }
 tbody tr:nth-child(even) { background: var(--band); }

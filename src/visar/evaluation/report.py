@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from visar.evaluation.figures import Picture, make_figures
 from visar.evaluation.findings import Findings, read_findings
@@ -56,15 +58,25 @@ def write_report(folder: Path, out: Path | None = None) -> Path:
 
 def make_report(findings: Findings, folder: Path) -> Report:
     """All tables and figures that the run suffices for."""
-    tables = tuple(make_tables(findings))
-    figures = tuple(make_figures(findings, folder))
     return Report(
         TITLE,
         tuple(_introduction(findings)),
-        tables,
-        figures,
+        tuple(_told_apart(make_tables(findings))),
+        tuple(_told_apart(make_figures(findings, folder))),
         json.dumps(list(findings.manifests), indent=2, sort_keys=True, ensure_ascii=False),
     )
+
+
+_Shown = TypeVar("_Shown", Table, Picture)
+
+
+def _told_apart(shown: Iterable[_Shown]) -> Iterator[_Shown]:
+    """Numbers for keys that names make alike: "A b" and "A-b", or names in other scripts."""
+    times: Counter[str] = Counter()
+    for one in shown:
+        times[one.key] += 1
+        again = times[one.key]
+        yield one if again == 1 else replace(one, key=f"{one.key}--{again}")
 
 
 def _introduction(findings: Findings) -> list[str]:
@@ -146,4 +158,4 @@ def _to_json(report: Report) -> str:
         ],
         "manifests": json.loads(report.manifest),
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -16,6 +16,7 @@ from visar.evaluation.figures.drawing import (
     draw_grid,
     label_bins,
     method_style,
+    with_count,
 )
 from visar.evaluation.findings import Findings
 from visar.evaluation.records import Asked, Retrieved
@@ -54,7 +55,8 @@ def distribution_figures(findings: Findings) -> list[Picture]:
             }
             if evidence and len(ks) > 1:
                 draw = partial(_draw_distribution, ks=ks)
-                panels.append(Panel(f"{dataset}, {encoder}", draw))
+                title = with_count(f"{dataset}, {encoder}", map(len, ks.values()))
+                panels.append(Panel(title, draw))
         if panels:
             caption = (
                 "Share of the questions with evidence pages; the last bin holds all that is "
@@ -110,7 +112,7 @@ def oracle_figures(findings: Findings) -> list[Picture]:
             }
             if sizes and series.keys() - {"oracle"}:
                 draw = partial(_draw_against_oracle, series=series, sizes=sizes, heading=heading)
-                panels.append(Panel(f"{dataset}, {encoder}", draw))
+                panels.append(Panel(with_count(f"{dataset}, {encoder}", [len(sizes)]), draw))
         if panels:
             caption = (
                 "Against the smallest k whose late-interaction top-k holds all evidence. Grey: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -60,7 +61,10 @@ def draw_grid(
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         _add_legend(figure)
-        return Picture(key, title, caption, to_svg(figure))
+        with warnings.catch_warnings():
+            # Text stays text: a letter that this machine's font lacks, the reader's may have.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            return Picture(key, title, caption, to_svg(figure))
 
 
 def _add_legend(figure: Figure) -> None:
@@ -70,17 +74,27 @@ def _add_legend(figure: Figure) -> None:
             named.setdefault(name, handle)
     if named:
         # In characters: what a row of the legend has room for, and what each of its columns takes.
-        room = int(figure.get_size_inches()[0] * 12)
+        room = int(figure.get_size_inches()[0] * 13)
         figure.legend(
             list(named.values()),
             list(named),
             loc="outside lower center",
-            ncols=max(1, min(len(named), room // (8 + max(map(len, named))))),
+            ncols=max(1, min(len(named), room // (6 + max(map(len, named))))),
         )
 
 
 def _wrapped(title: str) -> str:
     return "\n".join(textwrap.wrap(plain(title, longest=80), _TITLE_LENGTH))
+
+
+def with_count(title: str, counts: Iterable[int]) -> str:
+    """A panel's title with how many questions are behind its points.
+
+    >>> with_count("MMLongBench", [168, 172, 168])
+    'MMLongBench, n = 168–172'
+    """
+    known = sorted(counts)
+    return f"{title}, n = {range_label(known[0], known[-1])}" if known else title
 
 
 def plain(text: str, longest: int = 44) -> str:
@@ -127,15 +141,20 @@ def label_bins(axes: Axes, cap: int) -> None:
 
 
 def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:
-    """Ranges of document sizes, first and last included, with about as many documents in each.
+    """Ranges of document sizes, first and last included, with about as many sizes in each.
+
+    A document more than twice as large as all others has its own.
 
     >>> size_bins([3, 5, 5, 8, 40, 468], most=3)
     [(3, 5), (8, 40), (468, 468)]
     """
     known = sorted(set(sizes))
-    count = min(most, len(known))
-    edges = [round(place * len(known) / count) for place in range(count + 1)] if count else []
-    return [(known[first], known[end - 1]) for first, end in pairwise(edges)]
+    has_giant = len(known) > 1 and known[-1] > 2 * known[-2]
+    usual = known[:-1] if has_giant else known
+    count = min(most - has_giant, len(usual))
+    edges = [round(place * len(usual) / count) for place in range(count + 1)] if count else []
+    bins = [(usual[first], usual[end - 1]) for first, end in pairwise(edges)]
+    return [*bins, (known[-1], known[-1])] if has_giant else bins
 
 
 def range_label(first: int, last: int) -> str:

@@ -19,7 +19,6 @@ from visar.evaluation.figures.drawing import (
 from visar.evaluation.findings import Findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.palette import COLOURS, STAGE_COLOURS
-from visar.evaluation.records import Retrieved
 from visar.evaluation.statistics import summarize
 from visar.evaluation.tables.latency import seconds_of
 from visar.evaluation.tables.scope import label
@@ -38,7 +37,12 @@ _BinnedSeconds = dict[tuple[int, int], list[float]]
 
 def latency_figures(findings: Findings) -> list[Picture]:
     """Figures 4 and S10 to S13."""
-    return [*_size_figures(findings), *_budget_figures(findings), *_stage_figures(findings)]
+    return [
+        *_size_figures(findings),
+        *_budget_figures(findings),
+        *_end_to_end_figures(findings),
+        *_stage_figures(findings),
+    ]
 
 
 def _size_figures(findings: Findings) -> list[Picture]:
@@ -64,11 +68,12 @@ def _size_figures(findings: Findings) -> list[Picture]:
         panels = []
         for (dataset, encoder), by_method in findings.choices.items():
             bins = _bins(findings, dataset)
-            lines = {
-                method: binned
+            times = {
+                method: {question: seconds_of(one) for question, one in by_method[method].items()}
                 for method in methods
-                if (binned := _by_size(findings, dataset, by_method.get(method, {}), bins))
+                if method in by_method
             }
+            lines = _by_size(findings, dataset, times, bins)
             if len(lines) > 1:
                 draw = partial(_draw_by_size, lines=lines, bins=bins)
                 panels.append(Panel(f"{dataset}, {encoder}", draw))
@@ -86,14 +91,17 @@ def _bins(findings: Findings, dataset: str) -> list[tuple[int, int]]:
 
 
 def _by_size(
-    findings: Findings, dataset: str, chosen: Mapping[str, Retrieved], bins: _Bins
-) -> _BinnedSeconds:
+    findings: Findings, dataset: str, times: Mapping[str, Mapping[str, float]], bins: _Bins
+) -> dict[str, _BinnedSeconds]:
+    """By method and size; what took no time was not measured."""
     asked = findings.questions.get(dataset, {})
-    found: _BinnedSeconds = {}
-    for question in sorted(chosen):
-        if chosen[question].seconds:
-            place = _bin_of(asked[question].pages, bins)
-            found.setdefault(place, []).append(seconds_of(chosen[question]))
+    found: dict[str, _BinnedSeconds] = {}
+    for method, by_question in times.items():
+        for question in sorted(by_question):
+            if by_question[question] > 0:
+                place = _bin_of(asked[question].pages, bins)
+                binned = found.setdefault(method, {})
+                binned.setdefault(place, []).append(by_question[question])
     return found
 
 
@@ -160,6 +168,43 @@ def _budget_figures(findings: Findings) -> list[Picture]:
             "Figures 4 and S13. Time end to end against the budget",
             "Means over questions: retrieval (black, below) and generation (coloured, above). "
             "Table S8 has the numbers.",
+            panels,
+            columns=min(2, len(panels)),
+        )
+    ]
+
+
+def _end_to_end_figures(findings: Findings) -> list[Picture]:
+    """Figure S10: retrieval and generation together, under the largest budget."""
+    panels = []
+    largest: dict[tuple[str, str, str], int] = {}
+    for *setting, k in findings.answers:
+        dataset, generator, encoder = setting
+        largest[dataset, generator, encoder] = max(k, largest.get((dataset, generator, encoder), 0))
+    for (dataset, generator, encoder), k in largest.items():
+        chosen = findings.choices.get((dataset, encoder), {})
+        answers = findings.answers[dataset, generator, encoder, k]
+        times = {
+            method: {
+                question: seconds_of(chosen[method][question]) + one.seconds
+                for question, one in answers[method].items()
+                if question in chosen[method]
+            }
+            for method in _TIMED
+            if method in answers and method in chosen
+        }
+        bins = _bins(findings, dataset)
+        lines = _by_size(findings, dataset, times, bins)
+        if lines:
+            draw = partial(_draw_by_size, lines=lines, bins=bins)
+            panels.append(Panel(f"{dataset}, {encoder}, {generator}, Max-{k}", draw))
+    if not panels:
+        return []
+    return [
+        draw_grid(
+            "figure-s10",
+            "Figure S10. Time end to end against document size",
+            "Retrieval and generation under the largest budget; shaded: one standard deviation.",
             panels,
             columns=min(2, len(panels)),
         )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.errors import NotARun
-from visar.evaluation.figures.drawing import Panel, Picture, draw_grid, encoder_style
+from visar.evaluation.figures.drawing import Panel, Picture, draw_grid, encoder_style, with_count
 from visar.evaluation.findings import Findings
 from visar.evaluation.palette import COLOURS, figure_style, to_svg
 from visar.evaluation.statistics import bootstrap
@@ -139,7 +139,7 @@ def sparsity_figures(findings: Findings) -> list[Picture]:
             f"bootstrap intervals; bins of fewer than {_FEWEST} questions are left out.",
             [
                 Panel(
-                    f"{dataset}, Max-{k}",
+                    with_count(f"{dataset}, Max-{k}", map(len, by_encoder.values())),
                     partial(_draw_accuracy, by_encoder=by_encoder, encoders=findings.encoders),
                 )
                 for (dataset, k), by_encoder in panels.items()

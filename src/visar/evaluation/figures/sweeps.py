@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from visar.evaluation import metrics
-from visar.evaluation.figures.drawing import Panel, Picture, draw_grid, encoder_style
+from visar.evaluation.figures.drawing import Panel, Picture, draw_grid, encoder_style, with_count
 from visar.evaluation.findings import Findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.tables.scope import with_evidence
@@ -92,8 +92,16 @@ def _panel(
     }
     if not lines:
         return None
+    swept = (_BY_T if headings[0] == "T" else _BY_GAMMA).values()
+    counts = [
+        len(with_evidence(findings, dataset, by_question))
+        for encoder in lines
+        for method, by_question in findings.choices[dataset, encoder].items()
+        if method in swept
+    ]
     return Panel(
-        dataset, partial(_draw, lines=lines, encoders=findings.encoders, headings=headings)
+        with_count(dataset, counts),
+        partial(_draw, lines=lines, encoders=findings.encoders, headings=headings),
     )
 
 

@@ -18,7 +18,8 @@ _TIMED = tuple(
 )
 _NOTES = (
     "Means in seconds, without encoding the question; in parentheses the change against late "
-    "interaction with the same budget.",
+    "interaction with the same budget. “—” where a method's pages were not given to the "
+    "generator.",
     "No number of the paper stands here: its Table S8 does not say with which encoder and "
     "generator, and times are those of a machine.",
 )
@@ -75,7 +76,8 @@ def _table(
         for k in budgets:
             answered = answers[k].get(method, {})
             shared = [q for q in questions if q in answered]
-            counts[f"{label(method)} (Max-{k})"] = len(shared)
+            if shared:
+                counts[f"{label(method)} (Max-{k})"] = len(shared)
             generation[method, k] = [answered[q].seconds for q in shared]
             both[method, k] = [
                 seconds_of(chosen[q]) + answered[q].seconds for q in shared if chosen[q].seconds
