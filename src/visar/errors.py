@@ -103,3 +103,7 @@ class MalformedMessage(VisarError, ValueError):
 
 class ServiceError(VisarError):
     """An encoder's service that cannot be started, reached or used; the message says what to do."""
+
+
+class NotARun(VisarError):
+    """The folder does not hold an evaluation's run that this version of ViSAR can read."""

@@ -1,0 +1,180 @@
+"""Run folders as the runner writes them, filled with seeded random records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visar.evaluation.methods import METHODS, Method
+from visar.evaluation.records import Answered, Asked, Judged, Retrieved
+
+DATASETS = ("MMLongBench", "MMLongBench, corrected", "Own <papers> & more")
+ENCODERS = ("colpali", "embedded")
+GENERATORS = ("extractive", "qwen2.5-vl")
+BUDGETS = (5, 10)
+JUDGE = "rules"
+STAGES = ("query to page", "page to query", "self-similarity", "page to page")
+PRIVATE = "what nobody may read in a report"
+
+
+def write_run(
+    folder: Path,
+    *,
+    seed: int = 7,
+    questions: int = 40,
+    datasets: Sequence[str] = DATASETS,
+    encoders: Sequence[str] = ENCODERS,
+    generators: Sequence[str] = GENERATORS,
+    groups: Sequence[str] = ("main", "ablation", "T", "gamma", "acceleration"),
+) -> Path:
+    """A run of all methods of some groups; a fifth of the questions has no evidence."""
+    generator = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for dataset in datasets:
+        asked = make_asked(generator, dataset, questions)
+        write_records(folder / "asked.jsonl", asked)
+        for encoder in encoders:
+            _write_results(folder, generator, asked, encoder, generators, groups)
+    write_details(folder / "details", generator)
+    (folder / "manifest.json").write_text(json.dumps(make_manifests(datasets)))
+    return folder
+
+
+def make_manifests(datasets: Sequence[str]) -> list[dict[str, Any]]:
+    """Of two calls: the second found a document that the first one missed."""
+    machine = {"cpu": "<script>alert(1)</script>", "cores": 2}
+    first, second = (
+        {
+            "started": started,
+            "finished": started,
+            "machine": machine,
+            "skipped": {
+                "missing": {datasets[0]: missing},
+                "refused": {datasets[0]: {"locked.pdf": "locked.pdf is encrypted"}},
+                "pages_outside": {datasets[0]: ["q1"]},
+                "invalid_pages": {"colpali": 2},
+            },
+            "failures": {},
+        }
+        for started, missing in (
+            ("2026-01-02T03:04:05Z", ["gone.pdf", "document-0.pdf"]),
+            ("2026-01-03T03:04:05Z", ["gone.pdf"]),
+        )
+    )
+    return [first, second]
+
+
+def make_asked(generator: np.random.Generator, dataset: str, questions: int) -> list[Asked]:
+    asked = []
+    for number in range(questions):
+        document = number % 9
+        pages = 6 + 12 * document
+        count = min(int(generator.geometric(0.55)), 5) if number % 5 else 0
+        evidence = generator.choice(np.arange(1, pages + 1), count, replace=False)
+        asked.append(
+            Asked(
+                f"q{number}",
+                dataset,
+                f"document-{document}.pdf",
+                pages,
+                tuple(sorted(int(page) for page in evidence)),
+                answerable=number % 5 > 0,
+                corrected=dataset.endswith(", corrected") and number % 5 == 1,
+            )
+        )
+    return asked
+
+
+def _write_results(
+    folder: Path,
+    generator: np.random.Generator,
+    asked: Iterable[Asked],
+    encoder: str,
+    generators: Sequence[str],
+    groups: Sequence[str],
+) -> None:
+    retrieved, answered, judged = [], [], []
+    for one in asked:
+        sparsity = float(generator.beta(3, 2))
+        for method in [one for one in METHODS.values() if one.group in groups]:
+            if method.rule == "oracle" and not one.evidence_pages:
+                continue
+            chosen = _choose(generator, one, encoder, method, sparsity)
+            retrieved.append(chosen)
+            if method.group not in ("main", "ablation"):
+                continue
+            for name in generators:
+                for max_k in BUDGETS:
+                    setting = (one.dataset, one.question, encoder, method.key, name, max_k)
+                    given = chosen.pages[:max_k]
+                    seconds = float(0.2 + 0.4 * len(given) + generator.exponential(0.1))
+                    answered.append(Answered(*setting, given, PRIVATE, PRIVATE, None, 9, seconds))
+                    chance = 0.2 + 0.5 * sparsity
+                    judged.append(Judged(*setting, JUDGE, bool(generator.random() < chance)))
+    write_records(folder / f"retrieved-{encoder}.jsonl", retrieved)
+    if generators:
+        write_records(folder / "answered.jsonl", answered)
+        write_records(folder / "judged.jsonl", judged)
+
+
+def _choose(
+    generator: np.random.Generator, asked: Asked, encoder: str, method: Method, sparsity: float
+) -> Retrieved:
+    """The evidence tends to the front; k depends a little on the rule and on γ."""
+    noise = generator.normal(size=asked.pages)
+    noise[[page - 1 for page in asked.evidence_pages]] += 2.5
+    ranking = [int(page) + 1 for page in np.argsort(-noise)]
+    k = 10
+    if method.rule == "oracle":
+        k = max(ranking.index(page) + 1 for page in asked.evidence_pages)
+    elif method.is_adaptive:
+        wide = {"visar": 0.3, "largest-gap": 0.15, "score-cluster": 0.1}[method.rule]
+        gamma = float(method.options.get("gamma", 1e5))
+        k = int(generator.geometric(wide)) + int(max(0, 3 - np.log10(gamma)) * 4)
+    k = min(k, asked.pages)
+    speed = 0.3 if method.key == "visar-approx" else 1.0
+    stages = STAGES if method.rule == "visar" else ("scores", "cut")
+    seconds = {
+        stage: float(speed * asked.pages * generator.uniform(1, 3) * 1e-4) for stage in stages
+    }
+    return Retrieved(
+        asked.dataset,
+        asked.question,
+        encoder,
+        method.key,
+        k,
+        tuple(ranking[:k]),
+        tuple(ranking[:10]),
+        sparsity if method.rule == "visar" else None,
+        seconds,
+    )
+
+
+def write_details(folder: Path, generator: np.random.Generator) -> None:
+    """Similarity matrices of two questions: one sparse, one dense."""
+    folder.mkdir(exist_ok=True)
+    for name, pages, active in (("sparse", 30, 6), ("dense", 48, 40)):
+        weights = np.zeros(pages)
+        weights[generator.choice(pages, active, replace=False)] = generator.uniform(0.3, 1, active)
+        similarity = np.sqrt(np.outer(weights, weights)) * generator.uniform(0.5, 1, (pages, pages))
+        cost = -np.exp(-((np.arange(1, pages + 1) - 4) ** 2) / 20)
+        cost[-5:] = np.nan
+        np.savez(
+            folder / f"{name}.npz",
+            similarity=similarity,
+            cost=cost,
+            k_star=np.int64(4),
+            k_oracle=np.int64(6),
+            id=np.str_(f"{name} <&>"),
+            dataset=np.str_("MMLongBench"),
+        )
+
+
+def write_records(path: Path, records: Iterable[Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(asdict(record)) + "\n" for record in records)

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from tests.evaluation.synthetic import PRIVATE, write_run
+from visar.errors import NotARun
+from visar.evaluation.report import write_report
+
+FIGURES = {
+    "figure-s1",
+    "figure-s2",
+    "figure-s3",
+    "figure-s4",
+    "figure-s5",
+    "figure-s6",
+    "figure-4",
+    "figure-s12",
+    "figure-s11",
+    "figure-5-1-mmlongbench-dense",
+    "figure-5-2-mmlongbench-sparse",
+}
+OF_SWEEPS = {"figure-s7", "figure-s8", "figure-s9"}
+OF_ANSWERS = {"figure-4-budgets", "figure-s10", "figure-s14-extractive-rules"}
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Tags that do not close, ids, and what the page points to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.ids: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids[value or ""] += 1
+            elif name in ("src", "href", "xlink:href"):
+                self.links.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_run(
+        tmp_path_factory.mktemp("run"),
+        questions=12,
+        datasets=("MMLongBench", "Own <papers> & more", "報告", "文書"),
+        encoders=("embedded",),
+        generators=("extractive",),
+    )
+    write_report(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def html(folder: Path) -> str:
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Retrieval alone, without sweeps."""
+    return write_run(
+        tmp_path_factory.mktemp("small"),
+        questions=10,
+        datasets=("MMLongBench",),
+        encoders=("embedded",),
+        generators=(),
+        groups=("main",),
+    )
+
+
+def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
+    page = Page(html)
+    assert page.wrong == []
+    assert page.open == []
+    assert not page.tags & {"script", "link", "img", "iframe", "object", "base"}
+    twice = [one for one, count in page.ids.items() if count > 1]
+    assert twice == []
+    targets = {link.removeprefix("#") for link in page.links if link.startswith("#")}
+    assert targets <= page.ids.keys()
+    # What is left are the matrices' pixels, within the page.
+    others = [link for link in page.links if not link.startswith("#")]
+    assert all(link.startswith("data:image/png;base64,") for link in others)
+    within = set(re.findall(r"url\(#([^)]*)\)", html))
+    assert within
+    assert within <= page.ids.keys()
+    assert "@import" not in html
+
+
+def test_figures_are_files_that_parse(folder: Path) -> None:
+    found = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert found == FIGURES | OF_SWEEPS | OF_ANSWERS
+    for path in (folder / "figures").glob("*.svg"):
+        root = ET.parse(path).getroot()  # noqa: S314 - written by the report itself
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_markdown_shows_every_figure_and_table(folder: Path) -> None:
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\]\(figures/([^)]*)\.svg\)", markdown)
+    assert set(linked) == FIGURES | OF_SWEEPS | OF_ANSWERS
+    content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert markdown.count("\n| --- ") == len(content["tables"])
+    for table in content["tables"]:
+        assert all(len(row) == len(table["columns"]) for row in table["rows"])
+
+
+def test_no_word_of_a_question_or_an_answer_is_in_it(folder: Path, html: str) -> None:
+    markdown, content = ((folder / name).read_text() for name in ("report.md", "report.json"))
+    assert (folder / "answered.jsonl").read_text().count(PRIVATE) > 0
+    assert PRIVATE not in html + markdown + content
+
+
+def test_what_comes_from_data_is_escaped(folder: Path, html: str) -> None:
+    assert "Own &lt;papers&gt; &amp; more" in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "<papers>" not in html
+    markdown = (folder / "report.md").read_text()
+    # The manifest is indented code, in which nothing has a meaning.
+    outside = [line for line in markdown.splitlines() if not line.startswith("    ")]
+    assert not any("<papers>" in line or "<script>" in line for line in outside)
+
+
+def test_the_manifest_is_at_the_end(html: str) -> None:
+    assert html.index("2026-01-02T03:04:05Z") > html.index('<h2 id="manifest">')
+
+
+def test_retrieval_alone_gives_a_report_and_always_the_same(small: Path, tmp_path: Path) -> None:
+    page = write_report(small, tmp_path / "one")
+    write_report(small, tmp_path / "two")
+    assert page == tmp_path / "one" / "report.html"
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.*"))
+    assert {path.stem for path in files if path.suffix == ".svg"} == FIGURES
+    for path in files:
+        same = (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes()
+        assert same, path
+    html = page.read_text(encoding="utf-8")
+    assert "No answers have been generated" in html
+    assert not (small / "report.html").exists()
+
+
+def test_questions_alone_give_a_report(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
+    html = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "No pages have been retrieved yet" in html
+    assert "The run has no manifest" in html
+    assert "<svg" not in html
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotARun, match="holds no run"):
+        write_report(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"no archive", b""])
+def test_a_damaged_detail_is_named(small: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
+    (tmp_path / "details").mkdir()
+    (tmp_path / "details" / "one.npz").write_bytes(content)
+    with pytest.raises(NotARun, match=r"one\.npz is not a question's detail"):
+        write_report(tmp_path)
+
+
+def test_a_detail_never_runs_code(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
+    (tmp_path / "details").mkdir()
+    pickled = np.array([{}], dtype=object)
+    np.savez(tmp_path / "details" / "one.npz", similarity=pickled, cost=pickled, k_star=1, id="x")
+    with pytest.raises(NotARun, match=r"one\.npz"):
+        write_report(tmp_path)

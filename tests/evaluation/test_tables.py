@@ -1,0 +1,319 @@
+"""The tables' numbers against sums that share nothing with ours: loops over the raw lines."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.evaluation.synthetic import DATASETS, ENCODERS, JUDGE, write_records, write_run
+from visar.evaluation.findings import Findings, read_findings
+from visar.evaluation.methods import METHODS
+from visar.evaluation.records import Asked, Judged, Retrieved
+from visar.evaluation.tables import Cell, Table, make_tables, to_html, to_json, to_markdown
+
+DATASET, ENCODER, GENERATOR = DATASETS[0], ENCODERS[1], "extractive"
+Raw = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def tables(folder: Path) -> dict[str, Table]:
+    made = make_tables(read_findings(folder))
+    by_key = {table.key: table for table in made}
+    assert len(by_key) == len(made)
+    return by_key
+
+
+def raw_lines(folder: Path, kind: str) -> list[Raw]:
+    return [
+        json.loads(line)
+        for path in sorted(folder.glob(f"{kind}*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+
+
+def evidence(folder: Path) -> dict[str, list[int]]:
+    """Of the questions that count for retrieval."""
+    return {
+        one["question"]: one["evidence_pages"]
+        for one in raw_lines(folder, "asked")
+        if one["dataset"] == DATASET and one["evidence_pages"]
+    }
+
+
+def chosen(folder: Path, method: str) -> list[Raw]:
+    return [
+        one
+        for one in raw_lines(folder, "retrieved")
+        if (one["dataset"], one["encoder"], one["method"]) == (DATASET, ENCODER, method)
+    ]
+
+
+def row(table: Table, *start: str) -> dict[str, Cell]:
+    for cells in table.rows:
+        if tuple(cell.value for cell in cells[: len(start)]) == start:
+            return dict(zip(table.columns, cells, strict=True))
+    raise AssertionError(f"{start} is not in {table.title}")
+
+
+@pytest.mark.parametrize("method", ["visar", "largest-gap", "score-cluster"])
+def test_table_1(folder: Path, tables: dict[str, Table], method: str) -> None:
+    pages = evidence(folder)
+    ks, recalls, precisions = [], [], []
+    for one in chosen(folder, method):
+        if one["question"] in pages:
+            found = sum(page in pages[one["question"]] for page in one["pages"])
+            ks.append(one["k"])
+            recalls.append(found / len(pages[one["question"]]))
+            precisions.append(found / len(one["pages"]))
+    r, p = 100 * statistics.mean(recalls), 100 * statistics.mean(precisions)
+    cells = row(tables["table-1-mmlongbench"], ENCODER, METHODS[method].label)
+    assert cells["Questions"].value == len(ks) == 32
+    assert cells["Mean k"].value == pytest.approx(statistics.mean(ks))
+    assert cells["Median k"].value == statistics.median(ks)
+    assert cells["R@k* %"].value == pytest.approx(r)
+    assert cells["P@k* %"].value == pytest.approx(p)
+    assert cells["F1@k* %"].value == pytest.approx(2 * r * p / (r + p))
+
+
+def test_table_1_ends_with_the_evidence(folder: Path, tables: dict[str, Table]) -> None:
+    counts = [len(pages) for pages in evidence(folder).values()]
+    cells = row(tables["table-1-mmlongbench"], "", "evidence pages")
+    assert cells["Mean k"].value == pytest.approx(statistics.mean(counts))
+    assert cells["R@k* %"].text == "—"
+
+
+@pytest.mark.parametrize("method", ["late-interaction", "single-vector", "visar"])
+@pytest.mark.parametrize("rank", [5, 10])
+def test_tables_2_and_s1(folder: Path, tables: dict[str, Table], method: str, rank: int) -> None:
+    pages = evidence(folder)
+    recalls, gains, hits, reciprocals = [], [], [], []
+    for one in chosen(folder, method):
+        if one["question"] not in pages:
+            continue
+        right = pages[one["question"]]
+        ranks = [
+            place
+            for place in range(rank)
+            if one["ranking"][place : place + 1] and one["ranking"][place] in right
+        ]
+        recalls.append(100 * len(ranks) / len(right))
+        ideal = sum(1 / math.log2(place + 2) for place in range(min(rank, len(right))))
+        gains.append(sum(1 / math.log2(place + 2) for place in ranks) / ideal)
+        hits.append(100.0 if ranks else 0.0)
+        reciprocals.append(1 / (ranks[0] + 1) if ranks else 0.0)
+    cells = row(tables["table-2-s1-mmlongbench"], ENCODER, METHODS[method].label)
+    assert cells[f"Recall@{rank} %"].value == pytest.approx(statistics.mean(recalls))
+    assert cells[f"NDCG@{rank}"].value == pytest.approx(statistics.mean(gains))
+    assert cells[f"Hits@{rank} %"].value == pytest.approx(statistics.mean(hits))
+    assert cells[f"MRR@{rank}"].value == pytest.approx(statistics.mean(reciprocals))
+
+
+def verdicts(folder: Path, method: str, max_k: int) -> dict[str, bool]:
+    wanted = (DATASET, ENCODER, method, GENERATOR, max_k)
+    return {
+        one["question"]: one["correct"]
+        for one in raw_lines(folder, "judged")
+        if (one["dataset"], one["encoder"], one["method"], one["generator"], one["max_k"]) == wanted
+    }
+
+
+@pytest.mark.parametrize("max_k", [5, 10])
+def test_tables_3_and_4(folder: Path, tables: dict[str, Table], max_k: int) -> None:
+    visar, fixed = (verdicts(folder, name, max_k) for name in ("visar", "late-interaction"))
+    cells = row(tables["table-3-4-mmlongbench-extractive-rules"], ENCODER, "ViSAR")
+    accuracy = cells[f"Max-{max_k} %"]
+    assert accuracy.value == pytest.approx(100 * sum(visar.values()) / 40)
+    assert accuracy.interval is not None
+    # The normal approximation is near enough to tell a wrong interval from a right one.
+    share = sum(visar.values()) / 40
+    wide = 196 * math.sqrt(share * (1 - share) / 40)
+    assert accuracy.interval == pytest.approx((100 * share - wide, 100 * share + wide), abs=3)
+    only = (
+        sum(visar[q] and not fixed[q] for q in visar),
+        sum(fixed[q] and not visar[q] for q in fixed),
+    )
+    tail = sum(math.comb(sum(only), i) for i in range(min(only) + 1)) / 2 ** sum(only)
+    assert cells[f"p, Max-{max_k}"].value == pytest.approx(min(1, 2 * tail))
+    fixed_cells = row(tables["table-3-4-mmlongbench-extractive-rules"], ENCODER, "Late-Interaction")
+    assert fixed_cells[f"p, Max-{max_k}"].value is None
+
+
+def test_a_significant_difference_is_marked(tmp_path: Path) -> None:
+    asked = [Asked(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(12)]
+    write_records(tmp_path / "asked.jsonl", asked)
+    write_records(
+        tmp_path / "judged.jsonl",
+        [
+            Judged("D", one.question, "e", method, "g", 5, "rules", correct=method == "visar")
+            for one in asked
+            for method in ("visar", "late-interaction")
+        ],
+    )
+    table = next(t for t in make_tables(read_findings(tmp_path)) if t.key.startswith("table-3"))
+    cells = row(table, "e", "ViSAR")
+    assert cells["p, Max-5"].value == 2 / 2**12
+    assert cells["Max-5 %"].marked
+    assert not row(table, "e", "Late-Interaction")["Max-5 %"].marked
+    assert "**100.00 (100.00–100.00)**" in to_markdown(table)
+    assert "<strong>100.00" in to_html(table)
+
+
+def test_table_s8(folder: Path, tables: dict[str, Table]) -> None:
+    table = tables["table-s8-mmlongbench-embedded-extractive"]
+    means = {}
+    for method in ("late-interaction", "visar"):
+        retrieval = {
+            one["question"]: sum(one["seconds"].values()) for one in chosen(folder, method)
+        }
+        generation = {
+            one["question"]: one["seconds"]
+            for one in raw_lines(folder, "answered")
+            if (one["dataset"], one["encoder"], one["method"]) == (DATASET, ENCODER, method)
+            and (one["generator"], one["max_k"]) == (GENERATOR, 10)
+        }
+        means[method] = statistics.mean(retrieval[q] + generation[q] for q in generation)
+        cells = row(table, METHODS[method].label)
+        assert cells["Retrieval s"].value == pytest.approx(statistics.mean(retrieval.values()))
+        assert cells["Generation, Max-10 s"].value == pytest.approx(
+            statistics.mean(generation.values())
+        )
+        assert cells["End to end, Max-10 s"].value == pytest.approx(means[method])
+    change = 100 * (means["visar"] / means["late-interaction"] - 1)
+    cells = row(table, "ViSAR")
+    assert cells["End to end, Max-10 s"].remark == f"−{-change:.1f} %"
+
+
+def test_table_s9(folder: Path, tables: dict[str, Table]) -> None:
+    correct = verdicts(folder, "visar", 5)
+    sparsity = {one["question"]: 100 * one["sparsity"] for one in chosen(folder, "visar")}
+    table = tables["table-s9-mmlongbench-extractive-rules"]
+    for name, values in (
+        ("Correct", [sparsity[q] for q in sparsity if correct[q]]),
+        ("Wrong", [sparsity[q] for q in sparsity if not correct[q]]),
+        ("All", list(sparsity.values())),
+    ):
+        cell = row(table, ENCODER, name)["Sparsity, Max-5 %"]
+        assert cell.value == pytest.approx(statistics.mean(values))
+        assert cell.spread == pytest.approx(statistics.pstdev(values))
+        assert cell.remark == f"{min(values):.2f}–{max(values):.2f}"
+
+
+def test_table_s10(folder: Path, tables: dict[str, Table]) -> None:
+    pages = evidence(folder)
+    cells = row(tables["table-s10-b-mmlongbench-extractive-rules"], ENCODER, "Largest-Gap on s_p")
+    ks = [one["k"] for one in chosen(folder, "visar largest-gap") if one["question"] in pages]
+    assert cells["Mean k*"].value == pytest.approx(statistics.mean(ks))
+    right = verdicts(folder, "visar largest-gap", 10)
+    assert cells["Max-10 %"].value == pytest.approx(100 * statistics.mean(right.values()))
+    variants = [cells[1].value for cells in tables["table-s10-a-mmlongbench"].rows[:4]]
+    assert variants == ["ViSAR", "w_i = 1", "w_p = 1", "w_i = w_p = 1"]
+
+
+def test_every_table_says_what_was_skipped_and_why(tables: dict[str, Table]) -> None:
+    said = "Skipped, with all their questions: 1 missing documents, 1 that cannot be read."
+    for table in tables.values():
+        if DATASET in table.title:
+            assert said in table.notes, table.title
+    assert tables["questions"].notes[:2] == (
+        "MMLongBench: skipped gone.pdf (missing); locked.pdf (locked.pdf is encrypted).",
+        "MMLongBench: 1 questions name evidence pages that their document does not have; only "
+        "those it has count (q1).",
+    )
+
+
+def test_results_come_with_and_without_corrections(tables: dict[str, Table]) -> None:
+    corrected = tables["table-1-mmlongbench-corrected"]
+    assert "8 of them are corrected." in corrected.notes
+    assert not any("are corrected" in note for note in tables["table-1-mmlongbench"].notes)
+    assert row(tables["questions"], "MMLongBench, corrected")["Corrected"].value == 8
+
+
+def test_missing_results_are_counted_by_row(folder: Path) -> None:
+    findings = read_findings(folder)
+    first = next(one for one in findings.asked if one.evidence_pages)
+    fewer = [
+        one
+        for one in findings.retrieved
+        if (one.method, one.question, one.encoder) != ("visar", first.question, ENCODER)
+    ]
+    table = make_tables(Findings(findings.asked, tuple(fewer)))[1]
+    assert row(table, ENCODER, "ViSAR")["Questions"].value == 31
+    assert any(f"left out of their rows only: ViSAR ({ENCODER}) 1." in note for note in table.notes)
+
+
+def test_records_of_other_questions_and_methods_are_no_obstacle(folder: Path) -> None:
+    """A folder may hold more than was asked, and methods that this version does not know."""
+    findings = read_findings(folder)
+    one = findings.retrieved[0]
+    strays = (replace(one, question="gone"), replace(one, dataset="gone"))
+    more = (*findings.retrieved, *strays, replace(one, method="later"))
+    made = make_tables(replace(findings, retrieved=more))
+    assert "Left out: 2 records of questions that the run did not ask." in made[0].notes
+    assert made[1:] == make_tables(findings)[1:]
+
+
+def paper_run(**changes: Any) -> Findings:
+    """As many questions as the paper asks of MMLongBench, and the best of answers."""
+    asked = [
+        Asked(f"q{n}", "MMLongBench", "a", 9, (1,), answerable=True, **changes) for n in range(1073)
+    ]
+    setting = ("MMLongBench", "q0", "colpali", "visar")
+    return Findings(
+        tuple(asked),
+        (Retrieved(*setting, 1, (1,), (1, 2), 0.5, {}),),
+        (),
+        (Judged(*setting, "qwen2.5-vl", 5, JUDGE, correct=True),),
+    )
+
+
+def test_the_papers_number_stands_beside_ours_in_the_same_setting() -> None:
+    tables = {table.key: table for table in make_tables(paper_run())}
+    cells = row(tables["table-1-mmlongbench"], "colpali", "ViSAR")
+    assert (cells["Mean k"].paper, cells["F1@k* %"].paper) == (5.3, 56.69)
+    assert row(tables["table-1-mmlongbench"], "", "evidence pages")["Mean k"].paper == 1.9
+    assert row(tables["table-2-s1-mmlongbench"], "colpali", "ViSAR")["NDCG@5"].paper == 0.734
+    accuracy = tables["table-3-4-mmlongbench-qwen2-5-vl-rules"]
+    assert row(accuracy, "colpali", "ViSAR")["Max-5 %"].paper == 35.42
+    assert "Judged by rules; in the paper by Qwen2.5-14B-Instruct." in accuracy.notes
+    assert "100.00 (100.00–100.00) · paper 35.42" in to_markdown(accuracy)
+    assert to_json(accuracy)["rows"][0][2]["paper"] == 35.42
+
+
+def test_no_number_of_the_paper_stands_beside_corrected_evidence() -> None:
+    table = make_tables(paper_run(corrected=True))[1]
+    assert row(table, "colpali", "ViSAR")["Mean k"].paper is None
+    assert any("1073 questions are corrected, and not so in the paper" in n for n in table.notes)
+
+
+def test_another_setting_is_said_to_be_another(tables: dict[str, Table]) -> None:
+    notes = tables["table-3-4-mmlongbench-extractive-rules"].notes
+    assert notes[-1] == (
+        "No number of the paper stands here: this run asks 40 questions of MMLongBench, the paper "
+        "1073; the paper does not use the encoder embedded; the paper does not use the generator "
+        "extractive."
+    )
+    for table in tables.values():
+        assert all(cell.paper is None for cells in table.rows for cell in cells)
+
+
+def test_names_from_data_do_no_harm() -> None:
+    table = Table("k", "<b>|*x*", ("a|b",), ((Cell("<script>&"),), (Cell("`]("),)), ("<i>",))
+    html = to_html(table)
+    assert "<script" not in html
+    assert "<b>" not in html
+    assert "<i>" not in html
+    markdown = to_markdown(table)
+    assert r"\<b\>\|\*x\*" in markdown
+    assert r"| \<script\>\& |" in markdown
+    assert r"| \`\]( |" in markdown
