@@ -13,8 +13,8 @@ import pytest
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.encoders.conftest import checkpoint as checkpoint
-from visar.evaluation.keeping import read_records
-from visar.evaluation.manifest import read_manifests
+from visar.evaluation.findings import read_manifests
+from visar.evaluation.keeping import read_by_key
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked, Judged, Retrieved
 from visar.evaluation.retrieving import FEW
@@ -60,14 +60,14 @@ def test_a_run_keeps_every_question_and_setting(visar: Visar, data: Path, tmp_pa
     (dataset,) = said["skipped"]["missing"]
     assert said["skipped"]["missing"] == {dataset: ["gone.pdf"]}
     assert said["skipped"]["pages_outside"] == {dataset: ["q1"]}
-    retrieved = read_records(folder, Retrieved)
+    retrieved = read_by_key(folder, Retrieved)
     # The oracle knows nothing of the question without evidence.
     assert len(retrieved) == 4 * len(METHODS) - 1
     found = retrieved[dataset, "q0", "embedded", "visar"]
     assert 2 in found.pages
-    assert {verdict.judge for verdict in read_records(folder, Judged).values()} == {"rules 1"}
-    assert read_records(folder, Asked)[dataset, "q1"].evidence_pages == (1,)
-    assert not read_records(folder, Asked)[dataset, "q2"].answerable
+    assert {verdict.judge for verdict in read_by_key(folder, Judged).values()} == {"rules 1"}
+    assert read_by_key(folder, Asked)[dataset, "q1"].evidence_pages == (1,)
+    assert not read_by_key(folder, Asked)[dataset, "q2"].answerable
     (detail,) = (folder / "details").glob("*.npz")
     with np.load(detail, allow_pickle=False) as kept:
         assert kept["similarity"].shape == (4, 4)
@@ -79,10 +79,10 @@ def test_a_run_keeps_every_question_and_setting(visar: Visar, data: Path, tmp_pa
 def test_a_second_call_does_nothing_again(visar: Visar, data: Path, tmp_path: Path) -> None:
     call = ("eval", "run", tmp_path / "run", "--data", data, "--method", "main", "--json")
     assert json.loads(visar(*call).out)["retrieved"] > 0
-    before = read_records(tmp_path / "run", Retrieved)
+    before = read_by_key(tmp_path / "run", Retrieved)
     again = json.loads(visar(*call).out)
     assert (again["retrieved"], again["answered"], again["judged"]) == (0, 0, 0)
-    assert read_records(tmp_path / "run", Retrieved) == before
+    assert read_by_key(tmp_path / "run", Retrieved) == before
     # A larger plan adds what it has more.
     more = json.loads(visar(*call, "--method", "gamma").out)
     assert more["retrieved"] == 4 * sum(method.group == "gamma" for method in METHODS.values())
@@ -93,13 +93,13 @@ def test_what_was_lost_in_a_crash_is_done_again(visar: Visar, data: Path, tmp_pa
     folder = tmp_path / "run"
     call = ("eval", "run", folder, "--data", data, "--method", "main", "--json")
     visar(*call)
-    whole = read_records(folder, Retrieved)
+    whole = read_by_key(folder, Retrieved)
     (file,) = folder.glob("retrieved*.jsonl")
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
     again = json.loads(visar(*call).out)
     assert 0 < again["retrieved"] < len(whole)
-    repaired = read_records(folder, Retrieved)
+    repaired = read_by_key(folder, Retrieved)
     assert {key: record.pages for key, record in repaired.items()} == {
         key: record.pages for key, record in whole.items()
     }
@@ -110,7 +110,7 @@ def test_shares_of_two_machines_add_up(visar: Visar, data: Path, tmp_path: Path)
     visar(*call, tmp_path / "whole")
     for share in ("1/2", "2/2"):
         visar(*call, tmp_path / "shared", "--share", share)
-    whole, shared = (read_records(tmp_path / name, Retrieved) for name in ("whole", "shared"))
+    whole, shared = (read_by_key(tmp_path / name, Retrieved) for name in ("whole", "shared"))
     assert {key: record.pages for key, record in whole.items()} == {
         key: record.pages for key, record in shared.items()
     }
@@ -135,13 +135,13 @@ def test_corrections_give_results_with_and_without(
         *("--corrections", file, "--json"),
     )
     assert ran.code == 0, ran.err
-    asked = read_records(folder, Asked)
+    asked = read_by_key(folder, Asked)
     published, corrected = sorted({dataset for dataset, _ in asked})
     assert corrected == f"{published}, corrected"
     assert asked[published, "q1"].evidence_pages == (1,)
     assert asked[corrected, "q1"].evidence_pages == (1, 2)
     assert [key for key, record in asked.items() if record.corrected] == [(corrected, "q1")]
-    found = read_records(folder, Retrieved)
+    found = read_by_key(folder, Retrieved)
     without, having = (found[name, "q1", "embedded", "oracle"] for name in (published, corrected))
     assert set(without.pages) >= {1}
     assert set(having.pages) >= {1, 2}
@@ -160,7 +160,7 @@ def test_a_visual_encoder_runs_through_the_same_path(
         *("--encoder", colpali, "--ocr", "never"),
     )
     assert ran.code == 0, ran.err
-    found = read_records(tmp_path / "run", Retrieved).values()
+    found = read_by_key(tmp_path / "run", Retrieved).values()
     assert {record.encoder for record in found} == {str(colpali)}
     assert {record.method for record in found} >= {"visar", "late-interaction", "oracle"}
 
@@ -212,11 +212,11 @@ def test_processes_find_what_one_process_finds(
     (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
     call = ("eval", "run", "--method", "main", "--json", "--index", tmp_path / "index")
     assert visar(*call, tmp_path / "all", "--data", tmp_path / "all.jsonl").code == 0
-    together = read_records(tmp_path / "all", Retrieved)
+    together = read_by_key(tmp_path / "all", Retrieved)
     assert len(together) == len(asked) * sum(m.group == "main" for m in METHODS.values())
     few = tmp_path / "few.jsonl"
     few.write_text("\n".join(map(json.dumps, asked[:3])) + "\n")
     visar(*call, tmp_path / "few", "--data", few)
     chosen = {key[1:]: record.pages for key, record in together.items()}
-    for key, record in read_records(tmp_path / "few", Retrieved).items():
+    for key, record in read_by_key(tmp_path / "few", Retrieved).items():
         assert record.pages == chosen[key[1:]]

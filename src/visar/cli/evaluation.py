@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,6 +102,12 @@ IndexFolder = Annotated[
         show_default=False,
     ),
 ]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Where to. [default: the run's folder]", metavar="DIR", show_default=False
+    ),
+]
 
 
 @app.command("run")
@@ -151,6 +158,19 @@ def run(
         complain(f"{name} failed: {failure}")
     if outcome.failures:
         raise typer.Exit(1)
+
+
+@app.command("report")
+def report(folder: Folder, *, out: Out = None, as_json: Json = False) -> None:
+    """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
+    from visar.evaluation.report import write_report
+
+    page = write_report(folder, out)
+    if as_json:
+        sys.stdout.write(page.with_suffix(".json").read_text(encoding="utf-8"))
+        return
+    for path in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+        console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)
 
 
 def _share(text: str) -> tuple[int, int]:

@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from visar.evaluation.keeping import KEYS, key_of
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Retrieved
+from visar.evaluation.records import KEYS, Answered, Retrieved, key_of
 from visar.generation import extractive
 from visar.generation.answering import answer_from
 from visar.generation.protocol import Generator

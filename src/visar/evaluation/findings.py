@@ -12,19 +12,18 @@ from typing import Any, TypeVar
 
 from visar.errors import NotARun
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved
-
-Record = TypeVar("Record", Asked, Retrieved, Answered, Judged)
+from visar.evaluation.records import (
+    KEYS,
+    Answered,
+    Asked,
+    Judged,
+    Record,
+    Retrieved,
+    file_stem,
+    key_of,
+)
 
 MANIFEST = "manifest.json"
-
-# What tells two records of a kind apart.
-_KEYS: dict[type[Any], tuple[str, ...]] = {
-    Asked: ("dataset", "question"),
-    Retrieved: ("dataset", "question", "encoder", "method"),
-    Answered: ("dataset", "question", "encoder", "method", "generator", "max_k"),
-    Judged: ("dataset", "question", "encoder", "method", "generator", "max_k", "judge"),
-}
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def read_findings(folder: Path) -> Findings:
     """All records of a run's folder and its manifest."""
     if not folder.is_dir():
         raise NotARun(f"{folder} is not a folder: give the folder of `visar eval run`.")
-    read = {kind: _read(folder, kind) for kind in _KEYS}
+    read = {kind: _read(folder, kind) for kind in KEYS}
     if not read[Asked][0]:
         raise NotARun(
             f"{folder} holds no run: there is no question in asked.jsonl. Start one with "
@@ -108,7 +107,7 @@ def read_findings(folder: Path) -> Findings:
         retrieved=tuple(read[Retrieved][0]),
         answered=tuple(read[Answered][0]),
         judged=tuple(read[Judged][0]),
-        manifests=_read_manifests(folder / MANIFEST),
+        manifests=read_manifests(folder),
         unreadable=tuple(line for _, unreadable in read.values() for line in unreadable),
     )
 
@@ -124,10 +123,9 @@ def read_records(folder: Path, kind: type[Record]) -> list[Record]:
 
 
 def _read(folder: Path, kind: type[Any]) -> tuple[list[Any], list[str]]:
-    key = _KEYS[kind]
     found: dict[tuple[Any, ...], Any] = {}
     unreadable: list[str] = []
-    for path in sorted(folder.glob(f"{kind.__name__.lower()}*.jsonl")):
+    for path in sorted(folder.glob(f"{file_stem(kind)}*.jsonl")):
         for number, line, is_complete in _lines(path):
             where = f"{path.name}, line {number}"
             try:
@@ -137,7 +135,7 @@ def _read(folder: Path, kind: type[Any]) -> tuple[list[Any], list[str]]:
                     unreadable.append(where)
                 continue
             record = _record(kind, raw, where)
-            found[tuple(getattr(record, name) for name in key)] = record
+            found[key_of(record)] = record
     return list(found.values()), unreadable
 
 
@@ -190,8 +188,9 @@ def _is_number(value: object) -> bool:
     return math.isfinite(value)
 
 
-def _read_manifests(path: Path) -> tuple[dict[str, Any], ...]:
-    """One object, or a list with one for each call of the run."""
+def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:
+    """What each call of a run was made with, the last one last."""
+    path = folder / MANIFEST
     if not path.exists():
         return ()
     try:

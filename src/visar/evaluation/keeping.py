@@ -14,57 +14,23 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved
+from visar.evaluation.findings import read_records
+from visar.evaluation.records import Record, file_stem, key_of
 from visar.results import to_plain
 
-Record = TypeVar("Record", Asked, Retrieved, Answered, Judged)
 
-_FILES: dict[type, str] = {
-    Asked: "asked",
-    Retrieved: "retrieved",
-    Answered: "answered",
-    Judged: "judged",
-}
-KEYS: dict[type, tuple[str, ...]] = {
-    Asked: ("dataset", "question"),
-    Retrieved: ("dataset", "question", "encoder", "method"),
-    Answered: ("dataset", "question", "encoder", "method", "generator", "max_k"),
-    Judged: ("dataset", "question", "encoder", "method", "generator", "max_k", "judge"),
-}
-"""What tells records of a kind apart."""
-
-
-def key_of(record: Asked | Retrieved | Answered | Judged) -> tuple[Any, ...]:
-    """What a record is kept under; a later one under the same key replaces it."""
-    return tuple(getattr(record, name) for name in KEYS[type(record)])
-
-
-def read_records(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
+def read_by_key(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
     """All records of a kind in a run's folder, by their keys."""
-    found: dict[tuple[Any, ...], Record] = {}
-    for path in sorted(folder.glob(f"{_FILES[kind]}*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            try:
-                record = kind(**_values(json.loads(line)))
-            except (ValueError, TypeError):
-                continue
-            found[key_of(record)] = record
-    return found
-
-
-def _values(line: Any) -> dict[str, Any]:
-    if not isinstance(line, dict):
-        raise TypeError
-    return {key: tuple(v) if isinstance(v, list) else v for key, v in line.items()}
+    return {key_of(record): record for record in read_records(folder, kind)}
 
 
 class Keeper(Generic[Record]):
     """Writes records of one kind, each at once."""
 
     def __init__(self, folder: Path, kind: type[Record]) -> None:
-        self._path = folder / f"{_FILES[kind]}.{_writer()}.jsonl"
+        self._path = folder / f"{file_stem(kind)}.{_writer()}.jsonl"
         self._file: Any = None
 
     def __enter__(self) -> Self:

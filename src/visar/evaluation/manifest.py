@@ -11,14 +11,13 @@ from typing import Any
 
 import visar
 from visar.encoders.minilm import usable_cores
-from visar.errors import InvalidOption
+from visar.evaluation.findings import MANIFEST, read_manifests
 from visar.evaluation.machine import describe_machine
 from visar.evaluation.plan import Plan
 from visar.evaluation.preparing import Skipped
 from visar.files import write_whole
 from visar.results import to_plain
 
-FILE = "manifest.json"
 _PACKAGES = (
     "numpy",
     "onnxruntime",
@@ -69,19 +68,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
         made for made in read_manifests(folder) if made.get("started") != manifest["started"]
     ]
     content = json.dumps([*earlier, manifest], ensure_ascii=False, indent=2)
-    write_whole(folder / FILE, (content + "\n").encode())
-
-
-def read_manifests(folder: Path) -> list[dict[str, Any]]:
-    """The manifests of all calls of a run, the last one last."""
-    path = folder / FILE
-    if not path.exists():
-        return []
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InvalidOption(f"{path} is damaged: {error}. Move it away to go on.") from error
-    return found if isinstance(found, list) else [found]
+    write_whole(folder / MANIFEST, (content + "\n").encode())
 
 
 def _now() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +77,25 @@ class Judged:
     max_k: int
     judge: str
     correct: bool
+
+
+Record = TypeVar("Record", Asked, Retrieved, Answered, Judged)
+
+_ANSWER = ("dataset", "question", "encoder", "method", "generator", "max_k")
+KEYS: dict[type[Any], tuple[str, ...]] = {
+    Asked: ("dataset", "question"),
+    Retrieved: ("dataset", "question", "encoder", "method"),
+    Answered: _ANSWER,
+    Judged: (*_ANSWER, "judge"),
+}
+"""What tells records of a kind apart."""
+
+
+def key_of(record: Asked | Retrieved | Answered | Judged) -> tuple[Any, ...]:
+    """What a record is kept under; a later one under the same key replaces it."""
+    return tuple(getattr(record, name) for name in KEYS[type(record)])
+
+
+def file_stem(kind: type[Any]) -> str:
+    """How the names of the files with records of a kind begin."""
+    return kind.__name__.lower()

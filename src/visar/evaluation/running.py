@@ -21,12 +21,12 @@ from visar.encoders.registry import get_encoder
 from visar.errors import GenerationError
 from visar.evaluation.answering import Answers, AnswerTask, is_answered
 from visar.evaluation.judge import Judge, get_judge
-from visar.evaluation.keeping import Keeper, key_of, read_records
+from visar.evaluation.keeping import Keeper, read_by_key
 from visar.evaluation.manifest import finish, new_manifest, write_manifest
 from visar.evaluation.plan import Plan, method_keys
 from visar.evaluation.preparing import Part, Shelf, asked_of, shelve
 from visar.evaluation.questions import Question
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved
+from visar.evaluation.records import Answered, Asked, Judged, Retrieved, key_of
 from visar.evaluation.retrieving import Task, carried_over, missing_methods, retrieve
 from visar.generation import extractive
 from visar.generation.protocol import Generator
@@ -128,7 +128,7 @@ class Run:
 
     def _ask(self) -> list[tuple[Part, Question, Asked]]:
         """The questions of this run, kept without their words."""
-        known = read_records(self._folder, Asked)
+        known = read_by_key(self._folder, Asked)
         rows = []
         with Keeper(self._folder, Asked) as keeper:
             for part in self._parts:
@@ -141,7 +141,7 @@ class Run:
 
     def _retrieve(self, rows: Sequence[tuple[Part, Question, Asked]]) -> None:
         methods = method_keys(self._plan.methods)
-        known = read_records(self._folder, Retrieved)
+        known = read_by_key(self._folder, Retrieved)
         with Keeper(self._folder, Retrieved) as keeper:
 
             def keep(found: list[Retrieved]) -> None:
@@ -204,7 +204,7 @@ class Run:
                     _write_details(path, self._index, document.id, encoder, question, asked)
 
     def _answer(self, rows: Sequence[tuple[Part, Question, Asked]]) -> None:
-        known = read_records(self._folder, Answered)
+        known = read_by_key(self._folder, Answered)
         tasks = [task for task in self._answer_tasks(rows) if key_of(task.blank) not in known]
         answers = Answers(self._index, self._generators, known.values())
         in_a_row: dict[str, int] = {}
@@ -224,7 +224,7 @@ class Run:
 
     def _answer_tasks(self, rows: Sequence[tuple[Part, Question, Asked]]) -> Iterator[AnswerTask]:
         """Tasks of one question stand together, so that it is searched for once."""
-        retrieved = read_records(self._folder, Retrieved)
+        retrieved = read_by_key(self._folder, Retrieved)
         methods = [key for key in method_keys(self._plan.methods) if is_answered(key)]
         for part, question, asked in rows:
             document = self._outcome.shelf.of(part, question)
@@ -243,10 +243,10 @@ class Run:
             for part in self._parts
             for question in part.questions
         }
-        known = read_records(self._folder, Judged)
+        known = read_by_key(self._folder, Judged)
         answered = [
             record
-            for record in read_records(self._folder, Answered).values()
+            for record in read_by_key(self._folder, Answered).values()
             # Where the data set has no answer, there is nothing to judge by.
             if (asked := questions.get((record.dataset, record.question))) and asked.answers
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from visar.errors import InvalidOption
@@ -71,10 +71,16 @@ def compare_judges(first: Sequence[Verdict], second: Sequence[Verdict]) -> Agree
             f"The judges gave {len(first)} and {len(second)} verdicts: both must have judged the "
             "same cases, one at least."
         )
-    counts = Counter((a.correct, b.correct) for a, b in zip(first, second, strict=True))
+    pairs = ((a.correct, b.correct) for a, b in zip(first, second, strict=True))
+    return count_agreement(_only_judge(first), _only_judge(second), pairs)
+
+
+def count_agreement(first: str, second: str, pairs: Iterable[tuple[bool, bool]]) -> Agreement:
+    """The agreement of two judges, by their names, from both verdicts on each case."""
+    counts = Counter(pairs)
     return Agreement(
-        first=_only_judge(first),
-        second=_only_judge(second),
+        first=first,
+        second=second,
         both_correct=counts[True, True],
         only_first=counts[True, False],
         only_second=counts[False, True],

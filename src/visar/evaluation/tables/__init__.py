@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from visar.evaluation.findings import Findings
+from visar.evaluation.tables.agreement import agreement_tables
 from visar.evaluation.tables.answers import accuracy_tables, objective_tables, sparsity_tables
 from visar.evaluation.tables.latency import latency_tables
 from visar.evaluation.tables.overview import overview_table
@@ -19,6 +20,7 @@ def make_tables(findings: Findings) -> list[Table]:
         *adaptive_tables(findings),
         *ranking_tables(findings),
         *accuracy_tables(findings),
+        *agreement_tables(findings),
         *latency_tables(findings),
         *sparsity_tables(findings),
         *weighting_tables(findings),
