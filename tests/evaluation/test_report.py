@@ -126,6 +126,8 @@ def test_markdown_shows_every_figure_and_table(folder: Path) -> None:
     assert set(linked) == FIGURES | OF_SWEEPS | OF_ANSWERS
     content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     assert markdown.count("\n| --- ") == len(content["tables"])
+    assert all(one["title"].startswith("Figure") for one in content["figures"])
+    assert len({one["title"] for one in content["figures"]}) == len(content["figures"])
     for table in content["tables"]:
         assert all(len(row) == len(table["columns"]) for row in table["rows"])
 

@@ -55,8 +55,8 @@ def distribution_figures(findings: Findings) -> list[Picture]:
             }
             if evidence and len(ks) > 1:
                 draw = partial(_draw_distribution, ks=ks)
-                title = with_count(f"{dataset}, {encoder}", map(len, ks.values()))
-                panels.append(Panel(title, draw))
+                counts = map(len, ks.values())
+                panels.append(Panel(with_count(f"{dataset}, {encoder}", counts), draw))
         if panels:
             caption = (
                 "Share of the questions with evidence pages; the last bin holds all that is "

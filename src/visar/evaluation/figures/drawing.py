@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = (3.9, 2.7)
-_TITLE_LENGTH = 40
+_TITLE_LENGTH = 35
 GREY = "#D9D9D9"
 
 
@@ -91,10 +91,10 @@ def with_count(title: str, counts: Iterable[int]) -> str:
     """A panel's title with how many questions are behind its points.
 
     >>> with_count("MMLongBench", [168, 172, 168])
-    'MMLongBench, n = 168–172'
+    'MMLongBench, n=168–172'
     """
     known = sorted(counts)
-    return f"{title}, n = {range_label(known[0], known[-1])}" if known else title
+    return f"{title}, n={range_label(known[0], known[-1])}" if known else title
 
 
 def plain(text: str, longest: int = 44) -> str:

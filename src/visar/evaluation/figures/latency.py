@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TIMED = ("late-interaction", "visar", "visar-approx", "largest-gap", "score-cluster")
+# More shades over one another would hide the lines.
+_SHADED = ("late-interaction", "visar", "visar-approx")
 _DECOMPOSED = ("visar", "visar-approx")
 # Shortcuts one by one: their lines are told apart by their strokes.
 _SHORTCUT_LINES: tuple[Any, ...] = ("--", "-.", ":", (0, (6, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
@@ -52,8 +54,8 @@ def _size_figures(findings: Findings) -> list[Picture]:
             "figure-4",
             "Figures 4 and S13. Retrieval time against document size",
             _TIMED,
-            "Means of the questions about documents of that many pages; shaded: one standard "
-            "deviation.",
+            "Means of the questions about documents of that many pages; shaded for some: one "
+            "standard deviation.",
         ),
         (
             "figure-s12",
@@ -113,13 +115,15 @@ def _draw_by_size(axes: Axes, lines: Mapping[str, _BinnedSeconds], bins: _Bins) 
     shortcuts = _shortcuts()
     for method, binned in lines.items():
         places = [place for place, one in enumerate(bins) if one in binned]
-        summaries = [summarize(1000 * value for value in binned[bins[place]]) for place in places]
+        summaries = [summarize(binned[bins[place]]) for place in places]
         if method in shortcuts:
             line = _SHORTCUT_LINES[shortcuts.index(method) % len(_SHORTCUT_LINES)]
             style = {"color": COLOURS["visar"], "linestyle": line, "label": plain(label(method))}
         else:
             style = method_style(method)
         axes.plot(places, [one.mean for one in summaries], **style)
+        if method not in _SHADED:
+            continue
         axes.fill_between(
             places,
             # A logarithmic axis has no room for zero and less.
@@ -129,9 +133,19 @@ def _draw_by_size(axes: Axes, lines: Mapping[str, _BinnedSeconds], bins: _Bins) 
             alpha=0.15,
             linewidth=0,
         )
-    axes.set_yscale("log")
+    _show_decades(axes)
     _label_sizes(axes, bins)
-    axes.set_ylabel("milliseconds")
+    axes.set_ylabel("seconds")
+
+
+def _show_decades(axes: Axes) -> None:
+    """A logarithmic axis with plain numbers, also where it spans less than a decade."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
 
 
 def _label_sizes(axes: Axes, bins: _Bins) -> None:
@@ -204,7 +218,8 @@ def _end_to_end_figures(findings: Findings) -> list[Picture]:
         draw_grid(
             "figure-s10",
             "Figure S10. Time end to end against document size",
-            "Retrieval and generation under the largest budget; shaded: one standard deviation.",
+            "Retrieval and generation under the largest budget; shaded for some: one standard "
+            "deviation.",
             panels,
             columns=min(2, len(panels)),
         )
