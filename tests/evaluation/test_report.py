@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.synthetic import PRIVATE, write_run
-from visar.errors import NotARun
+from visar.errors import MissingExtra, NotARun
 from visar.evaluation.report import write_report
 
 FIGURES = {
@@ -178,6 +180,25 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="holds no run"):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("has_details", [True, False])
+def test_without_matplotlib_the_extra_is_named(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_details: bool
+) -> None:
+    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
+    if has_details:
+        shutil.copytree(small / "details", tmp_path / "details")
+    else:
+        (tmp_path / "retrieved.jsonl").write_bytes(
+            (small / "retrieved-embedded.jsonl").read_bytes()
+        )
+    for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match=r"visar\[eval\]"):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
 
 
 @pytest.mark.parametrize("content", [b"no archive", b""])

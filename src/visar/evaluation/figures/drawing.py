@@ -49,10 +49,10 @@ def draw_grid(
     size: tuple[float, float] = PANEL,
 ) -> Picture:
     """Panels row by row under one legend, which names each series once."""
-    from matplotlib.figure import Figure
-
     rows = -(-len(panels) // columns)
     with figure_style():
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(max(size[0] * columns, 5.0), size[1] * rows + 0.5))
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):

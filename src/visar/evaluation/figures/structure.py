@@ -69,11 +69,11 @@ def matrix_figures(details: Sequence[Detail]) -> list[Picture]:
 
 
 def _matrix_figure(place: int, detail: Detail) -> Picture:
-    import matplotlib as mpl
-    from matplotlib.colors import ListedColormap
-    from matplotlib.figure import Figure
-
     with figure_style():
+        import matplotlib as mpl
+        from matplotlib.colors import ListedColormap
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(8.4, 3.5))
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
         # Without viridis' darkest fifth, which is hard to tell from the black of zero.
