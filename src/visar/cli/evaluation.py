@@ -58,7 +58,7 @@ Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, or a group: main, ablation, T, gamma. [default: all]",
+        help="A method, or a group: main, ablation, T, gamma, acceleration. [default: all]",
         show_default=False,
     ),
 ]

@@ -12,7 +12,7 @@ from typing import Any
 from visar.errors import InvalidOption
 from visar.evaluation.methods import METHODS
 
-GROUPS = ("main", "ablation", "T", "gamma")
+GROUPS = ("main", "ablation", "T", "gamma", "acceleration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Plan:
     """Data sets: names of benchmarks, or paths."""
     encoders: tuple[str, ...] = ("embedded",)
     methods: tuple[str, ...] = GROUPS
-    """Keys of methods, or whole groups of them: main, ablation, T, gamma."""
+    """Keys of methods, or whole groups of them."""
     generators: tuple[str, ...] = ()
     max_k: tuple[int, ...] = (5, 10)
     """Budgets of pages for generators."""
