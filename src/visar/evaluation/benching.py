@@ -30,7 +30,9 @@ from visar.store import StoredDocument
 
 LATE, EXACT, APPROXIMATE = "late-interaction", "visar", "visar-approx"
 COMPARED = (LATE, EXACT, APPROXIMATE, "largest-gap", "score-cluster")
-SHORTCUTS = {f"{EXACT} {name}": {name: n} for name, n in METHODS[APPROXIMATE].options.items()}
+SHORTCUTS = {
+    key: method.options for key, method in METHODS.items() if method.group == "acceleration"
+}
 """Each of the three shortcuts of the approximation alone, as arguments of ``visar.select``."""
 
 # Score-Cluster groups the scores once for every size of cluster: 0.15 s for 50 pages, 0.7 s for
