@@ -10,6 +10,7 @@ import pikepdf
 import pytest
 
 from tests.cli.typed import Visar
+from visar.cli import library
 
 MakePdf = Callable[..., Path]
 TAXES = "Income tax is due in April.\nThe rate is nineteen percent of profits."
@@ -134,3 +135,13 @@ def test_a_batch_reports_what_was_refused(visar: Visar, make_pdf: MakePdf, tmp_p
     assert "good.pdf" in ran.out
     assert "bad.pdf" in ran.err
     assert "1 of 2 documents were refused" in ran.err
+
+
+def test_ctrl_c_is_answered_with_a_word(visar: Visar, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(library, "open_index", interrupted)
+    ran = visar("list")
+    assert (ran.code, ran.out) == (130, "")
+    assert "What was finished is kept" in ran.err

@@ -41,9 +41,11 @@ def main() -> None:
     except VisarError as error:
         complain(str(error))
         sys.exit(2)
-    except KeyboardInterrupt:
-        complain("interrupted. What was finished is kept; the same command goes on from there.")
-        sys.exit(130)
+    except SystemExit as ended:
+        # Typer has made an exit of Ctrl-C before it comes here, without a word.
+        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+            complain("interrupted. What was finished is kept; the same command goes on from there.")
+        raise
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)

@@ -33,7 +33,7 @@ _PACKAGES = (
 )
 
 
-def new_manifest(plan: Plan, encoders: dict[str, str], index: str) -> dict[str, Any]:
+def new_manifest(plan: Plan, encoders: dict[str, str]) -> dict[str, Any]:
     """The beginning of a run; ``encoders`` are their versions by name."""
     return {
         "visar": visar.__version__,
@@ -41,7 +41,6 @@ def new_manifest(plan: Plan, encoders: dict[str, str], index: str) -> dict[str, 
         "finished": None,
         "plan": to_plain(plan),
         "encoders": encoders,
-        "index": index,
         "seed": 0,
         "pages_at_a_time": _pages_at_a_time(),
         "dtype": "float16 in the index, float32 products, float64 sums",

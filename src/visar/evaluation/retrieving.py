@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from typing import Any
 
 from visar.core import PageVectors
@@ -50,7 +54,7 @@ def retrieve(location: str, tasks: Sequence[Task], keep: Callable[[list[Retrieve
     workers = usable_cores()
     with (
         _one_thread_each(),
-        ProcessPoolExecutor(workers, get_context("spawn"), _open, (location,)) as pool,
+        ProcessPoolExecutor(workers, get_context("spawn"), _open_in_process, (location,)) as pool,
     ):
         futures: list[Future[list[Retrieved]]] = [pool.submit(_work, task) for task in tasks]
         try:
@@ -58,6 +62,8 @@ def retrieve(location: str, tasks: Sequence[Task], keep: Callable[[list[Retrieve
                 keep(future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
             raise
 
 
@@ -104,8 +110,24 @@ def _one_thread_each() -> Iterator[None]:
 _store: Store | None = None
 
 
+def _open_in_process(location: str) -> None:
+    """Prepare a process of the pool: it ends with the one that started it, however that ends.
+
+    Ctrl-C reaches all of them; the first alone decides what it means.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    _open(location)
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
 def _open(location: str) -> None:
-    """Prepare a process for its work."""
     global _store
     _pages.cache_clear()
     _store = Store.open(location, create=False)

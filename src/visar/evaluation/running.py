@@ -104,7 +104,7 @@ class Run:
     def run(self) -> Outcome:
         """Do what is not done yet."""
         versions = {name: encoder.version for name, encoder in self._encoders.items()}
-        manifest = new_manifest(self._plan, versions, self._index.location)
+        manifest = new_manifest(self._plan, versions)
         write_manifest(self._folder, manifest)
         reading = Reading(ocr=self._plan.ocr)  # type: ignore[arg-type]  # checked when it is read
         self._outcome.shelf = shelve(
