@@ -13,10 +13,11 @@ import pytest
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.encoders.conftest import checkpoint as checkpoint
+from tests.generation.smollm import SmolLM
 from visar.evaluation.findings import read_manifests
 from visar.evaluation.keeping import read_by_key
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Asked, Judged, Retrieved
+from visar.evaluation.records import Answered, Asked, Judged, Retrieved
 from visar.evaluation.retrieving import FEW
 
 MakePdf = Callable[..., Path]
@@ -220,3 +221,25 @@ def test_processes_find_what_one_process_finds(
     chosen = {key[1:]: record.pages for key, record in together.items()}
     for key, record in read_by_key(tmp_path / "few", Retrieved).items():
         assert record.pages == chosen[key[1:]]
+
+
+def test_a_model_behind_a_server_answers_and_judges(
+    visar: Visar, data: Path, tmp_path: Path, smollm: SmolLM
+) -> None:
+    """A real small model; what it says of what it wrote is compared with the rules."""
+    model = f"openai-text:{smollm.model}"
+    folder = tmp_path / "run"
+    ran = visar(
+        *("eval", "run", folder, "--data", data, "--method", "visar", "--max-k", "2"),
+        *("--generator", model, "--judge", "rules", "--judge", model),
+        *("--base-url", smollm.base_url, "--json"),
+    )
+    assert ran.code == 0, ran.err
+    answers = read_by_key(folder, Answered).values()
+    assert len(answers) == 4
+    assert {answer.model for answer in answers} == {smollm.model}
+    assert all(answer.input_tokens and answer.raw for answer in answers)
+    judges = {verdict.judge for verdict in read_by_key(folder, Judged).values()}
+    assert len(judges) == 2
+    assert visar("eval", "report", folder).code == 0
+    assert "Agreement of the judges" in (folder / "report.md").read_text(encoding="utf-8")

@@ -97,6 +97,7 @@ class Answers:
             input_tokens=sent.input_tokens,
             output_tokens=sent.output_tokens,
             seconds=sent.seconds,
+            model=sent.model,
         )
 
 

@@ -63,6 +63,8 @@ class Answered:
     input_tokens: int | None
     output_tokens: int | None
     seconds: float
+    model: str | None = None
+    """What wrote it, as exactly as the generator tells; None for quotations."""
 
 
 @dataclass(frozen=True, slots=True)
