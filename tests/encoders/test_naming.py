@@ -22,8 +22,10 @@ _addresses = st.sampled_from(
     ["http://127.0.0.1:8765", "https://host/a/path", "vllm+http://host:8000/org/model"]
 )
 _names = st.one_of(
-    st.builds(EncoderName, _bases, st.none() | _revisions, st.none() | st.integers(2, 999)),
-    st.builds(EncoderName, _addresses, st.none(), st.none() | st.integers(2, 999)),
+    st.builds(
+        EncoderName, _bases, st.none() | _revisions, st.booleans(), st.none() | st.integers(2, 999)
+    ),
+    st.builds(EncoderName, _addresses, st.none(), st.booleans(), st.none() | st.integers(2, 999)),
 )
 
 
@@ -37,22 +39,22 @@ def test_a_folder_that_is_there_wins(tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir(parents=True)
     assert parse_name(str(folder)) == EncoderName(str(folder))
-    assert parse_name(f"{folder}+pool2") == EncoderName(str(folder), None, 2)
-    assert parse_name(f"{folder}@main+pool2") == EncoderName(str(folder), "main", 2)
+    assert parse_name(f"{folder}+pool2") == EncoderName(str(folder), None, pool=2)
+    assert parse_name(f"{folder}@main+pool2") == EncoderName(str(folder), "main", pool=2)
 
 
 def test_a_folder_of_the_working_directory_wins_over_a_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert parse_name("mine@2+pool2") == EncoderName("mine", "2", 2)
+    assert parse_name("mine@2+pool2") == EncoderName("mine", "2", pool=2)
     (tmp_path / "mine@2").mkdir()
-    assert parse_name("mine@2+pool2") == EncoderName("mine@2", None, 2)
+    assert parse_name("mine@2+pool2") == EncoderName("mine@2", None, pool=2)
 
 
 def test_a_path_that_is_not_there_is_told_as_it_was_typed(tmp_path: Path) -> None:
     assert parse_name("./nowhere@home/model") == EncoderName("./nowhere@home/model")
-    assert parse_name(f"{tmp_path}/x+pool2") == EncoderName(f"{tmp_path}/x", None, 2)
+    assert parse_name(f"{tmp_path}/x+pool2") == EncoderName(f"{tmp_path}/x", None, pool=2)
 
 
 @pytest.mark.parametrize("factor", ["", "0", "1", "-3", "2.5", "03", "x", "3@main", "²", " 3"])
@@ -89,3 +91,14 @@ def test_a_password_in_an_address_is_never_repeated(kind: str, end: str) -> None
     with pytest.raises(InvalidOption) as refused:
         get_encoder(f"{kind}http://user:5ecret@host/model{end}")
     assert "5ecret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["embedded+patches", "colbertv2+patches", "visrag-ret+patches"])
+def test_only_what_has_an_instruction_can_leave_it_out(name: str) -> None:
+    with pytest.raises(InvalidOption, match="has none"):
+        get_encoder(name)
+
+
+def test_a_service_decides_itself_about_its_instruction() -> None:
+    with pytest.raises(InvalidOption, match=r"serve colpali\+patches"):
+        get_encoder("http://127.0.0.1:1+patches")

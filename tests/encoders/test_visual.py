@@ -17,7 +17,8 @@ from PIL import Image
 from tests.encoders import tiny
 from visar.documents.page import Page
 from visar.encoders import loading
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.encoders.registry import get_encoder
 from visar.encoders.visual import VisualEncoder
 from visar.errors import DamagedModel, EmptyQuestion, InvalidVectors
 
@@ -38,7 +39,7 @@ def noise(width: int, height: int, seed: int = 0) -> Image.Image:
     return Image.fromarray(values)
 
 
-def encode(encoder: VisualEncoder, *images: Image.Image) -> list[PageEmbedding]:
+def encode(encoder: Encoder, *images: Image.Image) -> list[PageEmbedding]:
     return encoder.encode_pages(pages(len(images)), images)
 
 
@@ -78,7 +79,7 @@ def test_pages_of_a_batch_are_the_pages_alone_without_padding(encoder: Load, fam
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_instruction_tokens_can_be_left_out(encoder: Load, checkpoint: Any, family: str) -> None:
-    bare = VisualEncoder(str(checkpoint(family)), device="cpu", instruction_tokens=False)
+    bare = get_encoder(f"{checkpoint(family)}+patches", device="cpu")
     (whole,), (patches,) = encode(encoder(family), MIXED[1]), encode(bare, MIXED[1])
     placed = whole.boxes.any(axis=1)
     np.testing.assert_array_equal(patches.boxes, whole.boxes[placed])

@@ -27,7 +27,8 @@ EncoderName = Annotated[
     typer.Option(
         "--encoder",
         help="One of visar encoders, a checkpoint's folder or hub name, or an address; "
-        "@REVISION chooses a hub's version, +pool3 keeps a third of a page's vectors.",
+        "@REVISION chooses a hub's version, +patches leaves out the instruction's vectors, +pool3 "
+        "keeps a third of a page's.",
     ),
 ]
 DeviceChoice = Annotated[

@@ -1,4 +1,4 @@
-"""How an encoder is named everywhere: ``NAME[@REVISION][+poolN]``."""
+"""How an encoder is named everywhere: ``NAME[@REVISION][+patches][+poolN]``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from visar.errors import InvalidOption
 
 _POOL = re.compile(r"(.*)\+pool([^/]*)", re.DOTALL)
+_PATCHES = "+patches"
 _FACTOR = re.compile(r"[1-9][0-9]{0,5}")
 # After a port or within a path: before a host the sign belongs to a user and a password.
 _ADDRESS = re.compile(r"(.+://(?:[^/@]+:[0-9]+|[^@]+/[^@]*))@([^@]*)")
@@ -22,6 +23,8 @@ class EncoderName:
     """A name of ``visar encoders``, a checkpoint's folder or hub name, or an address."""
     revision: str | None = None
     """Which version of a checkpoint of the hub."""
+    patches: bool = False
+    """Whether the vectors of image patches alone are kept, and not those of the instruction."""
     pool: int | None = None
     """How many vectors of a page become one."""
 
@@ -31,7 +34,8 @@ class EncoderName:
 
     @property
     def unpooled(self) -> str:
-        return self.base if self.revision is None else f"{self.base}@{self.revision}"
+        revision = "" if self.revision is None else f"@{self.revision}"
+        return f"{self.base}{revision}{_PATCHES if self.patches else ''}"
 
     def __str__(self) -> str:
         return self.unpooled if self.pool is None else f"{self.unpooled}+pool{self.pool}"
@@ -41,22 +45,24 @@ def parse_name(text: str) -> EncoderName:
     """Take a name apart. A folder that is there under a name means just that folder.
 
     >>> parse_name("colqwen2.5@main+pool2")
-    EncoderName(base='colqwen2.5', revision='main', pool=2)
+    EncoderName(base='colqwen2.5', revision='main', patches=False, pool=2)
     >>> parse_name("vidore/colpali-v1.2@refs/pr/7")
-    EncoderName(base='vidore/colpali-v1.2', revision='refs/pr/7', pool=None)
-    >>> parse_name("http://127.0.0.1:8765+pool3")
-    EncoderName(base='http://127.0.0.1:8765', revision=None, pool=3)
+    EncoderName(base='vidore/colpali-v1.2', revision='refs/pr/7', patches=False, pool=None)
+    >>> parse_name("colpali+patches+pool3")
+    EncoderName(base='colpali', revision=None, patches=True, pool=3)
     """
     unpooled, pool = (text, None) if _is_folder(text) else _split_pool(text)
-    base, revision = (unpooled, None) if _is_folder(unpooled) else _split_revision(unpooled)
+    patches = unpooled.endswith(_PATCHES) and not _is_folder(unpooled)
+    whole = unpooled.removesuffix(_PATCHES) if patches else unpooled
+    base, revision = (whole, None) if _is_folder(whole) else _split_revision(whole)
     # What was typed is not repeated: an address may hold a password.
     if not base:
-        raise InvalidOption("The encoder has no name: write NAME[@REVISION][+poolN].")
-    if pool is not None and not _is_folder(base) and _POOL.fullmatch(unpooled):
+        raise InvalidOption("The encoder has no name: write NAME[@REVISION][+patches][+poolN].")
+    if pool is not None and not _is_folder(base) and _POOL.fullmatch(whole):
         raise InvalidOption("The encoder's name says twice that it is pooled: give one factor.")
     if revision == "":
         raise InvalidOption("The encoder's name has no revision after the @: add it.")
-    return EncoderName(base, revision, pool)
+    return EncoderName(base, revision, patches, pool)
 
 
 def _split_pool(text: str) -> tuple[str, int | None]:

@@ -128,10 +128,11 @@ _ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
 def get_encoder(
     name: str = "embedded", *, device: str = "auto", trust_remote_code: bool = False
 ) -> Encoder:
-    """Make the encoder of that name: ``NAME[@REVISION][+poolN]``. It is loaded when first used.
+    """Make the encoder named ``NAME[@REVISION][+patches][+poolN]``. It is loaded when first used.
 
     A name with a slash, or of a folder that is there, means a checkpoint: a local one, or one of
-    the Hugging Face hub, whose revision may be given. ``+pool3`` makes about a third as many
+    the Hugging Face hub, whose revision may be given. ``+patches`` leaves out the vectors of a
+    visual encoder's instruction. ``+pool3`` makes about a third as many
     vectors of every page. ``trust_remote_code`` allows the one kind of checkpoint that brings
     program code, VisRAG-Ret, to run it.
     """
@@ -155,6 +156,8 @@ def _unpooled(parts: EncoderName, device: str, *, trust_remote_code: bool) -> En
     entry = _ENCODERS.get(parts.base)
     if entry is None:
         return _from_checkpoint(parts, device, trust_remote_code=trust_remote_code)
+    if parts.patches and entry.cls != "VisualEncoder":
+        raise _without_instruction(parts.base)
     _refuse_unavailable(parts.base, entry)
     cls = getattr(importlib.import_module(entry.module), entry.cls)
     encoder: Encoder
@@ -166,7 +169,7 @@ def _unpooled(parts: EncoderName, device: str, *, trust_remote_code: bool) -> En
             expected=published.model_class,
             revision=parts.revision or published.revision,
             device=device,
-            **({"trust_remote_code": trust_remote_code} if entry.cls == "VisRagEncoder" else {}),
+            **_only_for(entry.cls, parts, trust_remote_code=trust_remote_code),
         )
         return encoder
     if device not in ("auto", "cpu") or parts.revision is not None:
@@ -177,7 +180,26 @@ def _unpooled(parts: EncoderName, device: str, *, trust_remote_code: bool) -> En
     return encoder
 
 
+def _only_for(cls: str, parts: EncoderName, *, trust_remote_code: bool) -> dict[str, bool]:
+    """The arguments that one class alone takes."""
+    if cls == "VisRagEncoder":
+        return {"trust_remote_code": trust_remote_code}
+    return {"instruction_tokens": not parts.patches} if cls == "VisualEncoder" else {}
+
+
+def _without_instruction(name: str) -> InvalidOption:
+    return InvalidOption(
+        f"+patches leaves out the vectors of an instruction, and {name} has none: it goes with "
+        "ColPali, ColQwen2.5 and ColModernVBERT."
+    )
+
+
 def _at_address(parts: EncoderName) -> Encoder:
+    if parts.patches:
+        raise InvalidOption(
+            "An address takes no +patches: name it where the encoder is served, such as "
+            "`visar encoders serve colpali+patches`."
+        )
     if parts.revision is not None:
         raise InvalidOption(
             "An address takes no revision: the service there decides which it runs. Where the "
@@ -199,6 +221,8 @@ def _from_checkpoint(parts: EncoderName, device: str, *, trust_remote_code: bool
     from visar.encoders.colbert import ColbertEncoder, is_colbert
 
     name = parts.unpooled
+    if parts.patches and (is_colbert(checkpoint) or visrag.is_visrag(checkpoint)):
+        raise _without_instruction(parts.base)
     if is_colbert(checkpoint):
         _refuse_unavailable(name, _ENCODERS["colbertv2"])
         return ColbertEncoder(name, checkpoint, device=device)
@@ -210,7 +234,7 @@ def _from_checkpoint(parts: EncoderName, device: str, *, trust_remote_code: bool
     _refuse_unavailable(name, _ANY_VISUAL)
     from visar.encoders.visual import VisualEncoder
 
-    return VisualEncoder(name, checkpoint, device=device)
+    return VisualEncoder(name, checkpoint, device=device, instruction_tokens=not parts.patches)
 
 
 def _refuse_unavailable(name: str, entry: _Entry) -> None:
