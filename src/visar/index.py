@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from visar.documents import Document, Limits, Ocr, OcrEngine, Page, find_documents, open_document
 from visar.encoders.devices import check_device
-from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.encoders.protocol import Downloads, Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, NotInIndex, VisarError
 from visar.generation import extractive
@@ -134,6 +134,12 @@ class Index:
     def encode_question(self, question: str, *, encoder: str = "embedded") -> NDArray[np.float32]:
         """The vectors of a question: what ``visar.select`` takes with those of pages."""
         return self._encoder(encoder).encode_query(question)
+
+    def fetch(self, encoder: str) -> None:
+        """Download the weights of an encoder that are not here yet, as its first use would."""
+        chosen = self._encoder(encoder)
+        if isinstance(chosen, Downloads):
+            chosen.fetch()
 
     def add(
         self,

@@ -255,3 +255,27 @@ def test_a_download_that_breaks_off_is_told(tmp_path: Path) -> None:
     with answering(hub) as (url, _):
         ended = child(code, url, tmp_path / "cache")
     assert ended.returncode == 0, ended.stderr
+
+
+FETCH = f"""
+from pathlib import Path
+from visar.cli.options import fetch_encoder, open_index
+fetch_encoder(open_index(Path({{!r}}), create=True), {NAME!r})
+"""
+
+
+def test_the_program_shows_what_it_downloads_before_its_first_page(
+    checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
+) -> None:
+    base = Path(f"{checkpoint('colqwen2.5')}-base")
+    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (COMMIT[::-1], base)})
+    fetch = FETCH.format(str(tmp_path / "index"))
+    with answering(hub) as (endpoint, asked):
+        shown = child(fetch, endpoint, tmp_path / "cache")
+    assert shown.returncode == 0, shown.stderr
+    assert "100%" in shown.stderr
+    assert any(request.path.endswith("adapter_model.safetensors") for request in asked)
+    # The library alone leaves the terminal to the program around it.
+    with answering(hub) as (endpoint, _):
+        quiet = child(FIND.format(NAME) + ".folder()", endpoint, tmp_path / "other")
+    assert "100%" not in quiet.stderr

@@ -25,6 +25,7 @@ from visar.cli.options import (
     Password,
     SendMegapixels,
     SendTokens,
+    fetch_encoder,
     open_generator,
     open_index,
 )
@@ -166,6 +167,7 @@ def documents_asked(
     """The documents asked about, once the files named are in the index; None for all."""
     if not files:
         return documents
+    fetch_encoder(library, encoder)
     with progress_bars() as bars:
         additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
     for refusal in additions.refused:

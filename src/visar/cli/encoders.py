@@ -16,6 +16,7 @@ from rich.text import Text
 from visar.cli.options import DeviceChoice, Json
 from visar.cli.output import STATE_STYLES, complain, console, print_json
 from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE
+from visar.encoders.hub import downloads_shown
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.results import to_plain
 
@@ -93,7 +94,8 @@ def serve(
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             # What is wrong with the model is better known now than with the first request.
-            encoder.encode_query("ready")
+            with downloads_shown():
+                encoder.encode_query("ready")
             _log_requests()
             _announce(f"{encoder.name} {encoder.version}", service.url, guarded=token is not None)
             service.serve()

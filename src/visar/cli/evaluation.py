@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice
+from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice, fetch_encoder
 from visar.cli.output import complain, console, errors, print_json
 from visar.errors import InvalidOption
 from visar.evaluation.parts import open_parts
@@ -148,6 +148,8 @@ def run(
     )
     parts = open_parts(plan)
     library = Index.open(index or folder / "index", device=device)
+    for name in plan.encoders:
+        fetch_encoder(library, name)
     with _bars() as watch:
         outcome = Run(folder, plan, parts, library, watch, base_url=base_url, device=device).run()
     if as_json:

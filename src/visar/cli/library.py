@@ -21,6 +21,7 @@ from visar.cli.options import (
     OcrEngineChoice,
     Password,
     SecondsPerPage,
+    fetch_encoder,
     open_index,
 )
 from visar.cli.output import complain, console, print_json, progress_bars
@@ -59,6 +60,7 @@ def add(
     )
     reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
     library = open_index(index, create=True, device=device)
+    fetch_encoder(library, encoder)
     with progress_bars() as bars:
         additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
     if as_json:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from visar.encoders.hub import downloads_shown
+from visar.encoders.protocol import Downloads
 from visar.generation import extractive
 from visar.generation.protocol import Generator
 from visar.generation.registry import get_generator
@@ -121,8 +123,18 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
         return name
     # OPENAI_BASE_URL may be set for other programs: it concerns served models alone.
     served = name.partition(":")[1] != ""
-    return get_generator(name, base_url=base_url if served else None, device=device)
+    generator = get_generator(name, base_url=base_url if served else None, device=device)
+    if isinstance(generator, Downloads):
+        with downloads_shown():
+            generator.fetch()
+    return generator
 
 
 def open_index(folder: Path | None, *, create: bool = False, device: str = "auto") -> Index:
     return Index.open(folder, create=create, device=device)
+
+
+def fetch_encoder(library: Index, encoder: str) -> None:
+    """Download what an encoder needs before other bars are shown than those of the download."""
+    with downloads_shown():
+        library.fetch(encoder)

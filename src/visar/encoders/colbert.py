@@ -70,6 +70,10 @@ class ColbertEncoder:
         """The checkpoint and the way it is used."""
         return f"{self._checkpoint.fingerprint}-{_RECIPE}"
 
+    def fetch(self) -> None:
+        """Download the checkpoint, if it is not on this machine."""
+        self._checkpoint.folder()
+
     def encode_pages(
         self,
         pages: Sequence[Page],

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
 
     _logger.info("downloading %s", name)
     try:
-        with _no_bars():
+        with _bars_as_wanted():
             folder = Path(
                 snapshot_download(
                     name,
@@ -147,22 +148,35 @@ def _parts(weight_map: Any) -> Iterable[str]:
     return map(str, weight_map.values()) if isinstance(weight_map, dict) else ()
 
 
+_shown = ContextVar("downloads are shown", default=False)
+
+
 @contextlib.contextmanager
-def _no_bars() -> Iterator[None]:
-    """Without the hub's progress bars, which would fall between those of the program."""
+def downloads_shown() -> Iterator[None]:
+    """Show the hub's progress bars in this block; elsewhere they would fall between others."""
+    token = _shown.set(True)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
+
+
+@contextlib.contextmanager
+def _bars_as_wanted() -> Iterator[None]:
     from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
         disable_progress_bars,
         enable_progress_bars,
     )
 
-    shown = not are_progress_bars_disabled()
+    if _shown.get() or are_progress_bars_disabled():
+        yield
+        return
     disable_progress_bars()
     try:
         yield
     finally:
-        if shown:
-            enable_progress_bars()
+        enable_progress_bars()
 
 
 def _json(path: Path) -> dict[str, Any]:

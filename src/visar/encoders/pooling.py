@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.encoders.protocol import Downloads, Encoder, PageEmbedding
 from visar.encoders.vectors import unit_vectors
 from visar.errors import InvalidOption, MissingExtra
 
@@ -61,6 +61,11 @@ class PooledEncoder:
     @property
     def version(self) -> str:
         return f"{self._encoder.version}-pool{self._factor}"
+
+    def fetch(self) -> None:
+        """Download what the encoder below needs, if it needs anything."""
+        if isinstance(self._encoder, Downloads):
+            self._encoder.fetch()
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode pages, then pool the vectors of each on its own."""

@@ -101,6 +101,10 @@ class VisRagEncoder:
             raise CheckpointError(f"The config.json of {self.name} gives no hidden_size.")
         return size
 
+    def fetch(self) -> None:
+        """Download the checkpoint, if it is not on this machine."""
+        self._checkpoint.folder()
+
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Image]) -> list[PageEmbedding]:
         """Encode the image of each page. One that gives no numbers is marked invalid."""
         if len(images) != len(pages):

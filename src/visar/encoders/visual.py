@@ -76,6 +76,10 @@ class VisualEncoder:
         kept = "" if self._instruction_tokens else "-patches"
         return f"{self._checkpoint.fingerprint}-{_RECIPE}{kept}"
 
+    def fetch(self) -> None:
+        """Download the checkpoint, if it is not on this machine."""
+        self._checkpoint.folder()
+
     def encode_pages(
         self,
         pages: Sequence[Page],

@@ -73,6 +73,10 @@ class LocalGenerator:
         self._device = device
         self.reads: Reads = self._published.reads if self._published else reads_of(self._checkpoint)
 
+    def fetch(self) -> None:
+        """Download the checkpoint, if it is not on this machine."""
+        self._checkpoint.folder()
+
     def count_tokens(self, text: str) -> int:
         """How many tokens a text takes."""
         with _ONE_AT_A_TIME:
