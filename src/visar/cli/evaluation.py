@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import (
@@ -23,11 +23,11 @@ from rich.text import Text
 from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice, fetch_encoder
 from visar.cli.output import complain, console, errors, print_json
 from visar.errors import InvalidOption
-from visar.evaluation.parts import open_parts
-from visar.evaluation.plan import read_plan
-from visar.evaluation.running import Outcome, Run, Watch
 from visar.index import Index, Stage
 from visar.results import to_plain
+
+if TYPE_CHECKING:
+    from visar.evaluation.running import Outcome, Watch
 
 app = typer.Typer(
     help="Evaluate on a benchmark, and report it as the paper does.",
@@ -131,6 +131,10 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Encode, retrieve, answer and judge. Interrupted, the same command goes on."""
+    from visar.evaluation.parts import open_parts
+    from visar.evaluation.plan import read_plan
+    from visar.evaluation.running import Run
+
     plan = read_plan(
         config,
         {
@@ -185,6 +189,8 @@ def _share(text: str) -> tuple[int, int]:
 @contextmanager
 def _bars() -> Iterator[Watch]:
     """Bars on stderr, one for each step and one for the pages of a new document."""
+    from visar.evaluation.running import Watch
+
     columns = (
         TextColumn("  {task.description:<10}"),
         BarColumn(bar_width=24),
