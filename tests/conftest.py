@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from reportlab.pdfgen.canvas import Canvas
 
 from tests.generation.smollm import smollm as smollm
 from visar.index import Index
 
+# A busy machine is no error of what is tested.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", patient)
 # What lands must not depend on chance: the same examples every time there, new ones elsewhere.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("ci", patient, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "patient")
 
 
 REPORT = Path(__file__).parents[1] / "examples" / "harbour-light-annual-report.pdf"
