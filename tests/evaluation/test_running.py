@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,3 +246,47 @@ def test_a_model_behind_a_server_answers_and_judges(
     assert len(judges) == 2
     assert visar("eval", "report", folder).code == 0
     assert "Agreement of the judges" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_processes_end_with_the_run_however_it_ends(data: Path, tmp_path: Path) -> None:
+    asked = [
+        {
+            "question": f"{n} boats?",
+            "document": "notes.pdf",
+            "evidence_pages": [1],
+            "answers": ["x"],
+        }
+        for n in range(400)
+    ]
+    data.write_text("\n".join(map(json.dumps, asked)) + "\n")
+    run = [sys.executable, "-m", "visar", "eval", "run", str(tmp_path / "run"), "--data", str(data)]
+    with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+        until(lambda: list((tmp_path / "run").glob("retrieved*.jsonl")) != [])
+        workers = [pid for pid in children_of(parent.pid) if "spawn_main" in command_of(pid)]
+        parent.kill()
+    assert workers
+    until(lambda: not any("spawn_main" in command_of(pid) for pid in workers))
+
+
+def until(happens: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def command_of(pid: int) -> str:
+    """Empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def children_of(pid: int) -> list[int]:
+    return [
+        int(child)
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+        for child in (thread / "children").read_text().split()
+    ]
