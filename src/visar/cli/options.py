@@ -11,7 +11,7 @@ from visar.encoders.hub import downloads_shown
 from visar.encoders.protocol import Downloads
 from visar.generation import extractive
 from visar.generation.protocol import Generator
-from visar.generation.registry import get_generator
+from visar.generation.registry import get_generator, is_served
 from visar.index import Index
 
 IndexFolder = Annotated[
@@ -122,8 +122,7 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
     if name == extractive.NAME:
         return name
     # OPENAI_BASE_URL may be set for other programs: it concerns served models alone.
-    served = name.partition(":")[1] != ""
-    generator = get_generator(name, base_url=base_url if served else None, device=device)
+    generator = get_generator(name, base_url=base_url if is_served(name) else None, device=device)
     if isinstance(generator, Downloads):
         with downloads_shown():
             generator.fetch()

@@ -20,7 +20,7 @@ from visar.encoders.protocol import Encoder
 from visar.encoders.registry import get_encoder
 from visar.errors import GenerationError
 from visar.evaluation.answering import Answers, AnswerTask, is_answered
-from visar.evaluation.judge import Judge, get_judge
+from visar.evaluation.judge import Judge, get_judge, needs_model
 from visar.evaluation.keeping import Keeper, read_by_key
 from visar.evaluation.manifest import finish, new_manifest, write_manifest
 from visar.evaluation.plan import Plan, method_keys
@@ -30,7 +30,7 @@ from visar.evaluation.records import Answered, Asked, Judged, Retrieved, key_of
 from visar.evaluation.retrieving import Task, carried_over, missing_methods, retrieve
 from visar.generation import extractive
 from visar.generation.protocol import Generator
-from visar.generation.registry import get_generator
+from visar.generation.registry import get_generator, is_served
 from visar.index import Index, Reading
 from visar.index import Progress as PageProgress
 from visar.store import EncoderRef
@@ -86,15 +86,15 @@ class Run:
         self._device = device
         self._encoders = {name: get_encoder(name, device=device) for name in plan.encoders}
         self._generators: dict[str, Generator] = {
-            name: get_generator(name, base_url=base_url if ":" in name else None, device=device)
+            name: get_generator(name, base_url=base_url if is_served(name) else None, device=device)
             for name in plan.generators
             if name != extractive.NAME
         }
         self._judges: list[Judge] = [
             get_judge(
                 name,
-                base_url=base_url if ":" in name else None,
-                device="auto" if name in ("rules", "quotes") else device,
+                base_url=base_url if is_served(name) else None,
+                device=device if needs_model(name) else "auto",
                 cache=folder / "verdicts",
             )
             for name in (plan.judges if plan.generators else ())

@@ -15,6 +15,15 @@ from visar.generation.published import PUBLISHED, GeneratorInfo, available_local
 _SERVED: dict[str, Literal["images", "text"]] = {"openai": "images", "openai-text": "text"}
 
 
+def is_served(name: str) -> bool:
+    """Whether a name means a model behind a server, which a base URL can go with.
+
+    >>> is_served("openai:gpt"), is_served("qwen2.5-vl")
+    (True, False)
+    """
+    return name.partition(":")[0] in _SERVED and ":" in name
+
+
 def get_generator(name: str, *, base_url: str | None = None, device: str = "auto") -> Generator:
     """Make the generator of that name. A local model is loaded when it is first used.
 
@@ -22,10 +31,10 @@ def get_generator(name: str, *, base_url: str | None = None, device: str = "auto
     given page images or page texts; ``base_url`` says where the server is. Other names are those
     of the paper's models, or a checkpoint's folder or hub name.
     """
-    kind, colon, model = name.partition(":")
-    if colon and kind in _SERVED:
+    if is_served(name):
         from visar.generation.openai_compatible import OpenAIGenerator
 
+        kind, _, model = name.partition(":")
         if not model:
             raise InvalidOption(f"Name the model after the colon: {kind}:MODEL.")
         return OpenAIGenerator(model, reads=_SERVED[kind], base_url=base_url)

@@ -5,7 +5,7 @@ from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
 from visar.evaluation.judge.protocol import Judge, Verdict
 from visar.evaluation.judge.quotes import QuoteJudge
-from visar.evaluation.judge.registry import get_judge
+from visar.evaluation.judge.registry import get_judge, needs_model
 from visar.evaluation.judge.rules import RuleJudge
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "Verdict",
     "compare_judges",
     "get_judge",
+    "needs_model",
 ]

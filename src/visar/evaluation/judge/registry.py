@@ -16,6 +16,11 @@ from visar.generation.registry import get_generator
 _WITHOUT_MODEL: dict[str, Callable[[], Judge]] = {"rules": RuleJudge, "quotes": QuoteJudge}
 
 
+def needs_model(name: str) -> bool:
+    """Whether the judge of that name asks a language model."""
+    return name not in _WITHOUT_MODEL
+
+
 def get_judge(
     name: str = "rules",
     *,
@@ -29,7 +34,7 @@ def get_judge(
     to be of use. ``llm`` is the paper's model, run here; any other name is that of a generator,
     such as ``openai:MODEL``. Verdicts of a model are kept in the folder ``cache``, if one is given.
     """
-    if name in _WITHOUT_MODEL:
+    if not needs_model(name):
         if base_url is not None or device != "auto":
             raise InvalidOption(f"The judge {name!r} has no model: it takes no base_url or device.")
         return _WITHOUT_MODEL[name]()
