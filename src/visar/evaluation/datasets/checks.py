@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from visar.evaluation.datasets.longdocurl import Incomplete, LongDocURL
-from visar.evaluation.judge.refusals import means_not_answerable
+from visar.generation.parsing import is_not_answerable
 from visar.evaluation.questions import Dataset, Question
 
 
@@ -57,7 +57,7 @@ def _doubts(question: Question, pages: int | None) -> Iterator[str]:
             yield f"evidence page {page} is past the end of the document, which has {pages} pages"
     if not question.answers:
         yield "no answer is given"
-    elif all(map(means_not_answerable, question.answers)):
+    elif all(map(is_not_answerable, question.answers)):
         if question.evidence_pages:
             yield "it is not answerable, but has evidence pages"
     elif not question.evidence_pages:

@@ -1,4 +1,4 @@
-"""How far two judges agree on the same cases."""
+"""The agreement of two judges on the same cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visar.evaluation.judge.protocol import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The four counts of two judges' verdicts, and what follows from them."""
+    """The four counts of two judges' verdicts, their agreement and Cohen's κ."""
 
     first: str
     second: str
@@ -52,20 +52,20 @@ class Agreement:
 
     def __str__(self) -> str:
         kappa = "undefined" if self.kappa is None else f"{self.kappa:.2f}"
-        wide = max(len(str(self.cases)), 9)
         return (
             f"{self.first} and {self.second} agree on "
             f"{self.both_correct + self.both_incorrect} of {self.cases} cases "
-            f"({self.share:.1%}), Cohen's κ {kappa}\n"
-            f"  {'':15} {'second:':>{wide}}\n"
-            f"  {'':15} {'correct':>{wide}} {'incorrect':>{wide}}\n"
-            f"  first correct   {self.both_correct:>{wide}} {self.only_first:>{wide}}\n"
-            f"  first incorrect {self.only_second:>{wide}} {self.both_incorrect:>{wide}}"
+            f"({self.share:.1%}), Cohen's κ {kappa}: {self.both_correct} correct and "
+            f"{self.both_incorrect} incorrect for both, {self.only_first} correct for the first "
+            f"only, {self.only_second} for the second only"
         )
 
 
 def compare_judges(first: Sequence[Verdict], second: Sequence[Verdict]) -> Agreement:
-    """Compare the verdicts of two judges on the same cases, in the same order."""
+    """Compare the verdicts of two judges on the same cases, in the same order.
+
+    Raises InvalidOption if there are none, not as many of each, or those of a third judge.
+    """
     if len(first) != len(second) or not first:
         raise InvalidOption(
             f"The judges gave {len(first)} and {len(second)} verdicts: both must have judged the "
@@ -76,7 +76,7 @@ def compare_judges(first: Sequence[Verdict], second: Sequence[Verdict]) -> Agree
 
 
 def count_agreement(first: str, second: str, pairs: Iterable[tuple[bool, bool]]) -> Agreement:
-    """The agreement of two judges, by their names, from both verdicts on each case."""
+    """Count the agreement of two judges, given by name, from their two verdicts on each case."""
     counts = Counter(pairs)
     return Agreement(
         first=first,

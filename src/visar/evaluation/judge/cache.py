@@ -1,8 +1,8 @@
-"""Verdicts kept by content, so that no case is judged twice.
+"""Verdicts kept in files, so that no case is judged twice.
 
-One small JSON file a verdict, written beside and renamed into place: a reader sees a whole verdict
-or none, whatever is interrupted, and writers on several machines can share a network folder, where
-a database in WAL mode cannot live. Verdicts cost seconds each, so that a file each costs nothing.
+Each verdict is a small JSON file, written beside and renamed into place: readers see it whole or
+not at all, and several machines can share a network folder, where a SQLite database in WAL mode
+does not work.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -22,80 +22,83 @@ from visar.files import write_whole
 
 
 class CachedJudge:
-    """A judge that looks first whether the same judge was asked the same before.
+    """A judge that first looks for a kept verdict of the same judge on the same case.
 
-    Threads of a process never ask the same at once. Processes may: then the last one's verdict
-    stays. An entry that is damaged counts as none: it is judged again and replaced.
+    Threads never judge a case twice; processes that come to it at the same time may, and the last
+    verdict stays. An entry that is damaged is judged again and replaced.
+
+    Parameters
+    ----------
+    judge
+        Decides what is not kept yet.
+    folder
+        Holds the verdicts; made when the first one is kept.
     """
 
     def __init__(self, judge: Judge, folder: Path | str) -> None:
         self._judge = judge
         self._folder = Path(folder)
-        self._guard = Lock()
-        self._locks: defaultdict[str, Lock] = defaultdict(Lock)
+        # One for each first byte of a key.
+        self._locks = [Lock() for _ in range(256)]
 
     @property
     def name(self) -> str:
         return self._judge.name
 
-    def judge(self, question: str, references: Sequence[str], answer: str) -> Verdict:
-        """The verdict that is kept, or a new one, which is kept from then on."""
+    def judge(
+        self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
+    ) -> Verdict:
+        """Give the kept verdict, or a new one and keep it.
+
+        Raises InvalidOption if the folder cannot be used, and what the judge raises.
+        """
         usable = usable_references(question, references)
-        key = case_key(self.name, question, usable, answer)
+        key = case_key(self.name, question, usable, answer, kind)
         path = self._folder / key[:2] / f"{key}.json"
-        with self._guard:
-            lock = self._locks[key]
-        with lock:
-            kept = self._read(path, key)
-            if kept is not None:
-                return kept
-            verdict = self._judge.judge(question, usable, answer)
-            self._write(path, key, verdict)
+        with self._locks[int(key[:2], 16)]:
+            with self._usable_folder():
+                verdict = _read(path, key)
+            if verdict is None:
+                verdict = self._judge.judge(question, usable, answer, kind=kind)
+                with self._usable_folder():
+                    _write(path, key, verdict)
             return verdict
 
-    def _write(self, path: Path, key: str, verdict: Verdict) -> None:
-        plain = dataclasses.asdict(verdict)
-        entry = {"key": key, "verdict": plain, "sha256": _checksum(key, plain)}
+    @contextmanager
+    def _usable_folder(self) -> Iterator[None]:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(entry, indent=1).encode("ascii"))
+            yield
         except OSError as error:
-            raise self._unusable(error) from error
-
-    def _read(self, path: Path, key: str) -> Verdict | None:
-        try:
-            return _verdict(path.read_bytes(), key)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._unusable(error) from error
-
-    def _unusable(self, error: OSError) -> InvalidOption:
-        return InvalidOption(
-            f"Verdicts cannot be kept in {self._folder}: {error}. Choose another folder."
-        )
+            raise InvalidOption(
+                f"Verdicts cannot be kept in {self._folder}: {error}. Choose another folder."
+            ) from error
 
 
-def case_key(judge: str, question: str, references: Sequence[str], answer: str) -> str:
+def case_key(
+    judge: str, question: str, references: Sequence[str], answer: str, kind: str | None = None
+) -> str:
     """The sha256 of everything a verdict depends on."""
-    return _sha256([judge, question, list(references), answer])
+    return _sha256([judge, question, list(references), answer, kind])
+
+
+def _write(path: Path, key: str, verdict: Verdict) -> None:
+    plain = dataclasses.asdict(verdict)
+    entry = {"verdict": plain, "sha256": _sha256([key, plain])}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(entry, indent=1).encode("ascii"))
+
+
+def _read(path: Path, key: str) -> Verdict | None:
+    """The verdict in a file; None if there is none, it is not whole, or of another case."""
+    try:
+        entry = json.loads(path.read_bytes())
+        if entry["sha256"] == _sha256([key, entry["verdict"]]):
+            return Verdict(**entry["verdict"])
+    except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        pass
+    return None
 
 
 def _sha256(value: Any) -> str:
     # As ASCII: a lone surrogate in a text cannot be written as UTF-8.
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()
-
-
-def _checksum(key: str, verdict: dict[str, Any]) -> str:
-    return _sha256([key, verdict])
-
-
-def _verdict(content: bytes, key: str) -> Verdict | None:
-    """The verdict in a file; None if it is not whole, or not of this case."""
-    try:
-        entry = json.loads(content)
-        if entry["key"] != key or entry["sha256"] != _checksum(key, entry["verdict"]):
-            return None
-        return Verdict(**entry["verdict"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None

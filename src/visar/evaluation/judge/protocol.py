@@ -1,4 +1,4 @@
-"""What every judge does: a question, its reference answers and an answer in, a verdict out."""
+"""The interface of judges: question, reference answers and answer in, verdict out."""
 
 from __future__ import annotations
 
@@ -8,42 +8,73 @@ from typing import Protocol
 
 from visar.errors import InvalidOption
 
+CORRECT_FROM = 0.9
+"""The least score of a correct answer; docs/judge.md says why."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an answer is correct, who says so, and why."""
+    """A judge's decision on one answer."""
 
-    correct: bool
+    score: float
+    """From 0 to 1. Judges that only say yes or no give 1 or 0."""
     judge: str
     """The judge's name, which holds its version and its model's name."""
     reason: str
     """The rule that decided, or the model's reply as it was written."""
     model: str | None = None
-    """What wrote the reply, as exactly as is known; None for a judge without a model."""
+    """The model that wrote the reply, as exactly as is known; None for a judge without one."""
     prompt_digest: str | None = None
     """The sha256 of the prompt."""
     input_tokens: int | None = None
     output_tokens: int | None = None
+
+    @property
+    def correct(self) -> bool:
+        """True if the score is at least ``CORRECT_FROM``."""
+        return self.score >= CORRECT_FROM
 
     def __str__(self) -> str:
         return f"{'correct' if self.correct else 'incorrect'} ({self.judge}: {self.reason})"
 
 
 class Judge(Protocol):
-    """Says whether an answer is correct, always the same to the same case."""
+    """Decides whether answers are correct. Safe for several threads; deterministic if its model is.
+
+    What cannot be judged raises an exception of ``visar.errors``, never a made-up verdict.
+    """
 
     @property
     def name(self) -> str:
-        """Its kind, version and model: two judges of one name give the same verdicts."""
+        """Kind, version and model: judges of the same name give the same verdicts."""
         ...
 
-    def judge(self, question: str, references: Sequence[str], answer: str) -> Verdict:
-        """Compare an answer with the reference answers, any one of which is enough."""
+    def judge(
+        self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
+    ) -> Verdict:
+        """Compare an answer with reference answers, any one of which is enough.
+
+        Parameters
+        ----------
+        question, answer
+            As they were asked and given.
+        references
+            At least one that is not blank.
+        kind
+            The form of the references, as ``Question.kind`` gives it; None if it is not known.
+
+        Raises
+        ------
+        InvalidOption
+            If there is no reference.
+        GenerationError
+            If the judge's model gives no verdict.
+        """
         ...
 
 
 def usable_references(question: str, references: Sequence[str]) -> list[str]:
-    """The references with something in them; refuses a question without any."""
+    """The references that are not blank; raises InvalidOption if there are none."""
     if isinstance(references, str):
         raise InvalidOption(
             f"The references to {question!r} are one text, {references!r}: give a list of texts."

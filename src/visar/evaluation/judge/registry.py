@@ -9,15 +9,14 @@ from visar.errors import InvalidOption
 from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
 from visar.evaluation.judge.protocol import Judge
-from visar.evaluation.judge.quotes import QuoteJudge
-from visar.evaluation.judge.rules import RuleJudge
+from visar.evaluation.judge.scoring import BenchmarkJudge, QuoteJudge
 from visar.generation.registry import get_generator
 
-_WITHOUT_MODEL: dict[str, Callable[[], Judge]] = {"rules": RuleJudge, "quotes": QuoteJudge}
+_WITHOUT_MODEL: dict[str, Callable[[], Judge]] = {"rules": BenchmarkJudge, "quotes": QuoteJudge}
 
 
 def needs_model(name: str) -> bool:
-    """Whether the judge of that name asks a language model."""
+    """True if the judge of that name asks a language model."""
     return name not in _WITHOUT_MODEL
 
 
@@ -30,9 +29,22 @@ def get_judge(
 ) -> Judge:
     """Make the judge of that name.
 
-    ``rules`` and ``quotes`` (for extractive answers) need no model, and are too quick for a cache
-    to be of use. ``llm`` is the paper's model, run here; any other name is that of a generator,
-    such as ``openai:MODEL``. Verdicts of a model are kept in the folder ``cache``, if one is given.
+    Parameters
+    ----------
+    name
+        ``rules`` (the benchmarks' scoring), ``quotes`` (for extractive answers), ``llm`` (the
+        paper's model, run here), or a generator such as ``openai:MODEL``.
+    base_url, device
+        Where the model is served, or runs; for judges with a model only.
+    cache
+        A folder in which a model's verdicts are kept. The other judges are faster than it.
+
+    Raises
+    ------
+    InvalidOption
+        If there is no such judge, or it cannot take an option.
+    MissingExtra
+        If ``rules`` lacks the extra ``eval``.
     """
     if not needs_model(name):
         if base_url is not None or device != "auto":

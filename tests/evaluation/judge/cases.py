@@ -10,11 +10,11 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Case:
     kind: str
-    after_rules: bool
-    """Whether it was written when the rules were done, which were then left as they were."""
     question: str
     references: list[str]
     answer: str
+    short: str
+    """The answer cut down to what was asked for, by hand, without correcting it."""
     correct: bool
 
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.generators import Grader, same_text
+from tests.evaluation.judge.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
-from visar.evaluation.judge import CachedJudge, LLMJudge, RuleJudge, Verdict
-from visar.evaluation.judge.cache import case_key
+from visar.evaluation.judge import CachedJudge, LLMJudge, BenchmarkJudge, Verdict
+from visar.evaluation.judge.cache import _sha256, case_key
 
 CASE = ("Who?", ["Tom", "Ada"], "Ada")
 
@@ -40,9 +40,10 @@ def test_every_part_of_a_case_tells_it_apart(tmp_path: Path) -> None:
     judge = CachedJudge(LLMJudge(grader), tmp_path)
     for case in (CASE, ("Why?", *CASE[1:]), ("Who?", ["Tom"], "Ada"), (*CASE[:2], "Tom")):
         judge.judge(*case)
+    judge.judge(*CASE, kind="Str")
     CachedJudge(LLMJudge(other), tmp_path).judge(*CASE)
-    assert (len(grader.prompts), len(other.prompts)) == (4, 1)
-    assert len(kept_files(tmp_path)) == 5
+    assert (len(grader.prompts), len(other.prompts)) == (5, 1)
+    assert len(kept_files(tmp_path)) == 6
 
 
 @given(
@@ -61,12 +62,13 @@ def cut(entry: bytes) -> bytes:
 
 
 def turned(entry: bytes) -> bytes:
-    return entry.replace(b'"correct": true', b'"correct": false')
+    return entry.replace(b'"score": 1.0', b'"score": 0.0')
 
 
 def of_another_case(entry: bytes) -> bytes:
-    content = json.loads(entry)
-    return json.dumps(content | {"key": "0" * 64}).encode()
+    """Copied to the wrong name: whole, but its checksum holds the key of the other."""
+    verdict = json.loads(entry)["verdict"]
+    return json.dumps({"verdict": verdict, "sha256": _sha256(["0" * 64, verdict])}).encode()
 
 
 @pytest.mark.parametrize(
@@ -118,8 +120,8 @@ def test_threads_do_not_judge_the_same_at_once(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from visar.evaluation.judge import CachedJudge, RuleJudge
-judge = CachedJudge(RuleJudge(), sys.argv[1])
+from visar.evaluation.judge import CachedJudge, BenchmarkJudge
+judge = CachedJudge(BenchmarkJudge(), sys.argv[1])
 while True:
     for number in range(50):
         judge.judge("How many?", [str(number)], str(number))
@@ -130,10 +132,12 @@ while True:
 class Absent:
     """Has the name of the rules and must not be asked."""
 
-    name = RuleJudge.name
+    name = BenchmarkJudge.name
 
-    def judge(self, question: str, references: Sequence[str], answer: str) -> Verdict:
-        raise AssertionError(f"{question} {references} {answer} was kept, and is judged again")
+    def judge(
+        self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
+    ) -> Verdict:
+        raise AssertionError(f"{question} {references} {answer} {kind} is judged again")
 
 
 def test_writers_killed_in_the_middle_leave_whole_verdicts(tmp_path: Path) -> None:
@@ -160,11 +164,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(InvalidOption, match="another folder"):
-        CachedJudge(RuleJudge(), file).judge(*CASE)
+        CachedJudge(BenchmarkJudge(), file).judge(*CASE)
 
 
 def test_texts_that_are_no_valid_unicode_have_a_key(tmp_path: Path) -> None:
     """A model's broken output can hold half of a surrogate pair."""
-    judge = CachedJudge(RuleJudge(), tmp_path)
+    judge = CachedJudge(BenchmarkJudge(), tmp_path)
     assert judge.judge("Who?", ["Ada"], "\ud800") == judge.judge("Who?", ["Ada"], "\ud800")
     assert len(kept_files(tmp_path)) == 1

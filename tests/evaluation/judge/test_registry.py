@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,14 +10,20 @@ import pytest
 
 from tests.generation.conftest import checkpoint as checkpoint
 from tests.generation.smollm import SmolLM
-from visar.errors import InvalidOption
-from visar.evaluation.judge import DEFAULT_MODEL, CachedJudge, LLMJudge, RuleJudge, get_judge
+from visar.errors import InvalidOption, MissingExtra
+from visar.evaluation.judge import DEFAULT_MODEL, BenchmarkJudge, CachedJudge, LLMJudge, get_judge
 from visar.generation.published import PUBLISHED
 
 
-def test_rules_are_the_default_and_need_nothing() -> None:
-    assert isinstance(get_judge(), RuleJudge)
+def test_the_rules_of_the_benchmarks_are_the_default() -> None:
+    assert isinstance(get_judge(), BenchmarkJudge)
     assert get_judge("rules").judge("Who?", ["Ada"], "ada").correct
+
+
+def test_rules_name_the_extra_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    with pytest.raises(MissingExtra, match=r"visar\[eval\]"):
+        get_judge("rules")
 
 
 def test_rules_have_no_model() -> None:

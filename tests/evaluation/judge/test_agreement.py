@@ -47,14 +47,11 @@ def test_a_judge_agrees_with_itself(pairs: list[tuple[bool, bool]]) -> None:
     assert own.kappa in (1, None)
 
 
-def test_it_prints_its_table() -> None:
-    assert str(Agreement("rules 1", "llm 1 m", 20, 5, 10, 15)).splitlines() == [
-        "rules 1 and llm 1 m agree on 35 of 50 cases (70.0%), Cohen's κ 0.40",
-        "                    second:",
-        "                    correct incorrect",
-        "  first correct          20         5",
-        "  first incorrect        10        15",
-    ]
+def test_it_prints_its_counts() -> None:
+    assert str(Agreement("rules 2", "llm 1 m", 20, 5, 10, 15)) == (
+        "rules 2 and llm 1 m agree on 35 of 50 cases (70.0%), Cohen's κ 0.40: 20 correct and 15 "
+        "incorrect for both, 5 correct for the first only, 10 for the second only"
+    )
 
 
 def test_only_the_same_cases_can_be_compared() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.generators import Grader, same_text
+from tests.evaluation.judge.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
 from visar.evaluation.judge import LLMJudge
 from visar.evaluation.judge.llm import CHOICES, case_line
