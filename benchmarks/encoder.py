@@ -28,8 +28,8 @@ from visar.encoders.minilm import (
     load_tokenizer,
     original_model,
     quantised_model,
-    usable_cores,
 )
+from visar.models.devices import usable_cores
 
 WORDS_PER_PAGE = 500
 

@@ -243,7 +243,7 @@ def tiny_colpali(folder: Path) -> Encoder:
     """ColPali as published in shape, of random weights: its pages have 32 × 32 patches."""
     from tests.encoders import tiny
 
-    from visar.encoders.torchvision_operators import import_torchvision
+    from visar.models.loading import import_torchvision
 
     import_torchvision()
     tiny.IMAGE_SIDE = 448

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents import Document, Limits, Ocr, OcrEngine, Page, find_documents, open_document
-from visar.encoders.devices import check_device
-from visar.encoders.protocol import Downloads, Encoder, PageEmbedding
+from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, NotInIndex, VisarError
 from visar.generation import extractive
@@ -23,8 +23,11 @@ from visar.generation.answering import USUAL_BUDGET, Budget, answer_from, page_t
 from visar.generation.prompts import GivenPage, page_label
 from visar.generation.protocol import Generator, OnText, unheard
 from visar.generation.registry import get_generator
+from visar.models.devices import check_device
+from visar.models.protocols import Downloadable, Releasable
 from visar.results import Answer, Method, SearchResult
-from visar.searching import Library, Searcher
+from visar.retrieval.passages import best_passages
+from visar.retrieval.search import Library, Searcher
 from visar.store import (
     Compaction,
     DocumentVectors,
@@ -90,7 +93,8 @@ class Index:
         self._store = store
         self._device = device
         self._encoders: dict[str, Encoder] = {}
-        self._generators: dict[str, Generator] = {}
+        self._generators: dict[tuple[str, str | None], Generator] = {}
+        self._lock = threading.Lock()
         self._library: Library | None = None
 
     @classmethod
@@ -129,16 +133,16 @@ class Index:
 
     def vectors(self, document: str, *, encoder: str = "embedded") -> DocumentVectors:
         """The vectors that an encoder gave the pages of a document."""
-        return self._store.vectors(self.get(document).id, _reference(self._encoder(encoder)))
+        return self._store.vectors(self.get(document).id, _reference(self.encoder(encoder)))
 
     def encode_question(self, question: str, *, encoder: str = "embedded") -> NDArray[np.float32]:
         """The vectors of a question: what ``visar.select`` takes with those of pages."""
-        return self._encoder(encoder).encode_query(question)
+        return self.encoder(encoder).encode_query(question)
 
     def fetch(self, encoder: str) -> None:
         """Download the weights of an encoder that are not here yet, as its first use would."""
-        chosen = self._encoder(encoder)
-        if isinstance(chosen, Downloads):
+        chosen = self.encoder(encoder)
+        if isinstance(chosen, Downloadable):
             chosen.fetch()
 
     def add(
@@ -154,7 +158,7 @@ class Index:
         An interrupted call goes on where it stopped. Words read by OCR are kept: another encoder
         takes them from the index.
         """
-        chosen = self._encoder(encoder)
+        chosen = self.encoder(encoder)
         with open_document(
             Path(path),
             password=reading.password,
@@ -243,10 +247,10 @@ class Index:
         language model that is given these pages, within ``budget``; ``on_text`` is called with
         each piece of its reply.
         """
-        writer = None if generator == extractive.NAME else self._generator(generator)
+        writer = None if generator == extractive.NAME else self.generator(generator)
         searcher = self.searcher(documents, encoder)
         found = searcher.search(question, method=method, k=k, max_k=max_k, neighbors=neighbors)
-        passages = extractive.best_passages(searcher.weighed(found))
+        passages = best_passages(searcher.weighed(found))
         if writer is None:
             text = extractive.quote(passages) if found.strength != "none" else ""
             return Answer(question, text, extractive.NAME, passages, found)
@@ -284,7 +288,7 @@ class Index:
 
     def searcher(self, documents: Sequence[str] | None, encoder: str = "embedded") -> Searcher:
         """What searches these documents, or all: loaded once for many questions."""
-        chosen = self._encoder(encoder)
+        chosen = self.encoder(encoder)
         wanted = self.documents() if documents is None else [self.get(d) for d in documents]
         if not wanted:
             raise NotInIndex(f"The index {self.location} is empty: add a document first.")
@@ -322,17 +326,34 @@ class Index:
                 for document, number in pages
             ]
 
-    def _generator(self, chosen: str | Generator) -> Generator:
-        if not isinstance(chosen, str):
-            return chosen
-        if chosen not in self._generators:
-            self._generators[chosen] = get_generator(chosen, device=self._device)
-        return self._generators[chosen]
+    def encoder(self, encoder: str | Encoder) -> Encoder:
+        """Return the encoder of that name, made once and shared; an encoder is given back."""
+        if not isinstance(encoder, str):
+            return encoder
+        with self._lock:
+            if encoder not in self._encoders:
+                self._encoders[encoder] = get_encoder(encoder, device=self._device)
+            return self._encoders[encoder]
 
-    def _encoder(self, name: str) -> Encoder:
-        if name not in self._encoders:
-            self._encoders[name] = get_encoder(name, device=self._device)
-        return self._encoders[name]
+    def generator(self, generator: str | Generator, *, base_url: str | None = None) -> Generator:
+        """Return the generator of that name, made once and shared; a generator is given back."""
+        if not isinstance(generator, str):
+            return generator
+        key = generator, base_url
+        with self._lock:
+            if key not in self._generators:
+                self._generators[key] = get_generator(
+                    generator, base_url=base_url, device=self._device
+                )
+            return self._generators[key]
+
+    def release(self) -> None:
+        """Free the memory of all loaded models; the next use loads them again."""
+        with self._lock:
+            models = [*self._encoders.values(), *self._generators.values()]
+        for model in models:
+            if isinstance(model, Releasable):
+                model.release()
 
     def _encoded(
         self, document: Document, encoder: Encoder, progress: Progress

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.encoders import tiny
-from visar.encoders.torchvision_operators import import_torchvision
 from visar.encoders.visual import VisualEncoder
+from visar.models.loading import import_torchvision
 
 # Part of a checkpoint: it is imported where the test wants it, after torchvision.
 collect_ignore = ["remote_code.py"]

@@ -12,11 +12,11 @@ import huggingface_hub.constants
 import pytest
 
 from visar.encoders import registry
-from visar.encoders.checkpoints import find_checkpoint
 from visar.encoders.families import FAMILIES, family_of
 from visar.encoders.published import PUBLISHED
 from visar.encoders.visual import VisualEncoder
 from visar.errors import CheckpointError, InvalidOption
+from visar.models.checkpoints import find_checkpoint
 
 Make = Callable[[str], Path]
 
@@ -46,7 +46,7 @@ def test_the_published_checkpoints() -> None:
 
 
 def test_the_classes_are_colpali_engine_s() -> None:
-    from visar.encoders.torchvision_operators import import_torchvision
+    from visar.models.loading import import_torchvision
 
     import_torchvision()
     from colpali_engine import models

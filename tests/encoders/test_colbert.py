@@ -13,10 +13,9 @@ from tests.encoders import tiny
 from visar.documents.page import Page, Word
 from visar.encoders import registry
 from visar.encoders.colbert import ColbertEncoder
-from visar.encoders.loading import quietly
-from visar.encoders.torchvision_operators import import_torchvision
 from visar.errors import CheckpointError, EmptyQuestion
 from visar.index import Index
+from visar.models.loading import import_torchvision, quietly
 
 LONGEST = 24 - 3
 

@@ -104,7 +104,7 @@ def test_invalid_pages_are_kept_with_the_reason_and_never_found(
 ) -> None:
     name = str(checkpoint("colpali"))
     index = Index.open(tmp_path / "index", device="cpu")
-    encoder = index._encoder(name)
+    encoder = index.encoder(name)
     assert isinstance(encoder, VisualEncoder)
     good = encoder._encode
 

@@ -67,7 +67,7 @@ def test_an_addition_that_was_killed_goes_on_with_the_missing_pages(
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     index = Index.open(location, device="cpu")
     assert index.documents() == []
-    encoder = index._encoder(name)
+    encoder = index.encoder(name)
     assert isinstance(encoder, VisualEncoder)
     encoded: list[int] = []
     encode = encoder.encode_pages

@@ -17,10 +17,10 @@ from tests.encoders.samples import page_with, picture
 from tests.encoders.servers import serving
 from visar.cli import main
 from visar.encoders import registry
-from visar.encoders.torchvision_operators import import_torchvision
 from visar.encoders.visrag import VisRagEncoder
 from visar.errors import CheckpointError, DamagedModel, EmptyQuestion, EncoderUnavailable
 from visar.index import Index
+from visar.models.loading import import_torchvision
 
 DIMENSION = 16
 # Of different heights, so that their tokens differ in number and are padded.

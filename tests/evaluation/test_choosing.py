@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visar.core import maxsim, prepare, select
-from visar.core.rivals import largest_gap, oracle
+from visar.core.baselines import largest_gap, oracle
 from visar.evaluation.choosing import DEPTH, Chosen, Pages, choose
 from visar.evaluation.methods import METHODS
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from tests.encoders.tiny import tokenizer as byte_tokenizer
-from visar.encoders.torchvision_operators import import_torchvision
+from visar.models.loading import import_torchvision
 
 _HALF: Any = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 _CONTEXT = 4096

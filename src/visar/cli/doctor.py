@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-import visar
+from visar._version import __version__
 from visar.cli.options import IndexFolder, Json
 from visar.cli.output import STATE_STYLES, console, print_json
-from visar.encoders.registry import EncoderInfo, State, available_encoders
+from visar.encoders.registry import EncoderInfo, available_encoders
 from visar.errors import StoreError
 from visar.generation.published import GeneratorInfo
 from visar.generation.registry import available_generators
 from visar.index import Index, default_location
+from visar.models.protocols import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
     """Show what is installed, what can run here, and what is missing."""
     location = str(index or default_location())
     report = Report(
-        version=visar.__version__,
+        version=__version__,
         python=platform.python_version(),
         index=location,
         documents=_count(location),

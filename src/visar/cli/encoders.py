@@ -15,9 +15,9 @@ from rich.text import Text
 
 from visar.cli.options import DeviceChoice, Json
 from visar.cli.output import STATE_STYLES, complain, console, print_json
-from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE
-from visar.encoders.hub import downloads_shown
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
+from visar.models.hub import downloads_shown
+from visar.network import DEFAULT_PORT, TOKEN_VARIABLE
 from visar.results import to_plain
 
 app = typer.Typer(

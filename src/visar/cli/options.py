@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from visar.encoders.hub import downloads_shown
-from visar.encoders.protocol import Downloads
 from visar.generation import extractive
 from visar.generation.protocol import Generator
 from visar.generation.registry import get_generator, is_served
 from visar.index import Index
+from visar.models.hub import downloads_shown
+from visar.models.protocols import Downloadable
 
 IndexFolder = Annotated[
     Path | None,
@@ -123,7 +123,7 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
         return name
     # OPENAI_BASE_URL may be set for other programs: it concerns served models alone.
     generator = get_generator(name, base_url=base_url if is_served(name) else None, device=device)
-    if isinstance(generator, Downloads):
+    if isinstance(generator, Downloadable):
         with downloads_shown():
             generator.fetch()
     return generator

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.checkpoints import Checkpoint, find_checkpoint, refuse_other_kinds
-from visar.encoders.devices import Batches, check_device, choose_device, first_batch
-from visar.encoders.loading import explained, quietly
 from visar.encoders.protocol import PageEmbedding
-from visar.encoders.torchvision_operators import import_torchvision
 from visar.encoders.vectors import page_without_vectors, unit_vectors
 from visar.errors import CheckpointError, EmptyQuestion, InvalidVectors, MissingExtra
+from visar.models.checkpoints import Checkpoint, find_checkpoint, refuse_other_kinds
+from visar.models.devices import Batches, check_device, choose_device, first_batch
+from visar.models.loading import explained, import_torchvision, quietly
 
 ARCHITECTURE = "HF_ColBERT"
 DIMENSION = 128

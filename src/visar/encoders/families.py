@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.encoders.checkpoints import Checkpoint
 from visar.encoders.patches import WHOLE_PAGE, grid_boxes, tile_box
 from visar.errors import CheckpointError
+from visar.models.checkpoints import Checkpoint
 
 Batch = Mapping[str, Any]
 PatchBoxes = Callable[[Any, Batch, int], NDArray[np.float32]]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from visar.encoders.checkpoints import Checkpoint
-from visar.encoders.devices import attention_for, choose_device, choose_dtype
 from visar.encoders.families import Family
-from visar.encoders.torchvision_operators import import_torchvision
-from visar.errors import CheckpointError, DamagedModel, MissingExtra
+from visar.errors import MissingExtra
+from visar.models.checkpoints import Checkpoint
+from visar.models.devices import attention_for, choose_device, choose_dtype
+from visar.models.loading import (
+    explained,
+    import_torchvision,
+    in_float32,
+    quietly,
+    refuse_incomplete,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +44,6 @@ class LoadedModel:
     def in_float32(self) -> contextlib.AbstractContextManager[None]:
         """Run in full precision for a while; what it was made of comes back unchanged."""
         return in_float32(self.model, attention_for(self.device))
-
-
-@contextlib.contextmanager
-def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
-    """Run a model in full precision for a while; ``attention`` is what was chosen for it."""
-    import torch
-
-    dtype = model.dtype
-    if dtype == torch.float32:
-        yield
-        return
-    model.float()
-    if attention:
-        model.set_attn_implementation("sdpa")  # flash attention knows no float32
-    try:
-        yield
-    finally:
-        model.to(dtype)
-        if attention:
-            model.set_attn_implementation(attention)
 
 
 def load(checkpoint: Checkpoint, family: Family, device: str) -> LoadedModel:
@@ -96,46 +81,3 @@ def _tie_language_head(model: Any) -> None:
     head = getattr(getattr(model, "model", None), "lm_head", None)
     if head is not None and head.weight.is_meta:
         head.weight = model.get_input_embeddings().weight
-
-
-def refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]) -> None:
-    """Refuse weights that are not all there: the others would be random numbers."""
-    empty = [name for name, weights in model.named_parameters() if weights.is_meta]
-    reported = [*report.get("missing_keys", ()), *report.get("mismatched_keys", ())]
-    absent = sorted({str(name) for name in (*empty, *reported)})
-    if absent:
-        raise DamagedModel(
-            f"{checkpoint.name} lacks {len(absent)} weights of its model, such as {absent[0]}: "
-            "it is damaged, or made for another model. Get it again."
-        )
-
-
-@contextlib.contextmanager
-def explained(checkpoint: Checkpoint) -> Iterator[None]:
-    """Turn what the libraries raise at a bad checkpoint to an error that names it."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
-        on = f" on {checkpoint.base}" if checkpoint.base else ""
-        raise CheckpointError(f"{checkpoint.name}{on} cannot be loaded: {error}") from error
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Without progress bars and without warnings that only the libraries' authors can act on."""
-    from transformers.utils import logging
-
-    showed_bars = logging.is_progress_bar_enabled()
-    verbosity = logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if showed_bars:
-            logging.enable_progress_bar()

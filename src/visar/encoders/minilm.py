@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import logging
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from visar.encoders.attention import fuse_attention
 from visar.encoders.windows import cut_windows
 from visar.errors import DamagedModel
 from visar.files import write_whole
+from visar.models.devices import usable_cores
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -134,13 +134,6 @@ def open_session(model: bytes) -> Any:
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["SkipLayerNormFusion"],
     )
-
-
-def usable_cores() -> int:
-    """Count the cores this process may use: in a container often not all of the machine."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def original_model() -> bytes:

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.protocol import Downloads, Encoder, PageEmbedding
+from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.vectors import unit_vectors
 from visar.errors import InvalidOption, MissingExtra
+from visar.models.protocols import Downloadable
 
 # Boxes of one grid that stand side by side differ by the rounding of float32.
 _TOUCHING = 1e-4
@@ -64,7 +65,7 @@ class PooledEncoder:
 
     def fetch(self) -> None:
         """Download what the encoder below needs, if it needs anything."""
-        if isinstance(self._encoder, Downloads):
+        if isinstance(self._encoder, Downloadable):
             self._encoder.fetch()
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
@@ -127,7 +128,7 @@ def _clusters(vectors: NDArray[np.float32], factor: int) -> list[NDArray[np.int6
 @functools.cache
 def _pooler() -> Any:
     try:
-        from visar.encoders.torchvision_operators import import_torchvision
+        from visar.models.loading import import_torchvision
 
         import_torchvision()
         from colpali_engine.compression.token_pooling import HierarchicalTokenPooler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,13 +52,4 @@ class Encoder(Protocol):
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
         """Encode a question as (m, D) unit vectors."""
-        ...
-
-
-@runtime_checkable
-class Downloads(Protocol):
-    """What has weights to get from elsewhere before its first use."""
-
-    def fetch(self) -> None:
-        """Get what is not on this machine yet; nothing is loaded."""
         ...

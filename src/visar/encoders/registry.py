@@ -6,18 +6,17 @@ import importlib
 import importlib.metadata
 import importlib.util
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from visar.encoders import visrag
-from visar.encoders.checkpoints import find_checkpoint, is_checkpoint_name
-from visar.encoders.devices import check_device
-from visar.encoders.hub import is_downloaded
 from visar.encoders.naming import EncoderName, parse_name
 from visar.encoders.protocol import Encoder
 from visar.encoders.published import PUBLISHED
 from visar.errors import EncoderUnavailable, InvalidOption
-
-State: TypeAlias = Literal["ready", "downloads", "missing"]
+from visar.models.checkpoints import find_checkpoint, is_checkpoint_name
+from visar.models.devices import check_device
+from visar.models.hub import is_downloaded
+from visar.models.protocols import State
 
 
 @dataclass(frozen=True, slots=True)

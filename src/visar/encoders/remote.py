@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Page
 from visar.encoders import wire
-from visar.encoders.access import TOKEN_VARIABLE
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.transport import SECONDS_PER_REQUEST, Reply, Transport, printable
 from visar.encoders.vllm import VllmEncoder
 from visar.errors import EmptyQuestion, InvalidOption, MalformedMessage, ServiceError
+from visar.network import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from PIL.Image import Image

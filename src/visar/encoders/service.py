@@ -21,11 +21,11 @@ from socket import AF_INET, AF_INET6, SHUT_WR
 from socketserver import TCPServer
 from typing import Any
 
-import visar
+from visar._version import __version__
 from visar.encoders import wire
-from visar.encoders.access import DEFAULT_PORT, TOKEN_VARIABLE, is_loopback
 from visar.encoders.protocol import Encoder
 from visar.errors import EmptyQuestion, MalformedMessage, ServiceError, VisarError
+from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, is_loopback
 
 SHORTEST_TOKEN = 16
 # Requests that are read, wait for the encoder or are encoded, each with its message in memory.
@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = _SECONDS_PER_READ
     protocol_version = "HTTP/1.1"
-    server_version = f"visar/{visar.__version__}"
+    server_version = f"visar/{__version__}"
     sys_version = ""
     _unread = False
 

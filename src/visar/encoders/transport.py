@@ -15,9 +15,9 @@ import time
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
-import visar
-from visar.encoders.access import TOKEN_VARIABLE, is_loopback
+from visar._version import __version__
 from visar.errors import InvalidOption, ServiceError
+from visar.network import TOKEN_VARIABLE, is_loopback
 
 # A few pages by a large model on a processor take minutes.
 SECONDS_PER_REQUEST = 900.0
@@ -66,7 +66,7 @@ class Transport:
         Where it has ``started``, a refused connection means that it starts anew; before, that it
         does not run. More than ``longest`` bytes are not taken.
         """
-        headers = {"User-Agent": f"visar/{visar.__version__}"} | self._authorization()
+        headers = {"User-Agent": f"visar/{__version__}"} | self._authorization()
         if content_type:
             headers["Content-Type"] = content_type
         for pause in (*PAUSES, None):

@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.access import DEFAULT_PORT
-from visar.encoders.checkpoints import Checkpoint, find_checkpoint, refuse_other_kinds
-from visar.encoders.devices import (
+from visar.encoders.patches import WHOLE_PAGE
+from visar.encoders.protocol import PageEmbedding
+from visar.encoders.vectors import NO_MEMORY, NO_NUMBERS, page_without_vectors, unit_vectors
+from visar.errors import CheckpointError, EmptyQuestion, EncoderUnavailable, InvalidVectors
+from visar.models.checkpoints import Checkpoint, find_checkpoint, refuse_other_kinds
+from visar.models.devices import (
     Batches,
     check_device,
     choose_device,
@@ -25,12 +28,14 @@ from visar.encoders.devices import (
     first_batch,
     is_out_of_memory,
 )
-from visar.encoders.loading import explained, in_float32, quietly, refuse_incomplete
-from visar.encoders.patches import WHOLE_PAGE
-from visar.encoders.protocol import PageEmbedding
-from visar.encoders.torchvision_operators import import_torchvision
-from visar.encoders.vectors import NO_MEMORY, NO_NUMBERS, page_without_vectors, unit_vectors
-from visar.errors import CheckpointError, EmptyQuestion, EncoderUnavailable, InvalidVectors
+from visar.models.loading import (
+    explained,
+    import_torchvision,
+    in_float32,
+    quietly,
+    refuse_incomplete,
+)
+from visar.network import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.checkpoints import Checkpoint, find_checkpoint
-from visar.encoders.devices import Batches, check_device, first_batch, is_out_of_memory
 from visar.encoders.families import Family, family_of
 from visar.encoders.loading import LoadedModel, load
 from visar.encoders.protocol import PageEmbedding
 from visar.encoders.vectors import NO_MEMORY, NO_NUMBERS, page_without_vectors, unit_vectors
 from visar.errors import CheckpointError, EmptyQuestion, InvalidVectors
+from visar.models.checkpoints import Checkpoint, find_checkpoint
+from visar.models.devices import Batches, check_device, first_batch, is_out_of_memory
 
 if TYPE_CHECKING:
     from PIL.Image import Image

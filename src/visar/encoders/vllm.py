@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.access import TOKEN_VARIABLE
 from visar.encoders.protocol import PageEmbedding
 from visar.encoders.transport import (
     SECONDS_PER_REQUEST,
@@ -30,6 +29,7 @@ from visar.encoders.transport import (
 )
 from visar.encoders.vectors import page_without_vectors
 from visar.errors import EmptyQuestion, InvalidOption, ServiceError
+from visar.network import TOKEN_VARIABLE
 
 # What the models of this kind were trained to read beside every page.
 PROMPT = "Describe the image."

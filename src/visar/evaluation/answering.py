@@ -13,7 +13,8 @@ from visar.generation.answering import answer_from
 from visar.generation.protocol import Generator
 from visar.index import Index
 from visar.results import SearchResult
-from visar.searching import Searcher
+from visar.retrieval.passages import best_passages
+from visar.retrieval.search import Searcher
 from visar.store import StoredDocument
 
 
@@ -117,7 +118,7 @@ class _Quoter:
         _, searcher, found = self._last
         started = time.perf_counter()
         positions = [page - 1 for page in pages]
-        passages = extractive.best_passages(searcher.weigh(found.selection, positions))
+        passages = best_passages(searcher.weigh(found.selection, positions))
         text = extractive.quote(passages) if found.strength != "none" else ""
         return text, time.perf_counter() - started
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-import visar
+from visar._version import __version__
 from visar.core import PageVectors, Selection, maxsim, select
-from visar.core.rivals import Choice, largest_gap, score_cluster, top_k
+from visar.core.baselines import Choice, largest_gap, score_cluster, top_k
 from visar.core.vectors import Float32
 from visar.errors import InvalidOption, NotInIndex
 from visar.evaluation.machine import describe_machine
@@ -319,4 +319,4 @@ def _timing(name: str, measured: list[_Measured]) -> Timing:
 
 
 def _machine() -> dict[str, Any]:
-    return {"visar": visar.__version__, "numpy": np.__version__, **describe_machine()}
+    return {"visar": __version__, "numpy": np.__version__, **describe_machine()}

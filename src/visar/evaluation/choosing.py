@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from visar.core import PageVectors, Selection, maxsim, select
-from visar.core.rivals import Choice, largest_gap, oracle, score_cluster, top_k
+from visar.core.baselines import Choice, largest_gap, oracle, score_cluster, top_k
 from visar.core.vectors import Float32, Float64
 from visar.evaluation.methods import METHODS, Method
 

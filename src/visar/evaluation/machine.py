@@ -7,7 +7,7 @@ import platform
 import sys
 from pathlib import Path
 
-from visar.encoders.minilm import usable_cores
+from visar.models.devices import usable_cores
 
 
 def describe_machine() -> dict[str, str | int | float | None]:

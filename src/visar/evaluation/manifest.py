@@ -9,13 +9,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import visar
-from visar.encoders.minilm import usable_cores
+from visar._version import __version__
 from visar.evaluation.findings import MANIFEST, read_manifests
 from visar.evaluation.machine import describe_machine
 from visar.evaluation.plan import Plan
 from visar.evaluation.preparing import Skipped
 from visar.files import write_whole
+from visar.models.devices import usable_cores
 from visar.results import to_plain
 
 _PACKAGES = (
@@ -36,7 +36,7 @@ _PACKAGES = (
 def new_manifest(plan: Plan, encoders: dict[str, str]) -> dict[str, Any]:
     """The beginning of a run; ``encoders`` are their versions by name."""
     return {
-        "visar": visar.__version__,
+        "visar": __version__,
         "started": _now(),
         "finished": None,
         "plan": to_plain(plan),

@@ -17,10 +17,10 @@ from typing import Any
 
 from visar.core import PageVectors
 from visar.core.vectors import Float32
-from visar.encoders.minilm import usable_cores
 from visar.evaluation.choosing import Pages, choose
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked, Retrieved
+from visar.models.devices import usable_cores
 from visar.store import EncoderRef, Store
 
 # So few tasks are done before other processes have started.

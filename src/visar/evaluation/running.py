@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from visar.core import select
-from visar.core.rivals import oracle
+from visar.core.baselines import oracle
 from visar.encoders.protocol import Encoder
 from visar.encoders.registry import get_encoder
 from visar.errors import GenerationError

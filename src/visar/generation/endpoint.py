@@ -14,9 +14,9 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-import visar
-from visar.encoders.access import is_loopback
+from visar._version import __version__
 from visar.errors import GeneratorUnavailable, InvalidOption, MissingExtra
+from visar.network import is_loopback
 
 if TYPE_CHECKING:
     import httpx2
@@ -101,7 +101,7 @@ class Endpoint:
             timeout=openai.Timeout(timeout, connect=SECONDS_TO_CONNECT),
             max_retries=0,
             default_headers={
-                "User-Agent": f"visar/{visar.__version__}",
+                "User-Agent": f"visar/{__version__}",
                 "Accept-Encoding": "identity",
             },
             http_client=http,

@@ -12,9 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visar.encoders.checkpoints import Checkpoint, find_checkpoint
-from visar.encoders.devices import check_device, is_out_of_memory
-from visar.encoders.loading import quietly
 from visar.errors import CheckpointError, GenerationError, InvalidOption
 from visar.generation.decoding import Choices, Listener
 from visar.generation.local_models import (
@@ -27,6 +24,9 @@ from visar.generation.local_models import (
 )
 from visar.generation.protocol import OnText, Prompt, Reply, unheard
 from visar.generation.published import PUBLISHED
+from visar.models.checkpoints import Checkpoint, find_checkpoint
+from visar.models.devices import check_device, is_out_of_memory
+from visar.models.loading import quietly
 
 if TYPE_CHECKING:
     from PIL.Image import Image

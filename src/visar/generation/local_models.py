@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from visar.encoders.checkpoints import Checkpoint
-from visar.encoders.devices import choose_device, choose_dtype, is_out_of_memory
-from visar.encoders.loading import explained, quietly, refuse_incomplete
-from visar.encoders.torchvision_operators import import_torchvision
 from visar.errors import CheckpointError, EncoderUnavailable, GenerationError, GeneratorUnavailable
 from visar.generation.chat import ChatTemplate
 from visar.generation.published import INSTALL, missing_packages
+from visar.models.checkpoints import Checkpoint
+from visar.models.devices import choose_device, choose_dtype, is_out_of_memory
+from visar.models.loading import explained, import_torchvision, quietly, refuse_incomplete
 
 Reads: TypeAlias = Literal["images", "text"]
 

@@ -6,8 +6,8 @@ import importlib.util
 from dataclasses import dataclass
 from typing import Literal
 
-from visar.encoders.hub import is_downloaded
-from visar.encoders.registry import State
+from visar.models.hub import is_downloaded
+from visar.models.protocols import State
 
 PACKAGES = ("torch", "torchvision", "transformers")
 INSTALL = "pip install 'visar[local]'"

@@ -6,11 +6,11 @@ import importlib.util
 import os
 from typing import Literal
 
-from visar.encoders.checkpoints import is_checkpoint_name
 from visar.errors import InvalidOption
 from visar.generation import extractive
 from visar.generation.protocol import Generator
 from visar.generation.published import PUBLISHED, GeneratorInfo, available_local_generators
+from visar.models.checkpoints import is_checkpoint_name
 
 _SERVED: dict[str, Literal["images", "text"]] = {"openai": "images", "openai-text": "text"}
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visar.encoders.hub import (
+from visar.errors import CheckpointError, InvalidOption
+from visar.models.hub import (
     cached_folder,
     download,
     has_weights,
@@ -19,7 +20,6 @@ from visar.encoders.hub import (
     is_reachable,
     unreachable,
 )
-from visar.errors import CheckpointError, InvalidOption
 
 # Files that decide what a checkpoint's vectors are.
 _DECISIVE = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.metadata", "*.py")

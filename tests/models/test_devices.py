@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from visar.encoders import devices
-from visar.encoders.devices import Batches
 from visar.errors import EncoderUnavailable, InvalidOption, OutOfMemory
+from visar.models import devices
+from visar.models.devices import Batches
 
 
 class Hungry:
@@ -94,7 +94,7 @@ def test_flash_attention_is_used_on_cuda_where_it_is_installed(
 
 STUB = """
 import torch
-from visar.encoders.torchvision_operators import import_torchvision
+from visar.models.loading import import_torchvision
 library = torch.library.Library("torchvision", "DEF") if {declare} else None
 for name in ("nms", "qnms") if {declare} else ():
     library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

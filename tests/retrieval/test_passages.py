@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.documents.page import Page, Word
-from visar.generation.extractive import WeighedPage, best_passages
-from visar.generation.passages import boxes_of, spans
+from visar.retrieval.passages import WeighedPage, best_passages, boxes_of, spans
 
 
 def page_of(*lines: str, gap: float = 0.02, spread: float = 0.01) -> Page:

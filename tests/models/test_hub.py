@@ -21,9 +21,9 @@ import pytest
 from tests.encoders.servers import Asked, Says, answering, like_the_hub
 from visar.cli import main
 from visar.encoders import registry
-from visar.encoders.hub import is_downloaded
 from visar.encoders.published import PUBLISHED
 from visar.encoders.visual import VisualEncoder
+from visar.models.hub import is_downloaded
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 NAME = "someone/colqwen"
@@ -118,7 +118,7 @@ def test_encoders_are_ready_to_be_downloaded_or_missing(
     assert {entry["name"]: entry["state"] for entry in entries} == states
 
 
-FIND = "from visar.encoders.checkpoints import find_checkpoint; find_checkpoint('{}')"
+FIND = "from visar.models.checkpoints import find_checkpoint; find_checkpoint('{}')"
 
 
 def child(code: str, endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:

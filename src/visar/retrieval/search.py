@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.core import PageVectors, Selection, select
-from visar.core.rivals import largest_gap, score_cluster, top_k
+from visar.core.baselines import largest_gap, score_cluster, top_k
 from visar.documents.page import Page
 from visar.encoders.protocol import Encoder
 from visar.errors import InvalidOption
-from visar.generation.extractive import WeighedPage, weigh_passages
 from visar.results import Method, PageHit, Passage, SearchResult, Strength
+from visar.retrieval.passages import WeighedPage, weigh_passages
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 
 # What fixed top-k retrieves unless told otherwise.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
@@ -118,3 +119,10 @@ def _free_memory() -> None:
 
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def usable_cores() -> int:
+    """Count the cores this process may use: in a container often not all of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""What encoders and generators share: hub access, checkpoints, devices, loading."""

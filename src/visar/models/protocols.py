@@ -1,0 +1,26 @@
+"""What a model that needs downloads or memory offers beside its main protocol."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+State: TypeAlias = Literal["ready", "downloads", "missing"]
+"""Whether a model has all it needs, downloads its weights when first used, or lacks packages."""
+
+
+@runtime_checkable
+class Downloadable(Protocol):
+    """A model whose weights may have to be downloaded before its first use."""
+
+    def fetch(self) -> None:
+        """Download what is not on this machine yet; load nothing."""
+        ...
+
+
+@runtime_checkable
+class Releasable(Protocol):
+    """A model whose memory can be given back."""
+
+    def release(self) -> None:
+        """Free the memory of the weights; the next use loads them again."""
+        ...

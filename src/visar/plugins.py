@@ -1,0 +1,71 @@
+"""Parts that come from elsewhere: entry points of installed packages, and ``module:attribute``."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import sys
+from collections.abc import Iterable
+from functools import cache, reduce
+from importlib.metadata import EntryPoint
+from importlib.metadata import entry_points as installed_entry_points
+from pathlib import Path
+from typing import Any
+
+from visar.errors import InvalidOption, VisarError
+
+_OBJECT_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+@cache
+def entry_points(group: str) -> dict[str, EntryPoint]:
+    """Return the entry points of a group (such as ``visar.encoders``) by name; imports nothing."""
+    return {point.name: point for point in installed_entry_points(group=group)}
+
+
+def is_object_name(name: str) -> bool:
+    """Whether a name has the form ``module:attribute``.
+
+    >>> is_object_name("my_package.encoders:Tiny"), is_object_name("http://127.0.0.1:80")
+    (True, False)
+    """
+    return _OBJECT_NAME.fullmatch(name) is not None
+
+
+def load(name: str | EntryPoint) -> Any:
+    """Import what an entry point or a name ``module:attribute`` means.
+
+    A module may lie in the current folder. Processes started by ``multiprocessing`` take the
+    path over, so that the name means the same there.
+
+    Raises
+    ------
+    InvalidOption
+        If the module or the attribute does not exist, or the import fails.
+    """
+    text = name.value if isinstance(name, EntryPoint) else name
+    module, _, attribute = text.partition(":")
+    if isinstance(name, str) and (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    try:
+        return reduce(getattr, attribute.split("."), importlib.import_module(module))
+    except VisarError:
+        raise
+    except Exception as error:  # a foreign module can fail in any way
+        raise InvalidOption(
+            f"{text} cannot be imported: {type(error).__name__}: {error}. Write module:attribute, "
+            "with a module that is installed or lies in the current folder."
+        ) from error
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> InvalidOption:
+    """Return the error for a name that nothing has, with the nearest known name.
+
+    >>> print(unknown_name("method", "vizar", ["visar", "top-k"]))
+    There is no method 'vizar': did you mean visar? Known: visar, top-k.
+    """
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    question = f": did you mean {near[0]}?" if near else "."
+    return InvalidOption(f"There is no {kind} {name!r}{question} Known: {', '.join(names)}.{hint}")

@@ -1,0 +1,303 @@
+"""The methods that choose pages: one registry for search, evaluation and benchmarks.
+
+A method is a function of :class:`ScoredPages` that returns how many pages to take (an int: the
+best by late interaction), a :class:`~visar.core.baselines.Choice` of pages, or a
+:class:`~visar.core.Selection`. Other packages add methods by entry points of the group
+``visar.methods``; ``module:function`` names one without a package.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from visar import plugins
+from visar.core import PageVectors, Selection, baselines, maxsim, select
+from visar.core.baselines import Choice
+from visar.core.vectors import Float32, Float64, Integers
+from visar.errors import InvalidOption
+
+ENTRY_POINTS = "visar.methods"
+DEFAULT_K = 5
+"""Pages that fixed top-k takes unless told otherwise."""
+
+Scores: TypeAlias = Literal["late-interaction", "single-vector", "s_p"]
+Cost: TypeAlias = Literal["scores", "similarity", "clustering"]
+"""What a method computes beyond a question's vectors: one score per page, rows of the page-to-page
+similarity, or a clustering of the scores for each possible cluster size. In growing order."""
+COSTS: tuple[Cost, ...] = ("scores", "similarity", "clustering")
+MethodFunction: TypeAlias = Callable[..., "int | Choice | Selection"]
+
+
+@dataclass(frozen=True)
+class DocumentPages:
+    """The page vectors of one or more documents, with what many questions share."""
+
+    vectors: PageVectors
+
+    @cached_property
+    def means(self) -> Float64:
+        """The mean vector of each page, of length 1; 0 for an empty page."""
+        sums = np.zeros((len(self.vectors), self.vectors.dimension))
+        for block in self.vectors.blocks():
+            np.add.at(sums, block.pages, np.add.reduceat(block.vectors, block.starts, axis=0))
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        return np.asarray(sums / np.maximum(lengths, np.finfo(np.float64).tiny))
+
+
+class ScoredPages:
+    """One question against pages: scores and selections, each computed when first asked for.
+
+    Parameters
+    ----------
+    query
+        (m, D) unit vectors of the question.
+    pages
+        The pages to choose from.
+    evidence
+        The pages (0-based) that hold the answer, where they are known: for the oracle alone.
+    max_k
+        The cap on selected pages for :meth:`select`.
+    """
+
+    def __init__(
+        self,
+        query: Float32,
+        pages: DocumentPages | PageVectors,
+        *,
+        evidence: Sequence[int] = (),
+        max_k: int | None = None,
+    ) -> None:
+        self.query = query
+        self.pages = pages if isinstance(pages, DocumentPages) else DocumentPages(pages)
+        self.evidence = tuple(evidence)
+        self.max_k = max_k
+        self._selection: Selection | None = None
+        self._scores: dict[Scores, Float64] = {}
+        self._seconds: dict[Scores, dict[str, float]] = {}
+        self._used: dict[Scores, None] = {}
+
+    def __len__(self) -> int:
+        return len(self.pages.vectors)
+
+    @property
+    def late_interaction(self) -> Float64:
+        """The MaxSim score of each page (Eq. 1)."""
+        return self.scores("late-interaction")
+
+    def scores(self, kind: Scores) -> Float64:
+        """One score per page: late interaction, cosine of mean vectors, or self-similarity s_p."""
+        self._used[kind] = None
+        if kind not in self._scores:
+            started = time.perf_counter()
+            self._scores[kind] = self._compute(kind)
+            self._seconds.setdefault(kind, {"query to page": time.perf_counter() - started})
+        return self._scores[kind]
+
+    def select(self, **options: Any) -> Selection:
+        """Run ViSAR; with no options the result is kept for the next call."""
+        if options:
+            return select(self.query, self.pages.vectors, max_k=self.max_k, **options)
+        if self._selection is None:
+            self._selection = select(self.query, self.pages.vectors, max_k=self.max_k)
+        return self._selection
+
+    def _compute(self, kind: Scores) -> Float64:
+        if kind == "late-interaction":
+            return maxsim(self.query, self.pages.vectors)
+        if kind == "single-vector":
+            question = self.query.mean(axis=0, dtype=np.float64)
+            length = max(float(np.linalg.norm(question)), np.finfo(np.float64).tiny)
+            return np.asarray(self.pages.means @ question / length)
+        selection = self.select()
+        # A rule on s_p needs the diagonal alone, not the page-to-page similarity.
+        timings = {name: t for name, t in selection.timings.items() if name != "page to page"}
+        self._seconds[kind] = timings
+        return selection.scores
+
+    def _run(self, method: Method) -> MethodResult:
+        self._used.clear()
+        known = set(self._seconds)
+        started = time.perf_counter()
+        chosen = method.function(self, **method.options)
+        seconds = {"choice": time.perf_counter() - started}
+        for kind in self._used:
+            # Scores that an earlier method has asked for count for every method that needs them.
+            spent = self._seconds[kind]
+            seconds |= spent
+            if kind not in known:
+                seconds["choice"] = max(0.0, seconds["choice"] - sum(spent.values()))
+        if isinstance(chosen, Selection):
+            return MethodResult(
+                chosen.k_star, chosen.pages, chosen.ranking, chosen.sparsity, chosen.timings
+            )
+        if not isinstance(chosen, Choice):
+            chosen = _first(self, chosen, method.name)
+        ranked_by: Scores = next(iter(self._used), "late-interaction")
+        ranking = np.argsort(-self.scores(ranked_by), kind="stable")
+        return MethodResult(chosen.k, chosen.pages, ranking, None, seconds)
+
+
+def _first(pages: ScoredPages, k: Any, name: str) -> Choice:
+    try:
+        return baselines.top_k(pages.late_interaction, int(k))
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(
+            f"The method {name} returned {k!r}: a method returns the number of pages (at least "
+            "1), a Choice, or a Selection."
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class MethodResult:
+    """The pages a method chooses; all page indices are 0-based."""
+
+    k: int
+    """Pages the method asks for, before any cap."""
+    pages: Integers
+    """The chosen pages, best first."""
+    ranking: Integers
+    """All pages in the order the method chooses from."""
+    sparsity: float | None
+    """Share of inactive pages, for ViSAR and its variants."""
+    seconds: Mapping[str, float]
+    """By stage; their sum is the latency without encoding the question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A way of choosing pages."""
+
+    name: str
+    """What users type, and what results are stored under."""
+    function: MethodFunction
+    """Called with a :class:`ScoredPages` and the options."""
+    label: str = ""
+    """As tables and figures show it; the name if empty."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the function."""
+    cost: Cost = "scores"
+    group: str = "main"
+    """Where an evaluation reports it."""
+    adaptive: bool = True
+    """Whether the method decides k by itself."""
+    needs_evidence: bool = False
+    """Whether it can run only where the right pages are known."""
+    max_pages: int | None = None
+    """The most pages it can be asked to choose from, if its cost needs a bound."""
+
+    def choose(self, pages: ScoredPages) -> MethodResult:
+        """Choose pages for a question.
+
+        Raises
+        ------
+        InvalidOption
+            If there are more pages than the method can handle, evidence is needed and missing,
+            or the function returns something else than it should.
+        """
+        if self.max_pages is not None and len(pages) > self.max_pages:
+            raise InvalidOption(
+                f"The method {self.name} takes too long on {len(pages)} pages: it can choose from "
+                f"{self.max_pages} at most. Name fewer documents, or take another method."
+            )
+        if self.needs_evidence and not pages.evidence:
+            raise InvalidOption(f"The method {self.name} needs questions with evidence pages.")
+        return pages._run(self)  # noqa: SLF001 - the bookkeeping of times belongs there
+
+
+def _visar(pages: ScoredPages, **options: Any) -> Selection:
+    return pages.select(**options)
+
+
+def _top_k(pages: ScoredPages, k: int = DEFAULT_K, scores: Scores = "late-interaction") -> Choice:
+    return baselines.top_k(pages.scores(scores), k)
+
+
+def _largest_gap(pages: ScoredPages, scores: Scores = "late-interaction") -> Choice:
+    return baselines.largest_gap(pages.scores(scores))
+
+
+def _score_cluster(pages: ScoredPages, scores: Scores = "late-interaction") -> Choice:
+    return baselines.score_cluster(pages.scores(scores))
+
+
+def _oracle(pages: ScoredPages) -> Choice:
+    return baselines.oracle(pages.late_interaction, pages.evidence)
+
+
+# The paper's approximation takes three shortcuts at once.
+APPROXIMATION = {"top_j": 450, "top_p": 75, "top_s": 10}
+# Beyond this many pages Score-Cluster, which clusters them N times, takes hours.
+_CLUSTERED_PAGES = 1_000
+
+# A new method is one function and one entry here, or an entry point of another package.
+_METHODS = (
+    Method(
+        name="visar",
+        function=_visar,
+        label="ViSAR",
+        cost="similarity",
+    ),
+    Method(
+        name="visar-approx",
+        function=_visar,
+        label="ViSAR (Approx.)",
+        options=APPROXIMATION,
+        cost="similarity",
+    ),
+    Method(name="top-k", function=_top_k, label="Late-Interaction", adaptive=False),
+    Method(
+        name="single-vector",
+        function=_top_k,
+        label="Single-Vector",
+        options={"scores": "single-vector"},
+        adaptive=False,
+    ),
+    Method(name="largest-gap", function=_largest_gap, label="Largest-Gap"),
+    Method(
+        name="score-cluster",
+        function=_score_cluster,
+        label="Score-Cluster",
+        cost="clustering",
+        max_pages=_CLUSTERED_PAGES,
+    ),
+    Method(name="oracle", function=_oracle, label="Oracle", needs_evidence=True),
+)
+METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
+"""The methods that come with ViSAR."""
+
+
+def method_names() -> list[str]:
+    """Return the names of all methods, ours first, then those of installed packages."""
+    return list({**METHODS, **plugins.entry_points(ENTRY_POINTS)})
+
+
+def get_method(method: str | Method | MethodFunction) -> Method:
+    """Return a method by name, by ``module:function``, or from a function.
+
+    Raises
+    ------
+    InvalidOption
+        If there is no such method.
+    """
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str):
+        name = getattr(method, "__name__", type(method).__name__)
+        return Method(name=name, function=method)
+    if method in METHODS:
+        return METHODS[method]
+    found = plugins.entry_points(ENTRY_POINTS).get(method)
+    if found is None and not plugins.is_object_name(method):
+        raise plugins.unknown_name("method", method, method_names())
+    loaded = plugins.load(method if found is None else found)
+    if isinstance(loaded, Method):
+        return loaded
+    if not callable(loaded):
+        raise InvalidOption(f"{method} is no method: it is {loaded!r}, not a function.")
+    return Method(name=method, function=loaded)
