@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.evaluation.judge.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
-from visar.evaluation.judge import CachedJudge, LLMJudge, BenchmarkJudge, Verdict
+from visar.evaluation.judge import BenchmarkJudge, CachedJudge, LLMJudge, Verdict
 from visar.evaluation.judge.cache import _sha256, case_key
 
 CASE = ("Who?", ["Tom", "Ada"], "Ada")

@@ -1,4 +1,4 @@
-"""Precision and recall of the rules on answers whose truth is known, as docs/judge.md gives them."""
+"""Precision and recall of the rules on known answers, as docs/judge.md gives them."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from visar.evaluation.datasets.longdocurl import Incomplete, LongDocURL
-from visar.generation.parsing import is_not_answerable
 from visar.evaluation.questions import Dataset, Question
+from visar.generation.parsing import is_not_answerable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import Any
 from visar.errors import InvalidOption
 from visar.evaluation.judge.protocol import Judge, Verdict, usable_references
 from visar.files import write_whole
+from visar.models.protocols import Releasable
 
 
 class CachedJudge:
@@ -63,6 +64,11 @@ class CachedJudge:
                 with self._usable_folder():
                     _write(path, key, verdict)
             return verdict
+
+    def release(self) -> None:
+        """Free the memory of the judge's model, if it holds any here."""
+        if isinstance(self._judge, Releasable):
+            self._judge.release()
 
     @contextmanager
     def _usable_folder(self) -> Iterator[None]:

@@ -29,9 +29,8 @@ LEAST_SIMILARITY = 0.5
 TOLERANCE = Decimal("0.01")
 
 # LongDocURL writes two of them in full.
-_TYPES: dict[str, AnswerType] = {"integer": "Int", "string": "Str"} | {
-    name.casefold(): name for name in get_args(AnswerType)
-}
+_TYPES: dict[str, AnswerType] = {"integer": "Int", "string": "Str"}
+_TYPES.update((name.casefold(), name) for name in get_args(AnswerType))
 # Longer texts are not parsed as lists, longer digits not as numbers.
 _LONGEST_LIST = 20_000
 _LONGEST_NUMBER = 30
