@@ -1,26 +1,23 @@
-"""Benchmarks and questions of one's own, checked, and corrections to them."""
+"""Data sets for evaluation: opening, checking and correcting them."""
 
-from visar.evaluation.datasets.checks import (
-    Doubt,
-    doubtful,
-    incomplete_documents,
-    missing_documents,
-)
 from visar.evaluation.datasets.corrections import (
     Corrected,
     Correction,
+    Doubt,
     correct,
+    doubtful,
+    incomplete_documents,
+    missing_documents,
     read_corrections,
 )
-from visar.evaluation.datasets.longdocurl import Incomplete
-from visar.evaluation.datasets.opening import open_dataset
+from visar.evaluation.datasets.registry import dataset_names, open_dataset
 
 __all__ = [
     "Corrected",
     "Correction",
     "Doubt",
-    "Incomplete",
     "correct",
+    "dataset_names",
     "doubtful",
     "incomplete_documents",
     "missing_documents",

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 
 from visar.errors import DatasetError, MissingExtra
-from visar.evaluation.datasets.fields import leaves_folder
+from visar.evaluation.datasets.entries import leaves_folder
 
 MMLONGBENCH_HUB = "yubo2333/MMLongBench-Doc"
 LONGDOCURL_HUB = "dengchao/LongDocURL"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.benchmarks import MMLONGBENCH, write_lines, write_samples
+from tests.evaluation.datasets.layouts import MMLONGBENCH, write_lines, write_samples
 from visar.errors import DatasetError
 from visar.evaluation.datasets import doubtful, missing_documents, open_dataset
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.benchmarks import write_lines
+from tests.evaluation.datasets.layouts import write_lines
 from visar.errors import DatasetError
 from visar.evaluation.datasets import correct, read_corrections
 from visar.evaluation.questions import Question
@@ -47,6 +47,16 @@ def test_what_is_corrected_and_what_is_not(tmp_path: Path) -> None:
     assert corrected.changed == {"1-aa"}
     # Results without corrections need them as they were.
     assert before == QUESTIONS
+
+
+def test_other_answers_may_have_another_form(tmp_path: Path) -> None:
+    """Judges go by the form: that of the old answer would make the new one wrong."""
+    question = Question("1-aa", "a.pdf", "Who?", (14,), ("Not answerable",), "None")
+    change = ANSWERS | {"was": ["Not answerable"], "becomes": ["Ann Lee"]}
+    corrected = correct([question], read_corrections(write_lines(tmp_path / "c.jsonl", [change])))
+    assert corrected.questions[0].kind is None
+    pages = read_corrections(write_lines(tmp_path / "c.jsonl", [PAGES]))
+    assert correct([question], pages).questions[0].kind == "None"
 
 
 def test_evidence_may_be_taken_away(tmp_path: Path) -> None:

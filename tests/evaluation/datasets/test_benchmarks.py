@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tests.evaluation.benchmarks import (
+from tests.evaluation.datasets.layouts import (
     LONGDOCURL,
     MMLONGBENCH,
     write_lines,
@@ -24,13 +24,12 @@ from visar.documents import open_document
 from visar.errors import DatasetError
 from visar.evaluation.datasets import (
     Doubt,
-    Incomplete,
     doubtful,
     incomplete_documents,
     missing_documents,
     open_dataset,
 )
-from visar.evaluation.datasets.locating import _files_below
+from visar.evaluation.datasets.benchmarks import _files_below
 from visar.evaluation.questions import Question
 
 OWN: list[dict[str, Any]] = [
@@ -147,14 +146,13 @@ def test_a_document_with_some_of_its_pages_counts_as_missing(
     dataset = open_dataset(write_longdocurl(tmp_path, images_of_second=numbers))
     assert dataset.path("4000002") is None
     assert missing_documents(dataset) == ["4000002"]
-    assert incomplete_documents(dataset) == [Incomplete("4000002", len(numbers), first_missing)]
-    assert f"page {first_missing} " in str(incomplete_documents(dataset)[0])
+    assert incomplete_documents(dataset) == {"4000002": first_missing}
 
 
 def test_without_any_page_a_document_is_missing_and_not_incomplete(tmp_path: Path) -> None:
     dataset = open_dataset(write_longdocurl(tmp_path, images_of_second=[]))
     assert missing_documents(dataset) == ["4000002"]
-    assert incomplete_documents(dataset) == []
+    assert incomplete_documents(dataset) == {}
 
 
 def test_a_pdf_is_preferred_to_page_images(tmp_path: Path) -> None:
@@ -164,7 +162,7 @@ def test_a_pdf_is_preferred_to_page_images(tmp_path: Path) -> None:
     pdf.touch()
     dataset = open_dataset(tmp_path)
     assert dataset.path("4000002") == pdf
-    assert incomplete_documents(dataset) == []
+    assert incomplete_documents(dataset) == {}
 
 
 def test_folders_that_link_to_each_other_are_looked_through_once(tmp_path: Path) -> None:
@@ -194,6 +192,22 @@ def test_a_benchmark_of_the_collection_is_chosen_by_name_or_folder(tmp_path: Pat
         assert by_name.questions() == by_folder.questions()
         assert by_name.path("ferries.pdf") == tmp_path / folder / "documents" / "ferries.pdf"
         assert by_folder.path("ferries.pdf") == by_name.path("ferries.pdf")
+
+
+def test_longdocurl_of_the_collection_counts_pages_from_0(tmp_path: Path) -> None:
+    collection(tmp_path)
+    (question,) = open_dataset("LongDocURL", data=tmp_path).questions()
+    # The collection writes 2 for the third page; MMLongBench-Doc counts from 1 there, too.
+    assert question.evidence_pages == (3,)
+    assert open_dataset("MMLongBench", data=tmp_path).questions()[0].evidence_pages == (2, 3)
+
+
+def test_other_answers_of_the_collection_are_right_too(tmp_path: Path) -> None:
+    entry = MMLONGBENCH[0] | {"answer_2": "fourteen", "answer_3": " "}
+    assert open_dataset(write_samples(tmp_path, [entry])).questions()[0].answers == (
+        "14",
+        "fourteen",
+    )
 
 
 @pytest.mark.parametrize("name", ["Lillianwei/Mdocagent-dataset", None])

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tests.evaluation.benchmarks import LONGDOCURL, MMLONGBENCH, write_lines, write_samples
+from tests.evaluation.datasets.layouts import LONGDOCURL, MMLONGBENCH, write_lines, write_samples
 from visar.errors import DatasetError
 from visar.evaluation.datasets.hub import unpacked
 

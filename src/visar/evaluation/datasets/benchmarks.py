@@ -1,0 +1,261 @@
+"""Data sets in files: MMLongBench-Doc, LongDocURL, and questions of one's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+
+from visar.evaluation.datasets.entries import Entry, Fields, Problems, leaves_folder
+from visar.evaluation.questions import Question
+
+MMLONGBENCH = "MMLongBench"
+LONGDOCURL = "LongDocURL"
+
+_PAGE_IMAGE = re.compile(r"(?P<document>.+)_(?P<page>\d+)\.(?:png|jpe?g|webp)", re.I | re.A)
+
+
+class QuestionFile:
+    """Questions of a file about documents in one folder: MMLongBench-Doc, and those of one's own.
+
+    Parameters
+    ----------
+    name
+        Of the data set.
+    questions
+        All of them, in the order of the file.
+    documents
+        The folder that the documents' names are relative to.
+    """
+
+    def __init__(self, name: str, questions: Sequence[Question], documents: Path) -> None:
+        self._name = name
+        self._questions = questions
+        self._documents = documents
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def questions(self) -> list[Question]:
+        """All questions, in the order of the file."""
+        return list(self._questions)
+
+    def path(self, document: str) -> Path | None:
+        """The document's file or folder of page images; None if it is missing."""
+        return None if leaves_folder(document) else existing(self._documents / document)
+
+
+class LongDocURL:
+    """LongDocURL: documents are PDFs or page images, anywhere below a folder.
+
+    Evidence pages count from 1, the numbers in the names of page images from 0: page 1 is
+    ``NAME_0.png``. A document of which some page images are missing counts as missing: pages
+    after a gap would have wrong numbers, and a part of a document is easier than the whole.
+
+    Parameters
+    ----------
+    questions
+        All of them, in the order of the file.
+    page_counts
+        The number of pages of documents, where the file gives it.
+    folder
+        Searched when the first document is asked for.
+    """
+
+    def __init__(
+        self, questions: Sequence[Question], page_counts: Mapping[str, int], folder: Path
+    ) -> None:
+        self._questions = questions
+        self._page_counts = page_counts
+        self._files = _ScatteredDocuments(folder)
+
+    @property
+    def name(self) -> str:
+        return LONGDOCURL
+
+    def questions(self) -> list[Question]:
+        """All questions, in the order of the data set."""
+        return list(self._questions)
+
+    def path(self, document: str) -> Path | None:
+        """The document's PDF, else a folder of its page images; None if it is missing."""
+        name = document.removesuffix(".pdf")
+        if pdf := self._files.pdfs.get(name):
+            return pdf
+        if name not in self._files.images or self._first_missing(document):
+            return None
+        return self._files.folder_of_images(name)
+
+    def incomplete_documents(self) -> dict[str, int]:
+        """The documents of which only some page images are there, with the first missing page."""
+        documents = dict.fromkeys(question.document for question in self._questions)
+        names = {document: document.removesuffix(".pdf") for document in documents}
+        return {
+            document: missing
+            for document, name in names.items()
+            if name in self._files.images and name not in self._files.pdfs
+            if (missing := self._first_missing(document))
+        }
+
+    def _first_missing(self, document: str) -> int | None:
+        images = self._files.images.get(document.removesuffix(".pdf"), {})
+        pages = self._page_counts.get(document, max(images, default=-1) + 1)
+        return next((page for page in range(1, pages + 1) if page - 1 not in images), None)
+
+
+def published_questions(
+    entries: Sequence[Entry], problems: Problems, *, first_page: int = 1
+) -> list[Question]:
+    """The questions of either benchmark; raises a DatasetError if an entry is wrong.
+
+    ``first_page`` is the number that the file gives to the first page of a document.
+    """
+
+    def question(fields: Fields, entry: Entry, seen: dict[str, str]) -> Question:
+        # LongDocURL gives a number; in the collection, the name of a file, as MMLongBench-Doc does.
+        document = fields.document("doc_no" if "doc_no" in entry.values else "doc_id")
+        text = fields.text("question")
+        pages = fields.pages("evidence_pages", as_text=True)
+        return Question(
+            id=fields.identity("question_id", document, text, seen),
+            document=document,
+            text=text,
+            evidence_pages=tuple(page + 1 - first_page for page in pages),
+            answers=fields.answers("answer", "answer_2", "answer_3"),
+            kind=fields.optional_text("answer_format"),
+        )
+
+    return _questions(entries, problems, question)
+
+
+def own_questions(entries: Sequence[Entry], problems: Problems) -> list[Question]:
+    """Questions of one's own; raises a DatasetError if an entry is wrong."""
+
+    def question(fields: Fields, _: Entry, seen: dict[str, str]) -> Question:
+        document, text = fields.document("document"), fields.text("question")
+        return Question(
+            id=fields.identity("id", document, text, seen),
+            document=document,
+            text=text,
+            evidence_pages=fields.pages("evidence_pages"),
+            answers=fields.texts("answers"),
+        )
+
+    return _questions(entries, problems, question)
+
+
+def page_counts(entries: Sequence[Entry], problems: Problems) -> dict[str, int]:
+    """The number of pages of documents, where LongDocURL gives it."""
+    counts = {
+        str(entry.values.get("doc_no")): Fields(entry, problems).optional_count("total_pages")
+        for entry in entries
+    }
+    return {document: count for document, count in counts.items() if count is not None}
+
+
+def existing(path: Path) -> Path | None:
+    """A path, or None if nothing is there."""
+    try:
+        return path if path.exists() else None
+    except (OSError, ValueError):
+        # A name that this system's files cannot have.
+        return None
+
+
+def _questions(
+    entries: Sequence[Entry],
+    problems: Problems,
+    question: Callable[[Fields, Entry, dict[str, str]], Question],
+) -> list[Question]:
+    seen: dict[str, str] = {}
+    found = [question(Fields(entry, problems), entry, seen) for entry in entries]
+    problems.refuse()
+    return found
+
+
+class _ScatteredDocuments:
+    """Documents anywhere below a folder: ``NAME.pdf``, or page images ``NAME_0.png`` and so on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = Lock()
+        self._found: tuple[dict[str, Path], dict[str, dict[int, Path]]] | None = None
+        self._gathered: dict[str, Path] = {}
+
+    @property
+    def pdfs(self) -> Mapping[str, Path]:
+        """PDFs by the names of their documents."""
+        return self._search()[0]
+
+    @property
+    def images(self) -> Mapping[str, Mapping[int, Path]]:
+        """Page images by document and by the numbers in their names, of which 0 is the first."""
+        return self._search()[1]
+
+    def folder_of_images(self, name: str) -> Path:
+        """A folder with a document's page images, which begin with 0, and nothing else.
+
+        Where they share one with other files, that is a folder of links to them, which lasts as
+        long as this object.
+        """
+        from visar.documents.finding import visible_files
+
+        images = self.images[name]
+        folder = images[0].parent
+        if set(visible_files(folder)) == set(images.values()):
+            return folder
+        with self._lock:
+            if name not in self._gathered:
+                self._gathered[name] = self._gather(name, images)
+            return self._gathered[name]
+
+    def _gather(self, name: str, images: Mapping[int, Path]) -> Path:
+        parent = Path(tempfile.mkdtemp(prefix="visar-pages-"))
+        weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
+        # Named so because a document is shown by the name of its folder.
+        folder = parent / name
+        folder.mkdir()
+        for path in images.values():
+            link = folder / path.name
+            try:
+                link.symlink_to(path.absolute())
+            except OSError:
+                # Windows lets only some users make links.
+                shutil.copyfile(path, link)
+        return folder
+
+    def _search(self) -> tuple[dict[str, Path], dict[str, dict[int, Path]]]:
+        with self._lock:
+            if self._found is None:
+                pdfs: dict[str, Path] = {}
+                images: defaultdict[str, dict[int, Path]] = defaultdict(dict)
+                for path in _files_below(self._folder):
+                    if path.suffix.lower() == ".pdf":
+                        pdfs.setdefault(path.stem, path)
+                    elif match := _PAGE_IMAGE.fullmatch(path.name):
+                        images[match["document"]].setdefault(int(match["page"]), path)
+                self._found = pdfs, dict(images)
+            return self._found
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """All files that are not hidden, in the order of their names; links to folders are followed."""
+    seen: set[tuple[int, int]] = set()
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        with contextlib.suppress(OSError):
+            state = Path(parent).stat()
+            if (state.st_dev, state.st_ino) in seen:
+                # A link to a folder that this walk has been in.
+                folders.clear()
+                continue
+            seen.add((state.st_dev, state.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))

@@ -1,0 +1,123 @@
+"""Data sets of other packages: by entry point, by ``module:function``, and as objects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from visar import plugins
+from visar.errors import DatasetError, InvalidOption
+from visar.evaluation.datasets import dataset_names, missing_documents, open_dataset
+from visar.evaluation.questions import Dataset, Question
+
+MODULE = """
+from visar.evaluation.questions import Question
+
+class Ports:
+    name = "ports"
+
+    def __init__(self, data):
+        self.data = data
+
+    def questions(self):
+        return [Question("q1", "a.pdf", "How many?", (1,), ("4",))]
+
+    def path(self, document):
+        return self.data / document if self.data else None
+
+def broken(data):
+    raise KeyError("ports")
+
+def number(data):
+    return 5
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package with a data set, installed beside ours."""
+    (tmp_path / "visar_ports.py").write_text(MODULE)
+    installed = tmp_path / "visar_ports-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: visar-ports\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(
+        "[visar.datasets]\nports = visar_ports:Ports\nLongDocURL = visar_ports:broken\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.entry_points.cache_clear()
+    yield
+    plugins.entry_points.cache_clear()
+    sys.modules.pop("visar_ports", None)
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("name", ["ports", "visar_ports:Ports"])
+def test_a_data_set_of_another_package_is_opened_by_name(tmp_path: Path, name: str) -> None:
+    dataset = open_dataset(name)
+    assert (dataset.name, dataset.questions()[0].id) == ("ports", "q1")
+    assert missing_documents(dataset) == ["a.pdf"]
+    assert open_dataset(name, data=tmp_path).path("a.pdf") == tmp_path / "a.pdf"
+
+
+@pytest.mark.usefixtures("package")
+def test_known_names_include_those_of_packages() -> None:
+    assert {"ports", "MMLongBench", "dengchao/LongDocURL"} <= set(dataset_names())
+    with pytest.raises(DatasetError, match=r"name of a data set: .*ports"):
+        open_dataset("harbours")
+
+
+def test_a_function_in_the_current_folder_needs_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_ports.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert open_dataset("own_ports:Ports").name == "ports"
+    sys.modules.pop("own_ports")
+
+
+@pytest.mark.usefixtures("package")
+def test_our_own_names_cannot_be_taken_over() -> None:
+    with pytest.raises(DatasetError, match="Where is LongDocURL"):
+        open_dataset("LongDocURL")
+
+
+@pytest.mark.usefixtures("package")
+def test_what_a_package_gets_wrong_is_said() -> None:
+    with pytest.raises(DatasetError, match="visar_ports:broken cannot be opened: KeyError"):
+        open_dataset("visar_ports:broken")
+    with pytest.raises(DatasetError, match=r"type int, .* name, questions\(\)"):
+        open_dataset("visar_ports:number")
+    with pytest.raises(InvalidOption, match="cannot be imported"):
+        open_dataset("visar_ports:nothing")
+
+
+class Mine:
+    """A data set made in a program."""
+
+    name = "mine"
+
+    def questions(self) -> list[Question]:
+        return []
+
+    def path(self, document: str) -> Path | None:
+        return Path(document)
+
+
+def test_an_object_is_accepted_where_a_name_is() -> None:
+    mine: Dataset = Mine()
+    assert open_dataset(mine) is mine
+
+
+def test_the_data_set_of_the_docs_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = Path(__file__).parents[3] / "docs" / "evaluation-data.md"
+    code = docs.read_text("utf-8").partition("# harbour_data.py\n")[2].partition("```")[0]
+    (tmp_path / "harbour_data.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    dataset = open_dataset("harbour_data:Harbour")
+    assert (dataset.name, missing_documents(dataset)) == ("harbour", ["ferries.pdf"])
+    sys.modules.pop("harbour_data")
