@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -119,6 +119,14 @@ def test_a_reply_that_is_no_choice_is_no_verdict(text: str) -> None:
     """Taking it for "incorrect" would lower the accuracy without anyone's notice."""
     with pytest.raises(GenerationError, match="rambler"):
         LLMJudge(Rambler(text)).judge("Who?", ["Tom"], "Ada")
+
+
+def test_whatever_a_generator_raises_can_be_recorded() -> None:
+    def fail(case: dict[str, Any]) -> str:
+        raise KeyError(case["question"])
+
+    with pytest.raises(GenerationError, match=r"grader failed while judging: KeyError: 'Who\?'"):
+        LLMJudge(Grader(fail)).judge("Who?", ["Tom"], "Ada")
 
 
 class Releasing(Grader):

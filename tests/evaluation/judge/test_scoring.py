@@ -26,6 +26,7 @@ def score(reference: str, answer: str, kind: str | None = None) -> float:
     [
         ("14", None, "Int"),
         ("1,204", None, "Int"),
+        ("14.", None, "Int"),
         ("$450,000", None, "Int"),
         ("-418", None, "Int"),
         ("62%", None, "Float"),

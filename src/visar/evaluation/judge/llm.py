@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from visar.errors import GenerationError
+from visar.errors import GenerationError, VisarError
 from visar.evaluation.judge.protocol import Verdict, usable_references
 from visar.generation.protocol import Generator, Prompt, Reply
 from visar.models.protocols import Releasable
@@ -122,7 +122,14 @@ class LLMJudge:
                 + '\nThe case ends here. Is its "answer" correct or incorrect?',
             ),
         )
-        reply = self._generator.generate(prompt, max_tokens=MOST_TOKENS, choices=CHOICES)
+        try:
+            reply = self._generator.generate(prompt, max_tokens=MOST_TOKENS, choices=CHOICES)
+        except VisarError:
+            raise
+        except Exception as error:  # a foreign generator can fail in any way
+            raise GenerationError(
+                f"{self._generator.name} failed while judging: {type(error).__name__}: {error}."
+            ) from error
         return Verdict(
             score=float(_choice(reply) == "correct"),
             judge=self.name,

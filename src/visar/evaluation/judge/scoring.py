@@ -145,9 +145,10 @@ def answer_type(reference: str, kind: str | None = None) -> AnswerType:
         return known
     if parse_list(reference) is not None:
         return "List"
-    if not _NUMBER.fullmatch(_clean(reference)):
+    cleaned = _clean(reference)
+    if not _NUMBER.fullmatch(cleaned):
         return "Str"
-    return "Float" if "." in reference or "%" in reference else "Int"
+    return "Float" if "." in cleaned or "%" in reference else "Int"
 
 
 def score_answer(reference: str, answer: str, type_: AnswerType) -> float:
