@@ -65,6 +65,8 @@ class Document:
         self._last_read: tuple[int, PageContent] | None = None
         self._read_by_ocr: dict[int, Page] = {}
         self._read_pictures: dict[bytes, list[Piece]] = {}
+        self.read_image = ocr_engines.read_image
+        """Runs OCR on a picture; may be replaced, to run it in another process."""
 
     def __repr__(self) -> str:
         return f"Document(id={self.id[:12]!r}, name={self.name!r}, pages={len(self)})"
@@ -183,5 +185,5 @@ class Document:
         """Words of a picture; one that returns, like the banner of every page, is read once."""
         key = hashlib.sha256(picture.tobytes()).digest()
         if key not in self._read_pictures:
-            self._read_pictures[key] = ocr_engines.read_image(picture, self._ocr_engine)
+            self._read_pictures[key] = self.read_image(picture, self._ocr_engine)
         return self._read_pictures[key]
