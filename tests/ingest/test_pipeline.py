@@ -18,8 +18,8 @@ from tests.ingest.conftest import FirstWord, MeanColour
 from visar.documents import open_document
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, PageError
-from visar.ingest import Stage, add_document, encode_pages, encoder_ref, read_pages
-from visar.store import Store
+from visar.ingest import ReadPage, Stage, add_document, encode_pages, read_pages
+from visar.store import EncoderRef, Store
 
 MakePdf = Callable[..., Path]
 MakeScan = Callable[..., Path]
@@ -53,19 +53,13 @@ def test_a_document_is_read_encoded_and_committed(
         [word.text for word in page.words] for page in pages
     ]
     assert [page.text_source for page in kept] == [page.text_source for page in pages]
-    vectors = store.vectors(stored.id, encoder_ref(embedded))
-    expected = [made.vectors for _, made in encode_pages(embedded, map(_read, pages))]
+    vectors = store.vectors(stored.id, EncoderRef.of(embedded))
+    expected = [made.vectors for _, made in encode_pages(embedded, map(ReadPage, pages))]
     assert np.array_equal(vectors.vectors, np.concatenate(expected))
     reading = [step for step in seen if step[0] != "encoding"]
     assert [done for _, done, _ in reading] == list(range(1, 41))
     assert {stage for stage, _, _ in reading} == {"reading", "ocr"}
     assert seen[-1] == ("encoding", 40, 40)
-
-
-def _read(page: Any) -> Any:
-    from visar.ingest import ReadPage
-
-    return ReadPage(page)
 
 
 def test_a_known_document_is_neither_opened_nor_converted(
@@ -109,14 +103,14 @@ def test_an_encoder_that_looks_gets_the_images(store: Store, tmp_path: Path) -> 
         tmp_path / "a.pdf", *(text_at(50, 500, f"Page {number}") for number in range(20))
     )
     stored = add_document(store, path, MeanColour())
-    assert len(store.vectors(stored.id, encoder_ref(MeanColour())).vectors) == 20
+    assert len(store.vectors(stored.id, EncoderRef.of(MeanColour())).vectors) == 20
     assert store.pages(stored.id, [20])[0].words[1].text == "19"
     # The words are there now, the images are taken from the file.
     other = MeanColour()
     other.name = "another"
     add_document(store, path, other)
-    before = store.vectors(stored.id, encoder_ref(MeanColour())).vectors
-    assert np.array_equal(before, store.vectors(stored.id, encoder_ref(other)).vectors)
+    before = store.vectors(stored.id, EncoderRef.of(MeanColour())).vectors
+    assert np.array_equal(before, store.vectors(stored.id, EncoderRef.of(other)).vectors)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -140,13 +134,13 @@ def test_an_interrupted_addition_goes_on(store: Store, make_pdf: MakePdf) -> Non
     for encoder in (FirstWord(), MeanColour()):
         with pytest.raises(KeyboardInterrupt):
             add_document(store, path, encoder, progress=stop)
-        assert len(store.unfinished(identity, encoder_ref(encoder))) == 23
+        assert len(store.unfinished(identity, EncoderRef.of(encoder))) == 23
         seen.clear()
         stored = add_document(
             store, path, encoder, progress=lambda stage, done, _: seen.append((stage, done))
         )
         assert [done for stage, done in seen if stage == "encoding"] == list(range(24, 61))
-        assert len(store.vectors(stored.id, encoder_ref(encoder)).vectors) == 60
+        assert len(store.vectors(stored.id, EncoderRef.of(encoder)).vectors) == 60
     # The words of the second are those of the first.
     assert not [stage for stage, _ in seen if stage == "reading"]
     assert not [problem for problem in store.verify() if problem.kind == "damage"]

@@ -7,19 +7,18 @@ from visar.ingest.pipeline import (
     Stage,
     add_document,
     encode_pages,
-    encoder_ref,
     read_pages,
 )
-from visar.ingest.sources import file_source, open_source, source_path, source_text
+from visar.ingest.sources import SourcePool, file_source, open_source, source_path, source_text
 
 __all__ = [
     "EncodedPage",
     "Progress",
     "ReadPage",
+    "SourcePool",
     "Stage",
     "add_document",
     "encode_pages",
-    "encoder_ref",
     "file_source",
     "open_source",
     "read_pages",

@@ -57,9 +57,9 @@ def add_document(
     store: Store,
     path: str | PathLike[str],
     encoder: Encoder,
-    *,
     options: ReadOptions | None = None,
     progress: Progress | None = None,
+    *,
     workers: int | None = None,
 ) -> StoredDocument:
     """Add a document to a store, or the vectors of another encoder to one that is there.
@@ -110,7 +110,7 @@ def _add(
     progress: Progress,
     workers: int | None,
 ) -> StoredDocument:
-    reference = encoder_ref(encoder)
+    reference = EncoderRef.of(encoder)
     known = _known(store, identity.id)
 
     def commit(total: int, pages: Iterable[EncodedPage]) -> StoredDocument:
@@ -118,7 +118,7 @@ def _add(
         new = NewDocument(identity.id, identity.name, source, total, identity.size)
         return store.add(new, reference, pages)
 
-    if known is not None and _has(known, reference):
+    if known is not None and known.has(reference):
         return commit(known.pages, ())
     with ExitStack() as stack:
         document = None
@@ -202,21 +202,11 @@ def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[Encode
         yield from zip(read, encoder.encode_pages(read, images), strict=True)
 
 
-def encoder_ref(encoder: Encoder) -> EncoderRef:
-    """What vectors of an encoder are stored under."""
-    return EncoderRef(encoder.name, encoder.version, encoder.dimension)
-
-
 def _known(store: Store, identity: str) -> StoredDocument | None:
     try:
         return store.get(identity)
     except NotInIndex:
         return None
-
-
-def _has(document: StoredDocument, encoder: EncoderRef) -> bool:
-    made = ((known.name, known.version) for known in document.encoders)
-    return (encoder.name, encoder.version) in made
 
 
 def _reported(

@@ -6,13 +6,17 @@ same path do not replace each other's document in an index they share.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import re
 import socket
+import threading
 import uuid
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -152,4 +156,93 @@ def _exists(path: Path) -> bool:
     except OSError:
         # It is there, or may be: opening it tells why it cannot be read.
         return True
+    return True
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A source in a pool."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is opened, so that others wait for it instead of opening it too."""
+    document: Document | None = None
+    users: int = 0
+
+
+class SourcePool:
+    """Keeps the sources used last open: showing many pages hashes and opens each file once.
+
+    Several threads may use it.
+
+    Parameters
+    ----------
+    size
+        How many stay open while nobody uses them; each has a process.
+    """
+
+    def __init__(self, size: int = 4) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._opened: OrderedDict[tuple[str, str, ReadOptions | None], _Opened] = OrderedDict()
+
+    @contextlib.contextmanager
+    def lease(
+        self, document: StoredDocument, options: ReadOptions | None = None
+    ) -> Iterator[Document]:
+        """Give a source, opened as :func:`open_source` does, to be used within the ``with`` block.
+
+        Several may use the same one; none closes it.
+        """
+        key = document.id, document.source, options
+        with self._lock:
+            opened = self._opened.setdefault(key, _Opened())
+            self._opened.move_to_end(key)
+            opened.users += 1
+        try:
+            with opened.lock:
+                if opened.document is not None and not _unchanged(opened.document):
+                    opened.document.close()
+                    opened.document = None
+                if opened.document is None:
+                    opened.document = open_source(document, options)
+                source = opened.document
+            yield source
+        finally:
+            with self._lock:
+                opened.users -= 1
+                unused = self._take_unused()
+                if not opened.users and opened.document and self._opened.get(key) is not opened:
+                    # The pool was closed meanwhile.
+                    unused.append(opened.document)
+            for source in unused:
+                source.close()
+
+    def close(self) -> None:
+        """Close all sources."""
+        with self._lock:
+            sources = [opened.document for opened in self._opened.values()]
+            self._opened.clear()
+        for source in sources:
+            if source is not None:
+                source.close()
+
+    def _take_unused(self) -> list[Document]:
+        """Remove the sources used longest ago that are too many, and those never opened."""
+        idle = [(key, opened) for key, opened in self._opened.items() if not opened.users]
+        surplus = len(self._opened) - self._size
+        removed = [
+            (key, opened)
+            for place, (key, opened) in enumerate(idle)
+            if place < surplus or opened.document is None
+        ]
+        for key, _ in removed:
+            del self._opened[key]
+        return [opened.document for _, opened in removed if opened.document is not None]
+
+
+def _unchanged(document: Document) -> bool:
+    try:
+        document.identity.check()
+    except DocumentError:
+        return False
     return True
