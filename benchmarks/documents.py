@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pypdfium2
 
-from visar.documents import open_document
-from visar.documents.sources import PdfSource
+from visar.documents import ReadOptions, open_document
+from visar.documents.pdf import PdfSource
 
 PAGES = 40
 
@@ -62,7 +62,7 @@ def main() -> None:
         pdf, source = pypdfium2.PdfDocument(path), PdfSource(path, None)
         pages = min(len(source), 100)
         cpu, wall = time.process_time, time.perf_counter
-        with open_document(path, ocr="never") as document:
+        with open_document(path, ReadOptions(ocr="never")) as document:
             rows = {
                 "characters one by one, no order (CPU)": milliseconds(
                     lambda number: characters_one_by_one(pdf, number), pages, cpu

@@ -8,7 +8,7 @@ with one worker and with all, beside reading and encoding page after page in thi
 file, 24 pages of the example report as images.
 
 What is compared runs in turns, round by round: other work on the machine hits all alike. CPU is
-what this process and those it started have used; "busy" is its share of the time that all cores had.
+what this process and those it started have used; "busy" is its share of the time of all cores.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +47,7 @@ class Taken:
     processor: float
 
 
-def taken(work: Callable[[], object]) -> Taken:
+def taken(work: Callable[[], None]) -> Taken:
     clock, before = time.perf_counter(), os.times()
     work()
     # Processes count once they have ended.
@@ -58,14 +57,14 @@ def taken(work: Callable[[], object]) -> Taken:
 
 
 def compared(
-    works: dict[str, Callable[[], object]], pages: int, rounds: int
+    works: Mapping[str, Callable[[], None]], pages: int, rounds: int
 ) -> list[tuple[str, ...]]:
     runs: dict[str, list[Taken]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
             runs[name].append(taken(work))
     first = next(iter(runs.values()))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, its in runs.items():
         clock = statistics.median(run.clock for run in its)
         ratio = statistics.median(a.clock / b.clock for a, b in zip(first, its, strict=True))
@@ -98,8 +97,8 @@ def text_rows(path: Path, encoder: EmbeddedEncoder, rounds: int) -> list[tuple[s
             pass
 
     def read() -> None:
-        with open_document(path, ReadOptions()) as document, closing(document.pages()) as pages:
-            for _ in pages:
+        with open_document(path, ReadOptions()) as document:
+            for _ in document.pages():
                 pass
 
     works = {
@@ -149,7 +148,9 @@ def main() -> None:
     parser.add_argument("--text", type=Path)
     parser.add_argument("--scanned", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--save", action="store_true", help="write the tables to docs/benchmarks.md")
+    parser.add_argument(
+        "--save", action="store_true", help="write the tables to docs/benchmarks.md"
+    )
     arguments = parser.parse_args()
     encoder = EmbeddedEncoder()
     encoder.encode_query("loads the model")

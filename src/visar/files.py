@@ -1,29 +1,54 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files atomically."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one step: whoever reads sees the old one or the new one, never a part.
+    """Write a file in one step: readers see the old content or the new, never a part of it.
 
-    Its folder is made where there is none. After a failure nothing is left behind.
+    Missing parent folders are created. The content is on disk when the call returns. After a
+    failure the old file is as it was, and nothing else is left.
+
+    Parameters
+    ----------
+    path
+        The file to create or replace.
+    content
+        All of its bytes.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-", suffix=".part")
+    part = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")
+    # The kernel applies the umask, as for any new file: it is never asked for or changed here,
+    # because it belongs to the whole process.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(part, flags, 0o666)
     try:
-        with os.fdopen(handle, "wb") as part:
-            part.write(content)
-            part.flush()
-            os.fsync(part.fileno())
-        # As any new file has it: those made for a moment are for their owner alone.
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the new name on disk too, where folders can be synchronised: not on Windows."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

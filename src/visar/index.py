@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.documents import Document, Limits, Ocr, OcrEngine, Page, find_documents, open_document
+from visar.documents import (
+    Document,
+    Limits,
+    Ocr,
+    OcrEngine,
+    Page,
+    ReadOptions,
+    find_documents,
+    open_document,
+)
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, NotInIndex, VisarError
@@ -159,13 +168,13 @@ class Index:
         takes them from the index.
         """
         chosen = self.encoder(encoder)
-        with open_document(
-            Path(path),
+        options = ReadOptions(
             password=reading.password,
             ocr=reading.ocr,
             ocr_engine=reading.ocr_engine,
             limits=reading.limits,
-        ) as document:
+        )
+        with open_document(Path(path), options) as document:
             new = NewDocument(
                 id=document.id,
                 name=document.name,
@@ -185,8 +194,10 @@ class Index:
         progress: Callable[[Path], Progress] | None = None,
     ) -> Additions:
         """Add files and the documents of folders; one that is refused does not stop the others."""
-        added, refused = [], []
-        for path in find_documents(Path(path) for path in paths):
+        found = find_documents(paths)
+        added: list[StoredDocument] = []
+        refused = [Refusal(str(path), reason) for path, reason in found.refused]
+        for path in found.paths:
             try:
                 report = progress(path) if progress else None
                 added.append(self.add(path, encoder=encoder, reading=reading, progress=report))
@@ -391,7 +402,7 @@ class Index:
     def _open_source(self, document: StoredDocument) -> Document:
         """The file a document came from, if it is still there and still the same."""
         try:
-            source = open_document(document.source, ocr="never")
+            source = open_document(document.source, ReadOptions(ocr="never"))
         except VisarError as error:
             raise DocumentError(
                 document.name, f"cannot be shown, its file {document.source} is gone: {error}"

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from visar.documents import find_documents
-from visar.errors import DocumentError
 
 
 def touch(*paths: Path) -> None:
@@ -26,19 +24,23 @@ def test_folders_become_the_documents_in_them(tmp_path: Path) -> None:
     picture(tmp_path / "scan" / "1.png")
     picture(tmp_path / "scan" / "2.jpg")
     picture(tmp_path / "figure.png")
-    found = [str(path.relative_to(tmp_path)) for path in find_documents([tmp_path])]
+    found = [str(path.relative_to(tmp_path)) for path in find_documents([tmp_path]).paths]
     assert found == ["b2.PDF", "b10.pdf", "deeper/still/a.docx", "figure.png", "scan"]
 
 
 def test_files_that_are_named_are_taken_as_they_are_and_once(tmp_path: Path) -> None:
     touch(tmp_path / "odd.name", tmp_path / "a.pdf")
     given: list[Path | str] = [tmp_path / "odd.name", str(tmp_path), tmp_path / "a.pdf"]
-    assert find_documents(given) == [tmp_path / "odd.name", tmp_path / "a.pdf"]
+    assert find_documents(given).paths == (tmp_path / "odd.name", tmp_path / "a.pdf")
 
 
-def test_nothing_found_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match=r"missing.pdf does not exist"):
-        find_documents([tmp_path / "missing.pdf"])
+def test_what_cannot_be_used_is_reported_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+    touch(tmp_path / "good" / "a.pdf", tmp_path / "z.pdf")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DocumentError, match=r"empty is a folder without documents"):
-        find_documents([tmp_path / "empty"])
+    missing, empty = tmp_path / "missing.pdf", tmp_path / "empty"
+    found = find_documents([missing, tmp_path / "good", empty, tmp_path / "z.pdf"])
+    assert found.paths == (tmp_path / "good" / "a.pdf", tmp_path / "z.pdf")
+    assert found.refused == (
+        (missing, f"{missing} does not exist, or not any more."),
+        (empty, f"{empty} is a folder without documents."),
+    )

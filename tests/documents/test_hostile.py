@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from tests.documents.conftest import lines_of, text_at, write_pdf
-from visar.documents import Limits, open_document
+from visar.documents import Limits, ReadOptions, open_document
 from visar.errors import DocumentError, EncryptedDocument, InvalidOption, PageError
 
 
@@ -40,7 +40,7 @@ def test_encrypted_files_ask_for_a_password(tmp_path: Path, opened: Any) -> None
     ):
         open_document(path)
     with pytest.raises(EncryptedDocument, match=r"^secret.pdf is encrypted, and the password does"):
-        open_document(path, password="wrong")  # noqa: S106
+        open_document(path, ReadOptions(password="wrong"))  # noqa: S106
     document = opened(path, password="open sesame")  # noqa: S106
     assert lines_of(document.page(2)) == ["page 2"]
 
@@ -140,10 +140,10 @@ def test_limits_on_bytes_and_pages(tmp_path: Path) -> None:
     path = plain_pdf(tmp_path / "a.pdf", pages=4)
     size = path.stat().st_size
     with pytest.raises(DocumentError, match=rf"^a.pdf has {size:,} bytes, more .* of {size - 1:,}"):
-        open_document(path, limits=Limits(max_bytes=size - 1))
+        open_document(path, ReadOptions(limits=Limits(max_bytes=size - 1)))
     with pytest.raises(DocumentError, match=r"^a.pdf has more pages than the limit of 3"):
-        open_document(path, limits=Limits(max_pages=3))
-    open_document(path, limits=Limits(max_bytes=size, max_pages=4)).close()
+        open_document(path, ReadOptions(limits=Limits(max_pages=3)))
+    open_document(path, ReadOptions(limits=Limits(max_bytes=size, max_pages=4))).close()
 
 
 def test_a_giant_page_is_drawn_smaller(tmp_path: Path, opened: Any) -> None:
@@ -220,9 +220,9 @@ def test_page_numbers_and_resolutions_that_make_no_sense(tmp_path: Path, opened:
 def test_options_that_do_not_exist(tmp_path: Path) -> None:
     path = plain_pdf(tmp_path / "a.pdf")
     with pytest.raises(InvalidOption, match='ocr must be "auto", "always" or "never"'):
-        open_document(path, ocr="sometimes")  # type: ignore[arg-type]
+        open_document(path, ReadOptions(ocr="sometimes"))  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match='ocr_engine must be "rapidocr" or "tesseract"'):
-        open_document(path, ocr_engine="guess")  # type: ignore[arg-type]
+        open_document(path, ReadOptions(ocr_engine="guess"))  # type: ignore[arg-type]
 
 
 def test_an_image_with_too_many_pixels_is_refused(tmp_path: Path, opened: Any) -> None:
@@ -252,7 +252,7 @@ def test_files_cut_anywhere_are_read_or_refused(tmp_path: Path, share: float) ->
     path = tmp_path / "cut.pdf"
     path.write_bytes(content[: int(len(content) * share)])
     try:
-        with open_document(path, ocr="never") as document:
+        with open_document(path, ReadOptions(ocr="never")) as document:
             texts = [lines_of(page) for page in document.pages()]
     except DocumentError as error:
         assert str(error).startswith("cut.pdf")  # noqa: PT017

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.documents.conftest import text_image, write_pdf
-from visar.documents import Limits, open_document
+from visar.documents import Limits, ReadOptions, open_document
 from visar.errors import DocumentError
 
 CORNERS = np.array([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 0]]], np.uint8)
@@ -76,7 +76,7 @@ def test_each_frame_of_a_tiff_is_a_page(tmp_path: Path, opened: Any) -> None:
     assert [document.image(n).width for n in (3, 1, 4)] == [102, 100, 103]
     assert document.image(3).getpixel((0, 0)) == (80, 80, 80)
     with pytest.raises(DocumentError, match=r"^a.tif has more pages than the limit of 3"):
-        open_document(tmp_path / "a.tif", limits=Limits(max_pages=3))
+        open_document(tmp_path / "a.tif", ReadOptions(limits=Limits(max_pages=3)))
 
 
 def test_transparent_is_white_and_deep_grey_stays_grey(tmp_path: Path, opened: Any) -> None:

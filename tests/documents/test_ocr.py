@@ -21,8 +21,8 @@ from tests.documents.conftest import (
     text_image,
     write_pdf,
 )
-from visar.documents import ocr, open_document
-from visar.documents.quality import usable
+from visar.documents import ReadOptions, ocr, open_document
+from visar.documents.pdf import usable
 from visar.errors import InvalidOption, MissingExtra, PageError
 
 needs_tesseract = pytest.mark.skipif(
@@ -56,7 +56,7 @@ def test_a_scan_is_read_with_the_places_of_its_words(
 def test_ocr_is_done_once(tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     document = opened(scanned_pdf(tmp_path / "scan.pdf"))
     page = document.page(1)
-    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda _: pytest.fail("read again"))
+    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda *_: pytest.fail("read again"))
     assert document.page(1) is page
     assert not document.needs_ocr(1)
 
@@ -94,7 +94,7 @@ def test_a_picture_that_returns_is_read_once(
 
     document = opened(write_pdf(tmp_path / "a.pdf", draw, draw))
     assert lines_of(document.page(1)) == ["Text of page 1", "banner"]
-    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda _: pytest.fail("read again"))
+    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda *_: pytest.fail("read again"))
     assert lines_of(document.page(2)) == ["Text of page 2", "banner"]
 
 
@@ -201,7 +201,7 @@ def test_a_missing_model_is_not_downloaded(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_even_surface_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda _: pytest.fail("nothing to read"))
+    monkeypatch.setitem(ocr._ENGINES, "rapidocr", lambda *_: pytest.fail("nothing to read"))
     assert ocr.read_image(Image.new("RGB", (500, 500), "beige"), "rapidocr") == []
 
 
@@ -240,7 +240,9 @@ def test_without_tesseract_the_error_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with (
-        open_document(scanned_pdf(tmp_path / "scan.pdf"), ocr_engine="tesseract") as document,
+        open_document(
+            scanned_pdf(tmp_path / "scan.pdf"), ReadOptions(ocr_engine="tesseract")
+        ) as document,
         pytest.raises(InvalidOption, match=r"tesseract is not installed: .*choose rapidocr"),
     ):
         document.page(1)

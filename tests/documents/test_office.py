@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.documents.conftest import lines_of, text_at, write_pdf
-from visar.documents import Limits, open_document
+from visar.documents import Limits, ReadOptions, open_document
 from visar.errors import DocumentError
 
 DOCX_PARTS = {
@@ -71,7 +71,7 @@ shutil.copy({str(pdf)!r}, out / "document.pdf")""",
     with open_document(path) as document:
         assert (document.kind, document.name) == ("office", "letter.bin")
         assert lines_of(document.page(1)) == ["converted"]
-        made = Path(document._worker._request["paths"][0])
+        made = Path(document._worker._source["paths"][0])
         assert made.exists()
         assert document.id not in made.read_text("latin-1")
         with open_document(pdf) as other:
@@ -92,7 +92,9 @@ def test_conversions_that_fail(
     fake_soffice(tmp_path / "bin", body)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(DocumentError, match=f"^a.docx {reason}"):
-        open_document(write_docx(tmp_path / "a.docx"), limits=Limits(conversion_seconds=1))
+        open_document(
+            write_docx(tmp_path / "a.docx"), ReadOptions(limits=Limits(conversion_seconds=1))
+        )
 
 
 def test_encrypted_office_documents_are_refused_as_such(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.documents.conftest import lines_of, text_at, write_pdf
 from tests.documents.test_hostile import exponential_pdf
-from visar.documents import Document, Limits, open_document
+from visar.documents import Document, Limits, ReadOptions, open_document
 from visar.errors import DocumentError, PageError
 
 
@@ -82,8 +82,8 @@ def test_a_worker_left_alone_ends(tmp_path: Path) -> None:
     """When the program is killed in the middle of a page, nobody else ends the worker."""
     path = exponential_pdf(tmp_path / "a.pdf")
     program = f"""
-from visar.documents import Limits, open_document
-document = open_document({str(path)!r}, limits=Limits(seconds_per_page=1.0))
+from visar.documents import Limits, ReadOptions, open_document
+document = open_document({str(path)!r}, ReadOptions(limits=Limits(seconds_per_page=1.0)))
 print(document._worker._process.pid, flush=True)
 document._worker._process._kill = lambda late: None
 document.page(1)
@@ -106,7 +106,7 @@ document.page(1)
 def test_too_little_memory_is_an_error(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
     with pytest.raises(DocumentError, match=r"^a.pdf .*memory than 0.02 GB \(Limits.worker_memory"):
-        open_document(path, limits=Limits(worker_memory=20_000_000))
+        open_document(path, ReadOptions(limits=Limits(worker_memory=20_000_000)))
 
 
 def test_closing_ends_the_worker(tmp_path: Path) -> None:
@@ -124,14 +124,14 @@ def test_a_refused_document_leaves_no_worker(
     started = []
     real = worker._Process.__init__
 
-    def remember(self: Any, limits: Limits) -> None:
-        real(self, limits)
+    def remember(self: Any, *arguments: Any) -> None:
+        real(self, *arguments)
         started.append(self.pid)
 
     monkeypatch.setattr(worker._Process, "__init__", remember)
     path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"), text_at(50, 500, "b"))
     with pytest.raises(DocumentError):
-        open_document(path, limits=Limits(max_pages=1))
+        open_document(path, ReadOptions(limits=Limits(max_pages=1)))
     path.write_bytes(b"%PDF-1.4 nothing more")
     with pytest.raises(DocumentError):
         open_document(path)

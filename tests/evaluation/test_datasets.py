@@ -20,7 +20,7 @@ from tests.evaluation.benchmarks import (
     write_page_images,
     write_samples,
 )
-from visar.documents import open_document
+from visar.documents import ReadOptions, open_document
 from visar.errors import DatasetError
 from visar.evaluation.datasets import (
     Doubt,
@@ -52,7 +52,7 @@ OWN: list[dict[str, Any]] = [
 
 def reds(folder: Path) -> list[int]:
     """The red values of a document's pages: the numbers in the names of its page images."""
-    with open_document(folder, ocr="never") as document:
+    with open_document(folder, ReadOptions(ocr="never")) as document:
         pixels = [document.image(page).getpixel((5, 5)) for page in range(1, len(document) + 1)]
     return [pixel[0] for pixel in pixels if isinstance(pixel, tuple)]
 

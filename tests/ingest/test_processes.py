@@ -1,4 +1,4 @@
-"""Several processes: those that add the same document, and those that must not outlive a program."""
+"""Several processes add the same document, and none outlives the program that started it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,25 @@ from visar.store import EncoderRef, Store
 MakePdf = Callable[..., Path]
 MakeScan = Callable[..., Path]
 
+# Without "if __name__ ...": scripts of users have none, and must not run again in other processes.
+PROGRAM = """
+import sys
+from tests.ingest.conftest import FirstWord
+from visar.ingest import add_document
+from visar.store import Store
+
+def tell(stage, done, total):
+    print(stage, done, flush=True)
+
+added = add_document(Store.open(sys.argv[1]), sys.argv[2], FirstWord(), progress=tell)
+print("added", added.pages, flush=True)
+"""
+
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 
 def start(index: Path, document: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.ingest.child", str(index), str(document)]
+    command = [sys.executable, "-c", PROGRAM, str(index), str(document)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
         command,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,16 @@ import pikepdf
 import pytest
 
 from tests.ingest.conftest import FirstWord
-from visar.documents import Limits
+from visar.documents import Limits, ReadOptions
 from visar.errors import DocumentError, EncryptedDocument
-from visar.ingest import add_document, file_source, open_source, source_path, source_text
-from visar.ingest.shim import ReadOptions
+from visar.ingest import (
+    SourcePool,
+    add_document,
+    file_source,
+    open_source,
+    source_path,
+    source_text,
+)
 from visar.store import Store
 
 MakePdf = Callable[..., Path]
@@ -134,3 +141,70 @@ def test_limits_are_raised_to_what_the_document_needs(store: Store, make_pdf: Ma
     stored = add_document(store, path, FirstWord())
     with open_source(stored, ReadOptions(limits=Limits(max_pages=1, max_bytes=10))) as document:
         assert len(document) == 3
+
+
+def test_a_pool_opens_each_source_once(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
+    pool = SourcePool()
+    with pool.lease(stored) as first, pool.lease(stored) as second:
+        assert first is second
+    with pool.lease(stored) as third:
+        assert third is first
+        assert third.image(2).size == (800, 1000)
+    # Another password is another way to open it.
+    with pool.lease(stored, WRONG) as other:
+        assert other is not first
+    pool.close()
+    with pytest.raises(DocumentError, match="is closed"):
+        first.image(1)
+
+
+def test_a_pool_closes_what_was_used_longest_ago(store: Store, make_pdf: MakePdf) -> None:
+    stored = [
+        add_document(store, make_pdf(f"{name}.pdf", f"Page {name}."), FirstWord()) for name in "abc"
+    ]
+    pool = SourcePool(size=2)
+    opened = []
+    with pool.lease(stored[0]) as used:
+        for document in stored[1:]:
+            with pool.lease(document) as source:
+                opened.append(source)
+        # In use, so it stays whatever comes.
+        used.image(1)
+        with pytest.raises(DocumentError, match="is closed"):
+            opened[0].image(1)
+    opened[1].image(1)
+    pool.close()
+
+
+def test_a_pool_notices_a_change(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One."), FirstWord())
+    pool = SourcePool()
+    with pool.lease(stored) as source:
+        source.image(1)
+    make_pdf("a.pdf", "Two and more.")
+    with (
+        pytest.raises(DocumentError, match="was changed since it was added"),
+        pool.lease(stored),
+    ):
+        pass
+    make_pdf("a.pdf", "One.")
+    with pool.lease(stored) as source:
+        source.image(1)
+    pool.close()
+
+
+def test_a_pool_opens_a_source_once_for_many_threads(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
+    pool = SourcePool()
+
+    def show(number: int) -> tuple[int, int]:
+        with pool.lease(stored) as source:
+            opened.add(id(source))
+            return source.image(number).size
+
+    opened: set[int] = set()
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(show, [1, 2] * 8)) == {(800, 1000)}
+    pool.close()
+    assert len(opened) == 1

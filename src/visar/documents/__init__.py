@@ -1,23 +1,24 @@
-"""Files to pages: PDF, images, OCR, and limits on hostile input."""
+"""Files to pages: PDF, images, office documents, OCR, and limits on hostile input."""
 
-from visar.documents.document import Document, Ocr
-from visar.documents.finding import find_documents
-from visar.documents.kinds import Kind
-from visar.documents.limits import Limits
-from visar.documents.ocr import OcrEngine
-from visar.documents.opening import open_document
+from visar.documents.document import Document, Identity, identify, open_document
+from visar.documents.finding import FoundDocuments, Kind, find_documents
+from visar.documents.options import Limits, Ocr, OcrEngine, ReadOptions
 from visar.documents.page import Box, Page, TextSource, Word
 
 __all__ = [
     "Box",
     "Document",
+    "FoundDocuments",
+    "Identity",
     "Kind",
     "Limits",
     "Ocr",
     "OcrEngine",
     "Page",
+    "ReadOptions",
     "TextSource",
     "Word",
     "find_documents",
+    "identify",
     "open_document",
 ]

@@ -1,31 +1,46 @@
-"""A document: its pages' words and images, whatever the file is."""
+"""A document: what it is known by, and its pages' words and images, whatever the file is."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import os
+import stat
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from visar.documents import ocr as ocr_engines
-from visar.documents.figures import uncovered, unread
-from visar.documents.kinds import Kind
-from visar.documents.layout import Piece, arrange
-from visar.documents.ocr import OcrEngine, OcrFailed
-from visar.documents.page import Box, Page, TextSource, Word
-from visar.documents.unchanged import UnchangedFile
-from visar.documents.wire import PageContent, as_words
-from visar.documents.worker import Worker
-from visar.errors import InvalidOption, MissingExtra, PageError
+from visar.documents.finding import (
+    DOCUMENT_SUFFIXES,
+    Kind,
+    document_name,
+    file_mode,
+    head_of,
+    kind_of,
+    page_images,
+    refusals,
+)
+from visar.documents.layout import EMPTY, Piece, WordTable, arrange, unread_figures
+from visar.documents.ocr import OcrFailed
+from visar.documents.office import ENCRYPTED, convert
+from visar.documents.options import Limits, ReadOptions
+from visar.documents.page import Box, Page, TextSource
+from visar.documents.worker import PageContent, Worker
+from visar.errors import DocumentError, InvalidOption, MissingExtra, PageError
+from visar.text import clean_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Ocr: TypeAlias = Literal["auto", "always", "never"]
-
+_USUAL_LIMITS = Limits()
+_USUAL_OPTIONS = ReadOptions()
 _WHOLE_PAGE: Box = (0.0, 0.0, 1.0, 1.0)
 _SOURCES: dict[tuple[bool, bool], TextSource] = {
     (True, False): "text layer",
@@ -33,38 +48,235 @@ _SOURCES: dict[tuple[bool, bool], TextSource] = {
     (True, True): "both",
     (False, False): "none",
 }
+# Pages and pictures whose words by OCR are kept: enough for a banner that returns, and for a page
+# that is asked for again.
+_KEPT = 64
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file and its state when its content was hashed."""
+
+    path: Path
+    size: int
+    modified: int
+    """In nanoseconds."""
+
+    @classmethod
+    def of(cls, path: Path, document: str) -> FileState:
+        """The state of a file now; DocumentError if it cannot be read."""
+        with refusals(document):
+            found = path.stat()
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+    def check(self, document: str) -> None:
+        """Raise a DocumentError if the file vanished or changed."""
+        if FileState.of(self.path, document) != self:
+            raise DocumentError(document, "was changed while it was read: open it again")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a document is known by, from the content of its files alone."""
+
+    id: str
+    """SHA-256 in hexadecimal: the same content has the same id wherever it lies."""
+    name: str
+    """That of the file or folder, fit to be shown."""
+    kind: Kind
+    """Whether an ``"office"`` file really is one shows when it is opened."""
+    files: tuple[FileState, ...]
+    """One, or the pages of a folder of images in their order."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def check(self) -> None:
+        """Raise a DocumentError if one of the files vanished or changed."""
+        for file in self.files:
+            file.check(self.name)
+
+
+def identify(path: str | os.PathLike[str], limits: Limits = _USUAL_LIMITS) -> Identity:
+    """Tell what a document is and compute its id, without opening it.
+
+    Reads every byte once; starts no process and converts nothing. An index that knows the id
+    needs no more.
+
+    Parameters
+    ----------
+    path
+        A file, or a folder of page images.
+    limits
+        Of which ``max_bytes`` counts here.
+
+    Raises
+    ------
+    DocumentError
+        The path does not exist, cannot be read, is too large, or is of no known kind.
+    """
+    path = Path(path)
+    name = document_name(path)
+    files, is_folder = _files(path, name, limits)
+    kind: Kind = "images" if is_folder else _kind(path, name)
+    digests = []
+    for file in files:
+        with refusals(name), file.path.open("rb") as stream:
+            digests.append(hashlib.file_digest(stream, "sha256"))
+        file.check(name)
+    if not is_folder:
+        return Identity(digests[0].hexdigest(), name, kind, files)
+    whole = hashlib.sha256()
+    for file, digest in zip(files, digests, strict=True):
+        # Digests, not names, so that no name can be mistaken for another's content.
+        whole.update(hashlib.sha256(file.path.name.encode(errors="surrogateescape")).digest())
+        whole.update(digest.digest())
+    return Identity(whole.hexdigest(), name, kind, files)
+
+
+def _files(path: Path, name: str, limits: Limits) -> tuple[tuple[FileState, ...], bool]:
+    """The files of a document, and whether it is a folder of pages."""
+    mode = file_mode(path, name)
+    if stat.S_ISDIR(mode):
+        paths = page_images(path)
+        if not paths:
+            raise DocumentError(
+                clean_line(path),
+                "is a folder that is not made of page images only: name the documents in it",
+            )
+    elif stat.S_ISREG(mode):
+        paths = [path]
+    else:
+        raise DocumentError(name, "is neither a file nor a folder")
+    files = tuple(FileState.of(file, name) for file in paths)
+    size = sum(file.size for file in files)
+    if size > limits.max_bytes:
+        raise DocumentError(
+            name,
+            f"has {size:,} bytes, more than the limit of {limits.max_bytes:,} (Limits.max_bytes)",
+        )
+    return files, stat.S_ISDIR(mode)
+
+
+def _kind(path: Path, name: str) -> Kind:
+    head = head_of(path, name)
+    if not head:
+        raise DocumentError(name, "is empty")
+    kind = kind_of(head)
+    if kind is None:
+        raise _unknown_kind(path, name)
+    return kind
+
+
+def _unknown_kind(path: Path, name: str) -> DocumentError:
+    claim = path.suffix.lower()
+    if claim in DOCUMENT_SUFFIXES:
+        return DocumentError(name, f"does not contain what its name says: it is no {claim[1:]}")
+    return DocumentError(
+        name, "is of no kind that can be read: PDF, PNG, JPEG, TIFF, WebP, or an office format"
+    )
+
+
+def open_document(
+    path: str | os.PathLike[str],
+    options: ReadOptions = _USUAL_OPTIONS,
+    *,
+    identity: Identity | None = None,
+) -> Document:
+    """Open a PDF, an image, a folder of page images, or an office document.
+
+    The content decides what a file is, not its name.
+
+    Parameters
+    ----------
+    path
+        PDF; PNG, JPEG, WebP, TIFF (each frame a page); a folder with such images and nothing
+        else, whose pages come in natural order; DOCX, PPTX, XLSX, ODT and the like, for which
+        LibreOffice must be installed.
+    options
+        Password, OCR and limits.
+    identity
+        What :func:`identify` gave for this path, if it was asked before: the content is not
+        hashed again.
+
+    Raises
+    ------
+    DocumentError
+        The document cannot be read; the message names it and says why.
+    EncryptedDocument
+        It needs a password, or another one.
+    """
+    path = Path(path)
+    limits = options.limits
+    identity = identity or identify(path, limits)
+    identity.check()
+    name = identity.name
+    with contextlib.ExitStack() as cleanup:
+        worker = _worker_for(identity, limits)
+        cleanup.callback(worker.close)
+        paths = [file.path for file in identity.files]
+        if identity.kind == "office":
+            suffix = worker.office_format(paths[0])
+            if suffix is None:
+                raise _unknown_kind(path, name)
+            if suffix == ENCRYPTED:
+                raise DocumentError(
+                    name,
+                    "is an encrypted office document, which cannot be opened here: save it "
+                    "without a password, or as PDF",
+                )
+            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="visar-"))
+            with refusals(name):
+                paths = [convert(paths[0], name, suffix, Path(folder), limits)]
+        worker.set_source(paths, options.password)
+        pages = worker.count_pages()
+        if pages < 1:
+            raise DocumentError(name, "has no pages")
+        if pages > limits.max_pages:
+            raise DocumentError(
+                name, f"has more pages than the limit of {limits.max_pages:,} (Limits.max_pages)"
+            )
+        return Document(path, options, identity, paths, pages, worker, cleanup.pop_all())
 
 
 class Document:
-    """An open document; close it, or use it in a ``with`` block. Made by :func:`open_document`."""
+    """An open document. Made by :func:`open_document`; close it, or use it in a ``with`` block.
+
+    Its methods may be called from several threads, which take turns where the file is read.
+
+    To read pages in several processes, send it to them: a copy made by pickling starts a worker
+    of its own with its first page, and neither hashes nor converts anything again. The copies of
+    an office document read a file that is removed when the original is closed.
+    """
 
     def __init__(
         self,
         path: Path,
-        kind: Kind,
-        identity: str,
-        files: Sequence[UnchangedFile],
-        worker: Worker,
-        *,
+        options: ReadOptions,
+        identity: Identity,
+        read_paths: Sequence[Path],
         pages: int,
-        ocr: Ocr,
-        ocr_engine: OcrEngine,
+        worker: Worker,
         cleanup: contextlib.ExitStack,
     ) -> None:
         self.path = path
-        self.name = path.name
-        self.kind = kind
-        self.id = identity
-        """From the content: the same file has the same id wherever it lies."""
-        self._files = files
-        self._worker = worker
-        self._ocr = ocr
-        self._ocr_engine: OcrEngine = ocr_engine
-        self._cleanup = cleanup
+        self.options = options
+        self.identity = identity
+        self.name = identity.name
+        self.kind = identity.kind
+        self.id = identity.id
+        self._read_paths = read_paths
         self._pages = pages
+        self._worker = worker
+        self._cleanup = cleanup
         self._last_read: tuple[int, PageContent] | None = None
-        self._read_by_ocr: dict[int, Page] = {}
-        self._read_pictures: dict[bytes, list[Piece]] = {}
+        self._read_by_ocr: _Recent[int, Page] = _Recent(_KEPT)
+        self._read_pictures: _Recent[bytes, list[Piece]] = _Recent(_KEPT)
         self.read_image = ocr_engines.read_image
         """Runs OCR on a picture; may be replaced, to run it in another process."""
 
@@ -85,44 +297,104 @@ class Document:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copy, (self.path, self.options, self.identity, self._read_paths, self._pages)
+
     def close(self) -> None:
         """End the process that reads the document, and remove what was made to read it."""
         self._worker.close()
         self._cleanup.close()
 
     def page(self, number: int) -> Page:
-        """Words and size of a page; 1 is the first. OCR is run where the page needs it, once."""
-        if number in self._read_by_ocr:
-            return self._read_by_ocr[number]
+        """Read the words and the size of a page.
+
+        OCR is run where the page needs it. Its result is kept for the last pages read.
+
+        Parameters
+        ----------
+        number
+            1 is the first page.
+
+        Raises
+        ------
+        PageError
+            The page cannot be read; others may be fine.
+        DocumentError
+            The file was changed or removed.
+        InvalidOption
+            There is no such page.
+        """
+        known = self._read_by_ocr.get(number)
+        if known is not None:
+            return known
         content = self._content(number)
         regions = self._regions_to_read(content)
-        layer = () if self._ocr == "always" else content.words
-        by_ocr = self._read_regions(number, content, regions, layer) if regions else ()
+        layer = EMPTY if self.options.ocr == "always" else content.words
+        words = self._read_regions(number, content, regions, layer)
         page = Page(
             number=number,
             width=content.width,
             height=content.height,
             rotation=content.rotation,
-            words=layer + by_ocr,
-            text_source=_SOURCES[bool(layer), bool(by_ocr)],
+            words=words.words(),
+            text_source=_SOURCES[len(layer) > 0, len(words) > len(layer)],
         )
         if regions:
-            self._read_by_ocr[number] = page
+            self._read_by_ocr.put(number, page)
         return page
 
     def pages(self, numbers: Iterable[int] | None = None) -> Iterator[Page]:
-        """The pages of the given numbers, or all; the first that cannot be read ends it."""
-        for number in range(1, len(self) + 1) if numbers is None else numbers:
-            yield self.page(number)
+        """Read pages one after the other; the next one is read while the caller uses the last.
+
+        Parameters
+        ----------
+        numbers
+            The pages to read, in this order; None for all.
+
+        Raises
+        ------
+        DocumentError
+            As :meth:`page`; the first page that cannot be read ends it.
+        """
+        ahead = ThreadPoolExecutor(1, thread_name_prefix="visar-read-ahead")
+        waiting: Future[Page] | None = None
+        try:
+            for number in range(1, len(self) + 1) if numbers is None else numbers:
+                following = ahead.submit(self.page, number)
+                if waiting is not None:
+                    yield waiting.result()
+                waiting = following
+            if waiting is not None:
+                yield waiting.result()
+        finally:
+            ahead.shutdown(wait=False, cancel_futures=True)
 
     def needs_ocr(self, number: int) -> bool:
         """Whether :meth:`page` will run OCR, which takes seconds. Asking takes milliseconds."""
-        if number in self._read_by_ocr:
+        if self._read_by_ocr.get(number) is not None:
             return False
         return bool(self._regions_to_read(self._content(number)))
 
     def image(self, number: int, dpi: float = 144) -> Image:
-        """A page as an RGB image. Images are never enlarged beyond the pixels they have."""
+        """Draw a page.
+
+        Parameters
+        ----------
+        number
+            1 is the first page.
+        dpi
+            Pixels per inch. Images are never enlarged beyond the pixels they have.
+
+        Returns
+        -------
+        PIL.Image.Image
+            In RGB.
+
+        Raises
+        ------
+        DocumentError, InvalidOption
+            As :meth:`page`.
+        """
         if not 0 < dpi < float("inf"):
             raise InvalidOption(f"dpi must be above 0, not {dpi!r}.")
         from PIL import Image
@@ -134,8 +406,7 @@ class Document:
     def _check(self, number: int) -> None:
         if not 1 <= number <= len(self):
             raise InvalidOption(f"{self.name} has pages 1 to {len(self)}, not {number!r}.")
-        for file in self._files:
-            file.check()
+        self.identity.check()
 
     def _content(self, number: int) -> PageContent:
         self._check(number)
@@ -147,22 +418,25 @@ class Document:
 
     def _regions_to_read(self, content: PageContent) -> list[Box]:
         """What OCR has to look at: nothing, the whole page, or figures in it."""
-        if self._ocr == "never" or content.blank:
+        if self.options.ocr == "never" or content.blank:
             return []
-        if self._ocr == "always" or not content.words:
+        if self.options.ocr == "always" or not len(content.words):
             return [_WHOLE_PAGE]
         # A page that can be read without OCR is not refused for the lack of it.
-        if not content.figures or not ocr_engines.installed(self._ocr_engine):
+        if not content.figures or not ocr_engines.installed(self.options.ocr_engine):
             return []
-        return unread(content.figures, content.words)
+        return unread_figures(content.figures, content.words)
 
     def _read_regions(
-        self, number: int, content: PageContent, regions: Iterable[Box], known: Sequence[Word]
-    ) -> tuple[Word, ...]:
+        self, number: int, content: PageContent, regions: Sequence[Box], known: WordTable
+    ) -> WordTable:
+        """The known words, and those that OCR finds in regions where none of them stands."""
+        if not regions:
+            return known
         inches = max(content.width, content.height) / 72
         image = self.image(number, min(ocr_engines.DPI, ocr_engines.LONGEST_SIDE / inches))
-        found: list[Word] = []
-        line = max((word.line for word in known), default=-1) + 1
+        ordered = ocr_engines.orders_columns(self.options.ocr_engine)
+        words = known
         for left, top, right, bottom in regions:
             corner = round(left * image.width), round(top * image.height)
             crop = image.crop((*corner, round(right * image.width), round(bottom * image.height)))
@@ -173,17 +447,53 @@ class Document:
             except MissingExtra as missing:
                 reason = f"has no text that can be used. {missing}; or go without: --ocr never"
                 raise PageError(self.name, number, reason) from missing
-            lines = arrange(pieces, file_order=ocr_engines.orders_columns(self._ocr_engine))
-            new = uncovered(as_words(lines, image.width, image.height), known)
-            numbers = dict.fromkeys(word.line for word in new)
-            places = {old: line + place for place, old in enumerate(numbers)}
-            found += [replace(word, line=places[word.line]) for word in new]
-            line += len(places)
-        return tuple(found)
+            lines = arrange(pieces, file_order=ordered)
+            found = WordTable.of(lines, image.width, image.height)
+            words = words.joined(found.outside(known))
+        return words
 
     def _read_picture(self, picture: Image) -> list[Piece]:
         """Words of a picture; one that returns, like the banner of every page, is read once."""
         key = hashlib.sha256(picture.tobytes()).digest()
-        if key not in self._read_pictures:
-            self._read_pictures[key] = self.read_image(picture, self._ocr_engine)
-        return self._read_pictures[key]
+        pieces = self._read_pictures.get(key)
+        if pieces is None:
+            pieces = self.read_image(
+                picture, self.options.ocr_engine, self.options.ocr_threads
+            )
+            self._read_pictures.put(key, pieces)
+        return pieces
+
+
+def _copy(
+    path: Path, options: ReadOptions, identity: Identity, read_paths: Sequence[Path], pages: int
+) -> Document:
+    worker = _worker_for(identity, options.limits)
+    worker.set_source(read_paths, options.password)
+    return Document(path, options, identity, read_paths, pages, worker, contextlib.ExitStack())
+
+
+def _worker_for(identity: Identity, limits: Limits) -> Worker:
+    return Worker(identity.name, "pdf" if identity.kind in ("pdf", "office") else "images", limits)
+
+
+class _Recent(Generic[_Key, _Value]):
+    """The values used last, of which it keeps so many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[_Key, _Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: _Key) -> _Value | None:
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def put(self, key: _Key, value: _Value) -> None:
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)

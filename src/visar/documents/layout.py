@@ -1,6 +1,6 @@
-"""Reading order: pieces of text scattered over a page become lines, columns after one another.
+"""Reading order: words scattered over a page become lines, columns after one another.
 
-Pieces next to each other form segments. The page is cut into bands where no text stands, and
+Words next to each other form segments. The page is cut into bands where no text stands, and
 runs of bands that share a gap from top to bottom are candidates for columns. Rows of a table
 share gaps too, so a gap separates columns only if the text on both sides reads like text of its
 own: in the order of the file, or, where that says nothing (OCR), by the length of its lines.
@@ -10,10 +10,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.documents.page import Box, Word
+from visar.text import clean_text
 
 # Shares of the font size.
 _WIDEST_SPACE = 0.9
@@ -25,11 +31,18 @@ _FEWEST_PROSE_LINES = 5
 # Beyond this many changes of side per line, the file writes across a gap, not along it.
 _MOST_CROSSINGS = 0.5
 
+# In points: smaller pictures are icons and rules.
+_NARROWEST_FIGURE, _LOWEST_FIGURE = 72.0, 36.0
+_SMALLEST_FIGURE_SHARE = 0.03
+# Images closer than this are parts of one picture: many programs cut them into strips.
+_SEAM = 2.0
+# A picture under this many words is a background, or a scan whose words were read before.
+_ENOUGH_WORDS = 20
+
 Interval: TypeAlias = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """A word in points from the top left corner of the page as it is displayed."""
 
     text: str
@@ -43,14 +56,155 @@ class Piece:
     """Quarter turns clockwise in which it is written; 4 for none of them."""
 
     def moved(self, right: float, down: float) -> Piece:
-        """The same somewhere else."""
-        return replace(
-            self,
-            left=self.left + right,
-            top=self.top + down,
-            right=self.right + right,
-            bottom=self.bottom + down,
+        """The same word at another place."""
+        text, x0, y0, x1, y1, size, turn = self
+        return Piece(text, x0 + right, y0 + down, x1 + right, y1 + down, size, turn)
+
+
+def cleaned(pieces: Iterable[Piece]) -> list[Piece]:
+    """Remove what no reader sees from words: a terminal must not be commanded by a page."""
+    result = []
+    for piece in pieces:
+        text = clean_text(piece.text)
+        if text:
+            result.append(piece if text == piece.text else piece._replace(text=text))
+    return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordTable:
+    """Words of a page in columns: compact between processes, and quick to compare."""
+
+    texts: list[str]
+    boxes: NDArray[np.int32]
+    """(n, 4) left, top, right, bottom in units of the page's width and height divided by SCALE."""
+    lines: NDArray[np.int32]
+    """The line of each word, in reading order from 0."""
+
+    # Places finer than a hundred thousandth of the page mean nothing.
+    SCALE = 100_000
+
+    @classmethod
+    def of(
+        cls,
+        lines: Sequence[Sequence[Piece]],
+        width: float,
+        height: float,
+        *,
+        written: Sequence[Piece] = (),
+    ) -> WordTable:
+        """Lines on a page of this size.
+
+        Words come line by line, or in the order in which the file has ``written`` them.
+        """
+        numbers = {id(piece): number for number, line in enumerate(lines) for piece in line}
+        pieces = written or [piece for line in lines for piece in line]
+        if not pieces:
+            return EMPTY
+        corners = np.array([piece[1:5] for piece in pieces])
+        shares = np.clip(corners / (width, height, width, height), 0, 1)
+        return cls(
+            [piece.text for piece in pieces],
+            np.rint(shares * cls.SCALE).astype(np.int32),
+            np.array([numbers[id(piece)] for piece in pieces], np.int32),
         )
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def words(self) -> tuple[Word, ...]:
+        """The words as objects."""
+        boxes = map(tuple, (self.boxes / self.SCALE).tolist())
+        return tuple(map(Word, self.texts, boxes, self.lines.tolist()))
+
+    def joined(self, more: WordTable) -> WordTable:
+        """These words and then more of the same page, whose lines follow these."""
+        if not len(more):
+            return self
+        first = int(self.lines.max(initial=-1)) + 1
+        _, lines = np.unique(more.lines, return_inverse=True)
+        return WordTable(
+            self.texts + more.texts,
+            np.concatenate([self.boxes, more.boxes]),
+            np.concatenate([self.lines, first + lines.astype(np.int32)]),
+        )
+
+    def outside(self, known: WordTable) -> WordTable:
+        """The words that do not stand where one of the known words stands."""
+        middles, known_middles = _middles(self.boxes), _middles(known.boxes)
+        chosen = [
+            index
+            for index, (middle, box) in enumerate(zip(middles, self.boxes, strict=True))
+            if not (_within(middle, known.boxes) | _within(known_middles, box)).any()
+        ]
+        return WordTable(
+            [self.texts[index] for index in chosen], self.boxes[chosen], self.lines[chosen]
+        )
+
+
+EMPTY = WordTable([], np.zeros((0, 4), np.int32), np.zeros(0, np.int32))
+
+
+def figure_regions(images: Iterable[Box], width: float, height: float) -> list[Box]:
+    """Places of pictures large enough to hold words, as shares of the page.
+
+    ``images`` are in points; those that touch are taken together.
+
+    >>> figure_regions([(0, 0, 50, 50), (50, 0, 100, 50), (150, 150, 155, 155)], 200, 200)
+    [(0.0, 0.0, 0.5, 0.25)]
+    """
+    regions = []
+    for left, top, right, bottom in _merged(images):
+        x0, y0, x1, y1 = max(left, 0.0), max(top, 0.0), min(right, width), min(bottom, height)
+        if x1 - x0 < _NARROWEST_FIGURE or y1 - y0 < _LOWEST_FIGURE:
+            continue
+        if (x1 - x0) * (y1 - y0) >= _SMALLEST_FIGURE_SHARE * width * height:
+            regions.append((x0 / width, y0 / height, x1 / width, y1 / height))
+    return regions
+
+
+def unread_figures(figures: Iterable[Box], words: WordTable) -> list[Box]:
+    """The figures whose words the text layer does not have yet."""
+    middles = _middles(words.boxes) / words.SCALE
+    return [
+        figure for figure in figures if _within(middles, np.array(figure)).sum() < _ENOUGH_WORDS
+    ]
+
+
+def _middles(boxes: NDArray[np.int32]) -> NDArray[np.float64]:
+    return (boxes[:, :2] + boxes[:, 2:]) / 2
+
+
+def _within(points: NDArray[np.float64], boxes: NDArray[np.number]) -> NDArray[np.bool_]:
+    """Whether points lie in boxes: one in each of many boxes, or each of many in one."""
+    inside = (boxes[..., :2] <= points) & (points <= boxes[..., 2:])
+    return np.logical_and(inside[..., 0], inside[..., 1])
+
+
+def _merged(images: Iterable[Box]) -> list[Box]:
+    """Unite touching boxes until none touch."""
+    boxes = sorted(set(images), key=lambda box: (box[1], box[0]))
+    united = _united(boxes)
+    while len(united) < len(boxes):
+        boxes, united = united, _united(united)
+    return united
+
+
+def _united(boxes: Iterable[Box]) -> list[Box]:
+    result: list[Box] = []
+    for left, top, right, bottom in boxes:
+        for index, (l0, t0, r0, b0) in enumerate(result):
+            if (
+                left <= r0 + _SEAM
+                and l0 <= right + _SEAM
+                and top <= b0 + _SEAM
+                and t0 <= bottom + _SEAM
+            ):
+                result[index] = (min(left, l0), min(top, t0), max(right, r0), max(bottom, b0))
+                break
+        else:
+            result.append((left, top, right, bottom))
+    return result
 
 
 @dataclass(slots=True)
@@ -60,6 +214,8 @@ class _Segment:
     pieces: list[Piece]
     first: int
     """Its place in the order of the file."""
+    length: int
+    """Characters, with one space between two words."""
     left: float
     top: float
     right: float
@@ -70,13 +226,10 @@ class _Segment:
     def middle(self) -> float:
         return (self.top + self.bottom) / 2
 
-    @property
-    def length(self) -> int:
-        return sum(len(piece.text) for piece in self.pieces) + len(self.pieces) - 1
-
     def take(self, other: _Segment) -> None:
         self.pieces.extend(other.pieces)
         self.first = min(self.first, other.first)
+        self.length += other.length + 1
         self.left, self.right = min(self.left, other.left), max(self.right, other.right)
         self.top, self.bottom = min(self.top, other.top), max(self.bottom, other.bottom)
         self.size = max(self.size, other.size)
@@ -94,7 +247,10 @@ def arrange(pieces: Iterable[Piece], *, file_order: bool) -> list[list[Piece]]:
     groups = sorted(by_turn.items(), key=lambda group: -sum(len(piece.text) for piece in group[1]))
     lines: list[list[Piece]] = []
     for turn, group in groups:
-        upright = [_turned(piece, -turn % 4) for piece in group] if turn % 4 else group
+        if turn % 4 == 0:
+            lines += _columns(_segments(group), file_order)
+            continue
+        upright = [_turned(piece, -turn % 4) for piece in group]
         original = {id(after): before for before, after in zip(group, upright, strict=True)}
         lines += [
             [original[id(piece)] for piece in line]
@@ -112,24 +268,42 @@ def _turned(piece: Piece, quarters: int) -> Piece:
 
 def _segments(pieces: Sequence[Piece]) -> list[_Segment]:
     segments: list[_Segment] = []
+    last: _Segment | None = None
     for place, piece in enumerate(pieces):
-        new = _Segment([piece], place, piece.left, piece.top, piece.right, piece.bottom, piece.size)
-        if segments and _follows(segments[-1], new):
-            segments[-1].take(new)
+        if last is not None and _follows(last, piece):
+            last.pieces.append(piece)
+            last.length += len(piece.text) + 1
+            # Most words are inside the height of the line so far: min and max cost more.
+            if piece.left < last.left:
+                last.left = piece.left
+            if piece.right > last.right:
+                last.right = piece.right
+            if piece.top < last.top:
+                last.top = piece.top
+            if piece.bottom > last.bottom:
+                last.bottom = piece.bottom
+            if piece.size > last.size:
+                last.size = piece.size
         else:
-            segments.append(new)
+            text, left, top, right, bottom, size, _ = piece
+            last = _Segment([piece], place, len(text), left, top, right, bottom, size)
+            segments.append(last)
     return _joined(segments)
 
 
-def _follows(before: _Segment, after: _Segment) -> bool:
-    size = max(before.size, after.size)
+def _follows(before: _Segment, after: _Segment | Piece) -> bool:
+    size = before.size if before.size > after.size else after.size
     gap = after.left - before.right
     return -size / 2 <= gap <= _WIDEST_SPACE * size and _same_line(before, after)
 
 
-def _same_line(one: _Segment, other: _Segment) -> bool:
-    shared = min(one.bottom, other.bottom) - max(one.top, other.top)
-    return shared >= 0.4 * min(one.bottom - one.top, other.bottom - other.top)
+def _same_line(one: _Segment, other: _Segment | Piece) -> bool:
+    top, bottom, other_top, other_bottom = one.top, one.bottom, other.top, other.bottom
+    height, other_height = bottom - top, other_bottom - other_top
+    shared = (bottom if bottom < other_bottom else other_bottom) - (
+        top if top > other_top else other_top
+    )
+    return shared >= 0.4 * (height if height < other_height else other_height)
 
 
 def _joined(segments: list[_Segment]) -> list[_Segment]:
@@ -150,15 +324,16 @@ def _joined(segments: list[_Segment]) -> list[_Segment]:
 
 def _rows(segments: Iterable[_Segment]) -> list[list[_Segment]]:
     """Segments at the same height, whatever stands between them; top to bottom."""
-    rows: list[tuple[_Segment, list[_Segment]]] = []
+    rows: list[list[_Segment]] = []
+    longest: _Segment | None = None
     for segment in sorted(segments, key=attrgetter("middle")):
-        if rows and _same_line(rows[-1][0], segment):
-            longest, row = rows[-1]
-            row.append(segment)
-            rows[-1] = (max(longest, segment, key=attrgetter("length")), row)
+        if longest is not None and _same_line(longest, segment):
+            rows[-1].append(segment)
+            longest = segment if segment.length > longest.length else longest
         else:
-            rows.append((segment, [segment]))
-    return [row for _, row in rows]
+            rows.append([segment])
+            longest = segment
+    return rows
 
 
 def _columns(segments: list[_Segment], file_order: bool) -> list[list[Piece]]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import functools
 import importlib.util
 import io
-import os
 import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from visar.documents.layout import Piece
+from visar.documents.layout import Piece, cleaned
+from visar.documents.options import OcrEngine
+from visar.documents.worker import child_environment, last_line
 from visar.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-OcrEngine: TypeAlias = Literal["rapidocr", "tesseract"]
 
 # What the engines work at best: more pixels cost time and change nothing.
 DPI = 200
@@ -38,12 +37,6 @@ class OcrFailed(Exception):
     """An engine gave up on an image; the message says why, to follow the name of the page."""
 
 
-def check_engine(engine: str) -> None:
-    """Refuse an engine that does not exist."""
-    if engine not in _ENGINES:
-        raise InvalidOption(f'ocr_engine must be "rapidocr" or "tesseract", not {engine!r}.')
-
-
 def installed(engine: OcrEngine) -> bool:
     """Whether an engine can run here."""
     if engine == "tesseract":
@@ -51,12 +44,36 @@ def installed(engine: OcrEngine) -> bool:
     return all(importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime"))
 
 
-def read_image(image: Image, engine: OcrEngine) -> list[Piece]:
-    """The words of an RGB image, in pixels."""
+def read_image(image: Image, engine: OcrEngine, threads: int | None = None) -> list[Piece]:
+    """The words of an RGB image.
+
+    May be called from several threads and processes. Each process loads its own models, once.
+
+    Parameters
+    ----------
+    image
+        The picture.
+    engine
+        Which program reads it.
+    threads
+        How many threads the engine computes with; None leaves it to the engine.
+
+    Returns
+    -------
+    list of Piece
+        Words with their places in pixels.
+
+    Raises
+    ------
+    MissingExtra, InvalidOption
+        The engine is not installed.
+    OcrFailed
+        It gave up.
+    """
     darkest, lightest = image.convert("L").getextrema()
     if float(lightest) - float(darkest) < _LEAST_CONTRAST:  # type: ignore[arg-type]
         return []
-    return _ENGINES[engine](image)
+    return cleaned(_ENGINES[engine](image, threads))
 
 
 def orders_columns(engine: OcrEngine) -> bool:
@@ -64,15 +81,15 @@ def orders_columns(engine: OcrEngine) -> bool:
     return engine == "tesseract"
 
 
-def _rapidocr(image: Image) -> list[Piece]:
-    reader = _rapidocr_reader()
+def _rapidocr(image: Image, threads: int | None) -> list[Piece]:
     # It expects the channels in the order of OpenCV.
     pixels = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
     with _RAPIDOCR_LOCK:
+        reader = _rapidocr_reader(threads)
         try:
             result = reader(pixels)
         except Exception as error:
-            raise OcrFailed(f"could not be read by RapidOCR: {error}") from error
+            raise OcrFailed(f"could not be read by RapidOCR: {last_line(str(error))}") from error
     if not result.txts:
         return []
     return [
@@ -82,11 +99,12 @@ def _rapidocr(image: Image) -> list[Piece]:
     ]
 
 
+# It keeps what it finds in itself while it works.
 _RAPIDOCR_LOCK = threading.Lock()
 
 
-@functools.cache
-def _rapidocr_reader() -> Any:
+@functools.lru_cache(maxsize=1)
+def _rapidocr_reader(threads: int | None) -> Any:
     if not installed("rapidocr"):
         raise MissingExtra("Reading pages without a text layer (OCR)", "ocr")
     import rapidocr
@@ -106,6 +124,8 @@ def _rapidocr_reader() -> Any:
             "Det.limit_side_len": _DETECTION_SIDE,
             "Det.model_path": str(models / _DETECTION_MODEL),
             "Rec.model_path": str(models / _RECOGNITION_MODEL),
+            # -1 is all cores.
+            "EngineConfig.onnxruntime.intra_op_num_threads": threads or -1,
         }
     )
 
@@ -147,7 +167,7 @@ def _bounds(quad: Any) -> tuple[float, float, float, float]:
     return left, top, right, bottom
 
 
-def _tesseract(image: Image) -> list[Piece]:
+def _tesseract(image: Image, threads: int | None) -> list[Piece]:  # noqa: ARG001 - has always one
     program = shutil.which("tesseract")
     if program is None:
         raise InvalidOption(
@@ -163,12 +183,12 @@ def _tesseract(image: Image) -> list[Piece]:
             capture_output=True,
             timeout=_TESSERACT_SECONDS,
             check=True,
-            env={**os.environ, "OMP_THREAD_LIMIT": "1"},
+            env=child_environment(),
         )
     except subprocess.TimeoutExpired as error:
         raise OcrFailed(f"took Tesseract longer than {_TESSERACT_SECONDS} seconds") from error
     except subprocess.CalledProcessError as error:
-        reason = error.stderr.decode(errors="replace").strip()
+        reason = last_line(error.stderr.decode(errors="replace"))
         raise OcrFailed(f"could not be read by Tesseract: {reason}") from error
     return list(_tesseract_words(done.stdout.decode(errors="replace")))
 
@@ -182,7 +202,7 @@ def _tesseract_words(table: str) -> Iterator[Piece]:
         yield Piece(cells[11].strip(), left, top, left + width, top + height, height)
 
 
-_ENGINES: dict[OcrEngine, Callable[[Any], list[Piece]]] = {
+_ENGINES: dict[OcrEngine, Callable[[Any, int | None], list[Piece]]] = {
     "rapidocr": _rapidocr,
     "tesseract": _tesseract,
 }

@@ -1,4 +1,4 @@
-"""Office documents become PDFs, by LibreOffice where it is installed."""
+"""Office documents: telling their format, and making PDFs of them by LibreOffice."""
 
 from __future__ import annotations
 
@@ -8,10 +8,30 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
-from visar.documents.limits import Limits
+from visar.documents.finding import OLE_SIGNATURE, RTF_SIGNATURE, ZIP_SIGNATURE
+from visar.documents.options import Limits
+from visar.documents.worker import child_environment, last_line
 from visar.errors import DocumentError
+
+ENCRYPTED = "encrypted"
+
+_OPENXML_FOLDERS = {"word/": ".docx", "ppt/": ".pptx", "xl/": ".xlsx"}
+_OPENDOCUMENT = {
+    b"application/vnd.oasis.opendocument.text": ".odt",
+    b"application/vnd.oasis.opendocument.presentation": ".odp",
+    b"application/vnd.oasis.opendocument.spreadsheet": ".ods",
+}
+# Microsoft Office wraps encrypted documents of all formats in OLE.
+_OLE_STREAMS = {
+    "EncryptedPackage": ENCRYPTED,
+    "WordDocument": ".doc",
+    "PowerPoint Document": ".ppt",
+    "Workbook": ".xls",
+}
+_OLE_CHUNK = 1 << 20
 
 # No macros, and no pictures fetched from wherever the document points to.
 _PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
@@ -37,17 +57,78 @@ _LIMITED = (
 )
 
 
-def converter() -> str | None:
-    """Where LibreOffice is, or None."""
-    return shutil.which("soffice") or shutil.which("libreoffice")
+def office_format(path: Path) -> str | None:
+    """Which office format a file has, as the suffix LibreOffice knows it by.
+
+    Runs in the worker process: a zip directory may take any amount of memory.
+
+    Returns
+    -------
+    str or None
+        A suffix such as ``".docx"``; ``ENCRYPTED`` for an encrypted document of Microsoft Office;
+        None for a file that is no office document.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(max(map(len, (OLE_SIGNATURE, RTF_SIGNATURE, ZIP_SIGNATURE))))
+    if head.startswith(RTF_SIGNATURE):
+        return ".rtf"
+    if head.startswith(ZIP_SIGNATURE):
+        return _zip_format(path)
+    return _ole_format(path) if head.startswith(OLE_SIGNATURE) else None
 
 
-def convert(path: Path, suffix: str, folder: Path, limits: Limits) -> Path:
-    """Make a PDF of an office document in ``folder``; ``suffix`` tells what it is."""
-    program = converter()
+def _zip_format(path: Path) -> str | None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if "mimetype" in names:
+                with archive.open("mimetype") as stream:
+                    return _OPENDOCUMENT.get(stream.read(100).strip())
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError):
+        return None
+    for folder, suffix in _OPENXML_FOLDERS.items():
+        if any(name.startswith(folder) for name in names):
+            return suffix
+    return None
+
+
+def _ole_format(path: Path) -> str | None:
+    names = {name.encode("utf-16-le"): found for name, found in _OLE_STREAMS.items()}
+    overlap = max(map(len, names))
+    present: set[str] = set()
+    with path.open("rb") as stream:
+        window = b""
+        while chunk := stream.read(_OLE_CHUNK):
+            window = window[-overlap:] + chunk
+            present.update(found for name, found in names.items() if name in window)
+    return next((found for found in _OLE_STREAMS.values() if found in present), None)
+
+
+def convert(path: Path, name: str, suffix: str, folder: Path, limits: Limits) -> Path:
+    """Make a PDF of an office document with LibreOffice.
+
+    Parameters
+    ----------
+    path
+        The document.
+    name
+        What errors call it.
+    suffix
+        Its format, from :func:`office_format`.
+    folder
+        An empty folder for the PDF and for what LibreOffice needs meanwhile.
+    limits
+        The time and memory that it may take.
+
+    Raises
+    ------
+    DocumentError
+        LibreOffice is not installed, fails, or takes too long.
+    """
+    program = shutil.which("soffice") or shutil.which("libreoffice")
     if program is None:
         raise DocumentError(
-            path.name,
+            name,
             "is an office document: reading it needs LibreOffice (the program soffice), which is "
             "not installed. Install it, or save the document as PDF",
         )
@@ -63,12 +144,12 @@ def convert(path: Path, suffix: str, folder: Path, limits: Limits) -> Path:
         *("--headless", "--norestore", "--nolockcheck", "--nodefault"),
         *("--convert-to", "pdf", "--outdir", str(folder), str(source)),
     ]
-    complaint = _run(command, path.name, limits)
+    complaint = _run(command, name, limits)
     result = source.with_suffix(".pdf")
     if not result.is_file():
         detail = f" ({complaint})" if complaint else ""
         raise DocumentError(
-            path.name,
+            name,
             f"could not be converted by LibreOffice{detail}: it may be damaged or encrypted",
         )
     return result
@@ -85,6 +166,7 @@ def _run(command: list[str], name: str, limits: Limits) -> str:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        env=child_environment(),
     )
     try:
         _, errors = process.communicate(timeout=limits.conversion_seconds)
@@ -96,8 +178,7 @@ def _run(command: list[str], name: str, limits: Limits) -> str:
         ) from error
     finally:
         _end_group(process)
-    lines = errors.decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else ""
+    return last_line(errors.decode(errors="replace"))
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

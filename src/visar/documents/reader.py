@@ -9,13 +9,26 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
-from visar.documents.wire import receive, send
+from visar.documents.office import office_format
+from visar.documents.worker import PageContent, Raster, Reads, Refused, receive, send
 
-if TYPE_CHECKING:
-    from visar.documents.sources import Source
+
+class Source(Protocol):
+    """A file with pages; page numbers are 1-based."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, number: int) -> PageContent:
+        """Size, words in reading order, and figures of a page."""
+        ...
+
+    def render(self, number: int, dpi: float, max_pixels: int) -> Raster:
+        """A page as RGB pixels."""
+        ...
 
 
 def main() -> None:
@@ -26,33 +39,47 @@ def main() -> None:
     requests = sys.stdin.buffer
     settings, _ = receive(requests, 0)
     _limit_memory(int(settings["memory"]))
+    open_source = _opener(settings["reads"])
     try:
-        _serve(requests, answers, settings)
+        send(answers, {"ready": True})
+        _serve(requests, answers, open_source, float(settings["seconds"]))
     except (EOFError, BrokenPipeError):
         return
 
 
-def _serve(requests: BinaryIO, answers: BinaryIO, settings: dict[str, Any]) -> None:
-    from visar.documents.sources import Refused
+def _opener(reads: Reads) -> Callable[[dict[str, Any]], Source]:
+    """What opens a source. Its libraries are imported now: their time is not the document's."""
+    if reads == "pdf":
+        from visar.documents.pdf import PdfSource
 
-    send(answers, {"ready": True})
+        return lambda request: PdfSource(Path(request["paths"][0]), request["password"])
+    from visar.documents.images import ImageSource
+
+    return lambda request: ImageSource(
+        [Path(path) for path in request["paths"]], int(request["max_pages"])
+    )
+
+
+def _serve(
+    requests: BinaryIO,
+    answers: BinaryIO,
+    open_source: Callable[[dict[str, Any]], Source],
+    seconds: float,
+) -> None:
     source: Source | None = None
     while True:
         request, _ = receive(requests, 0)
-        _limit_seconds(float(settings["seconds"]))
+        _limit_seconds(seconds)
         payload = b""
+        answer: dict[str, Any]
         try:
-            if source is None:
-                source = _open(request)
-                answer: dict[str, Any] = {"pages": len(source)}
-            elif request["do"] == "read":
-                answer = source.read(int(request["page"])).to_json()
+            if request["do"] == "format":
+                answer = {"format": office_format(Path(request["path"]))}
+            elif request["do"] == "open":
+                source = open_source(request)
+                answer = {"pages": len(source)}
             else:
-                raster = source.render(
-                    int(request["page"]), float(request["dpi"]), int(request["max_pixels"])
-                )
-                answer = {"width": raster.width, "height": raster.height}
-                payload = raster.pixels
+                answer, payload = _page(source, request)
         except Refused as refusal:
             answer = {"refused": refusal.reason, "message": str(refusal)}
         except MemoryError:
@@ -65,13 +92,14 @@ def _serve(requests: BinaryIO, answers: BinaryIO, settings: dict[str, Any]) -> N
         send(answers, answer, payload)
 
 
-def _open(request: dict[str, Any]) -> Source:
-    from visar.documents.sources import ImageSource, PdfSource
-
-    paths = [Path(path) for path in request["paths"]]
-    if request["kind"] == "pdf":
-        return PdfSource(paths[0], request["password"])
-    return ImageSource(paths, int(request["max_pages"]))
+def _page(source: Source | None, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    if source is None:
+        raise Refused("broken", "was not opened")
+    number = int(request["page"])
+    if request["do"] == "read":
+        return source.read(number).to_message()
+    raster = source.render(number, float(request["dpi"]), int(request["max_pixels"]))
+    return {"width": raster.width, "height": raster.height}, raster.pixels
 
 
 def _limit_memory(size: int) -> None:

@@ -14,13 +14,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
 
-from visar.documents import Document, OcrEngine, ocr
+from visar.documents import OcrEngine, ocr
 from visar.documents.layout import Piece
 from visar.documents.ocr import OcrFailed
-from visar.documents.wire import receive, send
+from visar.documents.worker import child_environment, receive, send
 from visar.models.devices import usable_cores
 
 if TYPE_CHECKING:
@@ -31,46 +30,43 @@ _LONGEST_SECONDS = 120.0
 
 
 class OcrClient:
-    """Makes a document run its OCR in the shared processes; can stop it at once."""
+    """Reads pictures of one document in the shared processes; can be stopped at once.
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
+    Parameters
+    ----------
+    threads
+        How many threads each process computes with.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
         self._stopped = False
         self._using: set[_Process] = set()
 
-    def __enter__(self) -> Self:
-        self._document.read_image = self._read_image
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._document.read_image = ocr.read_image
-
-    def stop(self) -> None:
-        """End the OCR that is under way for this document; more is refused."""
-        self._stopped = True
-        for process in list(self._using):
-            process.kill()
-
-    def _read_image(self, image: Image, engine: OcrEngine) -> list[Piece]:
+    def read_image(
+        self, image: Image, engine: OcrEngine, threads: int | None = None
+    ) -> list[Piece]:
+        """The words of a picture, as :func:`visar.documents.ocr.read_image` gives them."""
         # Tesseract is a process already, and what is not installed is refused here as anywhere.
         if engine != "rapidocr" or not ocr.installed(engine):
-            return ocr.read_image(image, engine)
+            return ocr.read_image(image, engine, threads)
         while True:
-            with _POOL.process() as process:
+            with OCR_PROCESSES.process() as process:
                 self._using.add(process)
                 try:
                     if self._stopped:
                         raise OcrFailed("was not read to the end: it was interrupted")
-                    return process.read_image(image, engine)
+                    return process.read_image(image, engine, threads or self._threads)
                 except _Idle:
                     continue
                 finally:
                     self._using.discard(process)
+
+    def stop(self) -> None:
+        """End what is under way, and refuse more."""
+        self._stopped = True
+        for process in list(self._using):
+            process.kill()
 
 
 class _Idle(Exception):
@@ -85,7 +81,7 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
+            env=child_environment() | {"PYTHONPATH": path},
         )
         self._pipes = _pipe(self._popen.stdin), _pipe(self._popen.stdout)
 
@@ -93,24 +89,24 @@ class _Process:
     def alive(self) -> bool:
         return self._popen.poll() is None
 
-    def read_image(self, image: Image, engine: OcrEngine) -> list[Piece]:
+    def read_image(self, image: Image, engine: OcrEngine, threads: int) -> list[Piece]:
         timer = threading.Timer(_LONGEST_SECONDS, self.kill)
         timer.daemon = True
         timer.start()
         try:
-            answer = self._ask(image, engine)
+            answer = self._ask(image, engine, threads)
         finally:
             timer.cancel()
         if "missing" in answer:
             # Raises the same error here.
-            return ocr.read_image(image, engine)
+            return ocr.read_image(image, engine, threads)
         if "failed" in answer:
             raise OcrFailed(str(answer["failed"]))
-        return [Piece(*values) for values in answer["pieces"]]
+        return [Piece(*values) for values in answer["words"]]
 
-    def _ask(self, image: Image, engine: OcrEngine) -> dict[str, Any]:
+    def _ask(self, image: Image, engine: OcrEngine, threads: int) -> dict[str, Any]:
         requests, answers = self._pipes
-        request = {"engine": engine, "width": image.width, "height": image.height}
+        request = {"size": image.size, "engine": engine, "threads": threads}
         try:
             send(requests, request, image.tobytes())
             return receive(answers, 0)[0]
@@ -139,7 +135,7 @@ class _Process:
         self._popen.wait()
 
 
-class _Pool:
+class OcrProcesses:
     """The processes of this program: at most one for each core."""
 
     def __init__(self) -> None:
@@ -176,8 +172,8 @@ class _Pool:
             self._idle.pop().end()
 
 
-_POOL = _Pool()
-atexit.register(_POOL.close)
+OCR_PROCESSES = OcrProcesses()
+atexit.register(OCR_PROCESSES.close)
 
 
 def _pipe(stream: IO[bytes] | None) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 from visar.documents import ocr
 from visar.documents.ocr import OcrFailed
-from visar.documents.wire import receive, send
+from visar.documents.worker import receive, send
 from visar.errors import MissingExtra
 
 Request: TypeAlias = tuple[dict[str, Any], bytes]
@@ -49,15 +49,13 @@ def _listen(stream: BinaryIO, requests: queue.SimpleQueue[Request]) -> None:
 def _answer(request: dict[str, Any], pixels: bytes) -> dict[str, Any]:
     from PIL import Image
 
-    image = Image.frombytes("RGB", (request["width"], request["height"]), pixels)
+    image = Image.frombytes("RGB", request["size"], pixels)
     try:
-        pieces = ocr.read_image(image, request["engine"])
+        return {"words": ocr.read_image(image, request["engine"], request["threads"])}
     except OcrFailed as failure:
         return {"failed": str(failure)}
     except MissingExtra:
         return {"missing": True}
-    names = ("text", "left", "top", "right", "bottom", "size", "turn")
-    return {"pieces": [[getattr(piece, name) for name in names] for piece in pieces]}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ in this process, with the next pages being read in other processes while these a
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,11 +18,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from visar.documents import Document, Page
+from visar.documents import Document, Identity, Page, ReadOptions, identify, open_document
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.errors import NotInIndex, StoreConflict
 from visar.ingest.ocr_processes import OcrClient
-from visar.ingest.shim import Identity, ReadOptions, identify, open_document
 from visar.ingest.sources import file_source
 from visar.models.devices import usable_cores
 from visar.store import EncoderRef, NewDocument, Store, StoredDocument
@@ -123,7 +123,7 @@ def _add(
     with ExitStack() as stack:
         document = None
         if known is None or encoder.reads == "image":
-            document = stack.enter_context(open_document(path, options))
+            document = stack.enter_context(open_document(path, options, identity=identity))
         total = known.pages if known is not None else len(document or ())
         written = store.unfinished(identity.id, reference)
         missing = [number for number in range(1, total + 1) if number not in written]
@@ -164,33 +164,48 @@ def read_pages(
     Raises
     ------
     DocumentError
-        A page cannot be read.
+        A page cannot be read. After an error, or if the iterator is closed before its end, the
+        document is closed: what is still being read for it ends at once.
     """
     known = dict(zip(numbers, words, strict=True)) if words is not None else {}
     if document is None:
         yield from (ReadPage(known[number]) for number in numbers)
         return
-    opened = document
+    workers = max(1, min(workers or usable_cores(), len(numbers)))
+    # One process that reads the file keeps two workers busy; the others are copies.
+    readers = [document, *(copy.copy(document) for _ in range(_extra_readers(workers, numbers)))]
+    ocr = OcrClient(threads=max(1, usable_cores() // workers))
+    for reader in readers:
+        reader.read_image = ocr.read_image
 
     def read(number: int) -> ReadPage:
-        page = known[number] if words is not None else opened.page(number)
-        return ReadPage(page, opened.image(number) if images else None)
+        reader = readers[number % len(readers)]
+        page = known[number] if words is not None else reader.page(number)
+        return ReadPage(page, reader.image(number) if images else None)
 
-    pool = ThreadPoolExecutor(workers or usable_cores(), "visar-read")
-    with OcrClient(document) as ocr:
-        waiting: deque[Future[ReadPage]] = deque()
-        try:
-            for number in numbers:
-                waiting.append(pool.submit(read, number))
-                if len(waiting) > PAGES_AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
+    pool = ThreadPoolExecutor(workers, "visar-read")
+    waiting: deque[Future[ReadPage]] = deque()
+    try:
+        for number in numbers:
+            waiting.append(pool.submit(read, number))
+            if len(waiting) > PAGES_AHEAD:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-            ocr.stop()
-            pool.shutdown()
+        while waiting:
+            yield waiting.popleft().result()
+    except BaseException:
+        for future in waiting:
+            future.cancel()
+        ocr.stop()
+        document.close()
+        raise
+    finally:
+        for reader in readers[1:]:
+            reader.close()
+        pool.shutdown()
+
+
+def _extra_readers(workers: int, numbers: Sequence[int]) -> int:
+    return max(0, min(workers // 2, len(numbers) // PAGES_AHEAD) - 1)
 
 
 def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:

@@ -20,9 +20,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from visar.documents import Document
+from visar.documents import Document, ReadOptions, identify, open_document
 from visar.errors import DocumentError
-from visar.ingest.shim import ReadOptions, identify, open_document
 from visar.store import StoredDocument
 
 _SCHEME = "file://"
@@ -133,10 +132,12 @@ def open_source(document: StoredDocument, options: ReadOptions | None = None) ->
     # Of another computer too: a shared folder may have the same path here. The content decides.
     if not _exists(path):
         change = "does not exist any more. Put it back, or add the document from where it is now"
-    elif identify(path, limits).id != document.id:
-        change = "was changed since it was added. Add it again"
     else:
-        return open_document(path, replace(options, ocr="never", limits=limits))
+        identity = identify(path, limits)
+        if identity.id == document.id:
+            options = replace(options, ocr="never", limits=limits)
+            return open_document(path, options, identity=identity)
+        change = "was changed since it was added. Add it again"
     place = source_text(document.source)
     if source_path(document.source) is None:
         host, _ = _split(document.source)
