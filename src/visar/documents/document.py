@@ -277,6 +277,8 @@ class Document:
         self._last_read: tuple[int, PageContent] | None = None
         self._read_by_ocr: _Recent[int, Page] = _Recent(_KEPT)
         self._read_pictures: _Recent[bytes, list[Piece]] = _Recent(_KEPT)
+        self.read_image = ocr_engines.read_image
+        """Runs OCR on a picture; may be replaced, to run it in another process."""
 
     def __repr__(self) -> str:
         return f"Document(id={self.id[:12]!r}, name={self.name!r}, pages={len(self)})"
@@ -455,7 +457,7 @@ class Document:
         key = hashlib.sha256(picture.tobytes()).digest()
         pieces = self._read_pictures.get(key)
         if pieces is None:
-            pieces = ocr_engines.read_image(
+            pieces = self.read_image(
                 picture, self.options.ocr_engine, self.options.ocr_threads
             )
             self._read_pictures.put(key, pieces)

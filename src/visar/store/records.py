@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from visar.encoders.protocol import Encoder
+
 
 @dataclass(frozen=True, slots=True)
 class EncoderRef:
@@ -17,6 +19,11 @@ class EncoderRef:
     name: str
     version: str
     dimension: int
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> EncoderRef:
+        """Return the reference of an encoder."""
+        return cls(encoder.name, encoder.version, encoder.dimension)
 
     def __str__(self) -> str:
         return f"{self.name} {self.version} ({self.dimension} dimensions)"
@@ -60,6 +67,10 @@ class StoredDocument:
     """Those it has vectors of, by name."""
     invalid: tuple[InvalidPage, ...] = ()
     """Pages without vectors because an encoder failed on them."""
+
+    def has(self, encoder: EncoderRef) -> bool:
+        """Whether it has vectors of exactly this version of the encoder."""
+        return encoder in self.encoders
 
     def count_invalid(self, encoder: str) -> int:
         """How many pages the encoder of that name could make nothing of."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
-from visar.errors import StoreError
+from visar.errors import StoreConflict, StoreError
 from visar.store.catalog import (
     Catalog,
     DocumentEntry,
@@ -221,7 +221,7 @@ class Addition:
         draft.flush()
         absent = sorted(draft.missing())
         if absent:
-            raise StoreError(
+            raise StoreConflict(
                 f"{len(absent)} of {self._document.pages} pages of {self._document.name} were not "
                 f"given, the first is page {absent[0]}. Those given are kept: add the others"
             )
@@ -240,7 +240,7 @@ class Addition:
             except RowsMissing as error:
                 if self._log.read() is not before:
                     continue  # Another process has added the document and tidied up.
-                raise StoreError(
+                raise StoreConflict(
                     f"rows of {self._document.name} vanished while it was being added: the index "
                     "was compacted with too short a grace, or is damaged. Add it again"
                 ) from error
@@ -250,13 +250,13 @@ class Addition:
             if live is not None and live.has(self._encoder):
                 self._sweep(before, after, {draft.revision, *leftovers})
                 return live
-        raise StoreError(f"other processes keep changing {self._document.name}: add it again")
+        raise StoreConflict(f"other processes keep changing {self._document.name}: add it again")
 
     def _entries(self, draft: Draft, catalog: Catalog, abandons: tuple[str, ...]) -> list[Entry]:
         live = catalog.live.get(self._document.id)
         if live is None:
             if not draft.brings_pages:
-                raise StoreError(
+                raise StoreConflict(
                     f"{self._document.name} was removed by another process while vectors were "
                     "being added to it. Add it again"
                 )
@@ -268,7 +268,7 @@ class Addition:
             else draft.pages_revision == live.entry.revision
         )
         if not same_pages:
-            raise StoreError(
+            raise StoreConflict(
                 f"another process added {self._document.name} with other words at the same time. "
                 "Add it again"
             )

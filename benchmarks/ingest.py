@@ -1,0 +1,173 @@
+"""How fast documents are added, beside what their encoder alone could do.
+
+    python -m benchmarks.ingest [--text FILE] [--scanned FILE] [--rounds 3] [--save]
+
+Text: pages a second of adding a document, beside those of the encoder on pages that were read
+before. Without a file, the example report's text pages, repeated to 108. Scanned: pages a second
+with one worker and with all, beside reading and encoding page after page in this process. Without a
+file, 24 pages of the example report as images.
+
+What is compared runs in turns, round by round: other work on the machine hits all alike. CPU is
+what this process and those it started have used; "busy" is its share of the time of all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pikepdf
+
+from benchmarks.tables import markdown_table, save_section
+from visar.documents import Page, ReadOptions, open_document
+from visar.encoders.embedded import EmbeddedEncoder
+from visar.ingest import ReadPage, add_document, encode_pages
+from visar.ingest.ocr_processes import OCR_PROCESSES
+from visar.models.devices import usable_cores
+from visar.store import Store
+
+REPORT = Path(__file__).parents[1] / "examples" / "harbour-light-annual-report.pdf"
+SCANNED_PAGES = (11, 19)
+TEXT_PAGES = 108
+DECK_PAGES = 24
+HEADER = ("what", "pages", "pages a second", "of the first line", "CPU ms a page", "cores busy")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one run took."""
+
+    clock: float
+    processor: float
+
+
+def taken(work: Callable[[], None]) -> Taken:
+    clock, before = time.perf_counter(), os.times()
+    work()
+    # Processes count once they have ended.
+    OCR_PROCESSES.close()
+    after = os.times()
+    return Taken(time.perf_counter() - clock, sum(after[:4]) - sum(before[:4]))
+
+
+def compared(
+    works: Mapping[str, Callable[[], None]], pages: int, rounds: int
+) -> list[tuple[str, ...]]:
+    runs: dict[str, list[Taken]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            runs[name].append(taken(work))
+    first = next(iter(runs.values()))
+    rows: list[tuple[str, ...]] = []
+    for name, its in runs.items():
+        clock = statistics.median(run.clock for run in its)
+        ratio = statistics.median(a.clock / b.clock for a, b in zip(first, its, strict=True))
+        processor = statistics.median(run.processor for run in its)
+        busy = statistics.median(run.processor / run.clock for run in its) / usable_cores()
+        rows.append(
+            (
+                name,
+                str(pages),
+                f"{pages / clock:.1f}",
+                f"{ratio:.0%}",
+                f"{1000 * processor / pages:.0f}",
+                f"{busy:.0%}",
+            )
+        )
+    return rows
+
+
+def add(path: Path, encoder: EmbeddedEncoder, workers: int | None = None) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        add_document(Store.open(folder), path, encoder, workers=workers)
+
+
+def text_rows(path: Path, encoder: EmbeddedEncoder, rounds: int) -> list[tuple[str, ...]]:
+    with open_document(path, ReadOptions()) as document:
+        pages = list(document.pages())
+
+    def encode() -> None:
+        for _ in encode_pages(encoder, map(ReadPage, pages)):
+            pass
+
+    def read() -> None:
+        with open_document(path, ReadOptions()) as document:
+            for _ in document.pages():
+                pass
+
+    works = {
+        "the encoder alone": encode,
+        "read, encode, commit: added": lambda: add(path, encoder),
+        "read only": read,
+    }
+    return compared(works, len(pages), rounds)
+
+
+def scanned_rows(path: Path, encoder: EmbeddedEncoder, rounds: int) -> list[tuple[str, ...]]:
+    def one_by_one() -> None:
+        with open_document(path, ReadOptions()) as document:
+            for number in range(1, len(document) + 1):
+                page: Page = document.page(number)
+                encoder.encode_pages([page])
+
+    with open_document(path, ReadOptions()) as document:
+        pages = len(document)
+    works = {
+        "page after page in one process": one_by_one,
+        "added, 1 worker": lambda: add(path, encoder, 1),
+        f"added, {usable_cores()} workers": lambda: add(path, encoder),
+    }
+    return compared(works, pages, rounds)
+
+
+def made_text(path: Path) -> Path:
+    with pikepdf.open(REPORT) as report, pikepdf.new() as made:
+        chosen = [page for n, page in enumerate(report.pages, 1) if n not in SCANNED_PAGES]
+        for number in range(TEXT_PAGES):
+            made.pages.append(chosen[number % len(chosen)])
+        made.save(path)
+    return path
+
+
+def made_scan(folder: Path) -> Path:
+    folder.mkdir()
+    with open_document(REPORT, ReadOptions(ocr="never")) as document:
+        for number in range(1, DECK_PAGES + 1):
+            document.image(number, 150).save(folder / f"{number}.png", dpi=(150, 150))
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--text", type=Path)
+    parser.add_argument("--scanned", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--save", action="store_true", help="write the tables to docs/benchmarks.md"
+    )
+    arguments = parser.parse_args()
+    encoder = EmbeddedEncoder()
+    encoder.encode_query("loads the model")
+    with tempfile.TemporaryDirectory() as made:
+        Store.open(Path(made) / "index")  # imports LanceDB
+        text = arguments.text or made_text(Path(made) / "text.pdf")
+        scanned = arguments.scanned or made_scan(Path(made) / "deck")
+        tables = {
+            "adding text": text_rows(text, encoder, arguments.rounds),
+            "adding scans": scanned_rows(scanned, encoder, arguments.rounds),
+        }
+    for name, rows in tables.items():
+        table = markdown_table(HEADER, rows)
+        print(f"\n{name}\n\n{table}")
+        if arguments.save:
+            save_section(name, table)
+
+
+if __name__ == "__main__":
+    main()

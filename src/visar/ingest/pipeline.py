@@ -1,0 +1,245 @@
+"""Read, encode, commit: the three steps that add a document to an index.
+
+Each is a function of plain values, so that they can run in one process, in several, or on several
+machines: pages in, pages with vectors out, one commit at the end. :func:`add_document` joins them
+in this process, with the next pages being read in other processes while these are encoded.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from visar.documents import Document, Identity, Page, ReadOptions, identify, open_document
+from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.errors import NotInIndex, StoreConflict
+from visar.ingest.ocr_processes import OcrClient
+from visar.ingest.sources import file_source
+from visar.models.devices import usable_cores
+from visar.store import EncoderRef, NewDocument, Store, StoredDocument
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Stage: TypeAlias = Literal["reading", "ocr", "encoding"]
+Progress: TypeAlias = Callable[[Stage, int, int], None]
+"""Called with a stage, how many pages it has done, and how many there are."""
+
+BATCH_PAGES = 8
+"""Pages encoded in one call."""
+PAGES_AHEAD = 2 * BATCH_PAGES
+"""Pages read, or being read, that wait to be encoded."""
+# Two processes that add the same document can lose against each other; the one that lost finds
+# the other's work the next time.
+_ATTEMPTS = 5
+
+EncodedPage: TypeAlias = tuple[Page, PageEmbedding]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadPage:
+    """A page that was read."""
+
+    page: Page
+    image: Image | None = None
+    """For encoders that look at pages."""
+
+
+def add_document(
+    store: Store,
+    path: str | PathLike[str],
+    encoder: Encoder,
+    options: ReadOptions | None = None,
+    progress: Progress | None = None,
+    *,
+    workers: int | None = None,
+) -> StoredDocument:
+    """Add a document to a store, or the vectors of another encoder to one that is there.
+
+    A document that is there with vectors of this encoder is only identified, not opened. An
+    interrupted call goes on where it stopped. Words that the store has are not read again.
+
+    Parameters
+    ----------
+    store
+        Several threads and processes may add to it, also the same document.
+    path
+        A file, or a folder of page images.
+    encoder
+        Is called in this thread.
+    options
+        How the document is read.
+    progress
+        Is called in this thread.
+    workers
+        How many pages are read at once; each page that needs OCR takes a process. All usable
+        cores by default.
+
+    Raises
+    ------
+    DocumentError
+        The document cannot be read; a ``PageError`` names the page.
+    StoreError
+        The store cannot be written.
+    """
+    path = Path(path)
+    options = options or ReadOptions()
+    identity = identify(path, options.limits)
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _add(store, path, identity, encoder, options, progress or _ignore, workers)
+        except StoreConflict:
+            continue
+    return _add(store, path, identity, encoder, options, progress or _ignore, workers)
+
+
+def _add(
+    store: Store,
+    path: Path,
+    identity: Identity,
+    encoder: Encoder,
+    options: ReadOptions,
+    progress: Progress,
+    workers: int | None,
+) -> StoredDocument:
+    reference = EncoderRef.of(encoder)
+    known = _known(store, identity.id)
+
+    def commit(total: int, pages: Iterable[EncodedPage]) -> StoredDocument:
+        source = file_source(path)
+        new = NewDocument(identity.id, identity.name, source, total, identity.size)
+        return store.add(new, reference, pages)
+
+    if known is not None and known.has(reference):
+        return commit(known.pages, ())
+    with ExitStack() as stack:
+        document = None
+        if known is None or encoder.reads == "image":
+            document = stack.enter_context(open_document(path, options, identity=identity))
+        total = known.pages if known is not None else len(document or ())
+        written = store.unfinished(identity.id, reference)
+        missing = [number for number in range(1, total + 1) if number not in written]
+        words = store.pages(identity.id, missing) if known is not None else None
+        images = encoder.reads == "image"
+        reading = read_pages(document, missing, words=words, images=images, workers=workers)
+        # Closed here: after an error in the store its traceback keeps the generators alive.
+        pages: Iterator[ReadPage] = stack.enter_context(closing(reading))
+        if words is None:
+            pages = _reported(pages, progress, len(written), total)
+        encoded = encode_pages(encoder, pages)
+        return commit(total, _counted(encoded, progress, len(written), total))
+
+
+def read_pages(
+    document: Document | None,
+    numbers: Sequence[int],
+    *,
+    words: Sequence[Page] | None = None,
+    images: bool = False,
+    workers: int | None = None,
+) -> Generator[ReadPage, None, None]:
+    """Read pages in the order of their numbers, several at once and ahead of the caller.
+
+    Parameters
+    ----------
+    document
+        None if ``words`` are given and no images are wanted.
+    numbers
+        Of the pages, from 1.
+    words
+        The same pages with their words, if these are known already.
+    images
+        Whether the images of the pages are wanted too.
+    workers
+        How many pages are read at once; all usable cores by default.
+
+    Raises
+    ------
+    DocumentError
+        A page cannot be read. After an error, or if the iterator is closed before its end, the
+        document is closed: what is still being read for it ends at once.
+    """
+    known = dict(zip(numbers, words, strict=True)) if words is not None else {}
+    if document is None:
+        yield from (ReadPage(known[number]) for number in numbers)
+        return
+    workers = max(1, min(workers or usable_cores(), len(numbers)))
+    # One process that reads the file keeps two workers busy; the others are copies.
+    readers = [document, *(copy.copy(document) for _ in range(_extra_readers(workers, numbers)))]
+    ocr = OcrClient(threads=max(1, usable_cores() // workers))
+    for reader in readers:
+        reader.read_image = ocr.read_image
+
+    def read(number: int) -> ReadPage:
+        reader = readers[number % len(readers)]
+        page = known[number] if words is not None else reader.page(number)
+        return ReadPage(page, reader.image(number) if images else None)
+
+    pool = ThreadPoolExecutor(workers, "visar-read")
+    waiting: deque[Future[ReadPage]] = deque()
+    try:
+        for number in numbers:
+            waiting.append(pool.submit(read, number))
+            if len(waiting) > PAGES_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BaseException:
+        for future in waiting:
+            future.cancel()
+        ocr.stop()
+        document.close()
+        raise
+    finally:
+        for reader in readers[1:]:
+            reader.close()
+        pool.shutdown()
+
+
+def _extra_readers(workers: int, numbers: Sequence[int]) -> int:
+    return max(0, min(workers // 2, len(numbers) // PAGES_AHEAD) - 1)
+
+
+def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:
+    """Encode pages in batches, in order."""
+    waiting = iter(pages)
+    while batch := list(islice(waiting, BATCH_PAGES)):
+        images = [read.image for read in batch] if encoder.reads == "image" else []
+        read = [item.page for item in batch]
+        yield from zip(read, encoder.encode_pages(read, images), strict=True)
+
+
+def _known(store: Store, identity: str) -> StoredDocument | None:
+    try:
+        return store.get(identity)
+    except NotInIndex:
+        return None
+
+
+def _reported(
+    pages: Iterable[ReadPage], progress: Progress, done: int, total: int
+) -> Iterator[ReadPage]:
+    for count, read in enumerate(pages, start=done + 1):
+        by_ocr = read.page.text_source in ("ocr", "both")
+        progress("ocr" if by_ocr else "reading", count, total)
+        yield read
+
+
+def _counted(
+    pages: Iterable[EncodedPage], progress: Progress, done: int, total: int
+) -> Iterator[EncodedPage]:
+    for count, page in enumerate(pages, start=done + 1):
+        progress("encoding", count, total)
+        yield page
+
+
+def _ignore(stage: Stage, done: int, total: int) -> None:
+    """Report no progress."""

@@ -1,0 +1,181 @@
+"""Documents through the three steps: what is read, what is not read again, and in which order."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.documents.conftest import text_at, text_image, write_pdf
+from tests.documents.test_office import fake_soffice, write_docx
+from tests.ingest.conftest import FirstWord, MeanColour
+from visar.documents import open_document
+from visar.encoders.protocol import Encoder
+from visar.errors import DocumentError, PageError
+from visar.ingest import ReadPage, Stage, add_document, encode_pages, read_pages
+from visar.store import EncoderRef, Store
+
+MakePdf = Callable[..., Path]
+MakeScan = Callable[..., Path]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The commands of all processes that are started."""
+    commands: list[Any] = []
+    real = subprocess.Popen.__init__
+
+    def start(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+        commands.append(args)
+        real(self, args, *rest, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", start)
+    return commands
+
+
+def test_a_document_is_read_encoded_and_committed(
+    store: Store, embedded: Encoder, report: Path
+) -> None:
+    seen: list[tuple[Stage, int, int]] = []
+    stored = add_document(store, report, embedded, progress=lambda *step: seen.append(step))
+    with open_document(report) as document:
+        pages = list(document.pages())
+    assert stored.id == document.id
+    assert stored.size == report.stat().st_size
+    kept = store.pages(stored.id)
+    assert [[word.text for word in page.words] for page in kept] == [
+        [word.text for word in page.words] for page in pages
+    ]
+    assert [page.text_source for page in kept] == [page.text_source for page in pages]
+    vectors = store.vectors(stored.id, EncoderRef.of(embedded))
+    expected = [made.vectors for _, made in encode_pages(embedded, map(ReadPage, pages))]
+    assert np.array_equal(vectors.vectors, np.concatenate(expected))
+    reading = [step for step in seen if step[0] != "encoding"]
+    assert [done for _, done, _ in reading] == list(range(1, 41))
+    assert {stage for stage, _, _ in reading} == {"reading", "ocr"}
+    assert seen[-1] == ("encoding", 40, 40)
+
+
+def test_a_known_document_is_neither_opened_nor_converted(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[Any]
+) -> None:
+    """It was opened, hashed and converted by LibreOffice before the index was asked."""
+    pdf = write_pdf(tmp_path / "made.pdf", text_at(50, 500, "converted"))
+    calls = tmp_path / "calls"
+    fake_soffice(
+        tmp_path / "bin",
+        f"pathlib.Path({str(calls)!r}).open('a').write('called\\n')\n"
+        "folder = pathlib.Path(sys.argv[sys.argv.index('--outdir') + 1])\n"
+        f"shutil.copy({str(pdf)!r}, folder / 'document.pdf')",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    path = write_docx(tmp_path / "letter.docx")
+    first = add_document(store, path, FirstWord())
+    assert calls.read_text() == "called\n"
+    assert started
+    started.clear()
+    assert add_document(store, path, FirstWord()) == first
+    assert calls.read_text() == "called\n"
+    assert started == []
+
+
+def test_words_in_the_index_are_not_read_again(
+    store: Store, make_pdf: MakePdf, started: list[Any], embedded: Encoder
+) -> None:
+    path = make_pdf("a.pdf", "One two three.", "Four five.")
+    add_document(store, path, FirstWord())
+    started.clear()
+    seen: list[Stage] = []
+    stored = add_document(store, path, embedded, progress=lambda stage, *_: seen.append(stage))
+    assert [known.name for known in stored.encoders] == ["embedded", "first-word"]
+    assert seen == ["encoding", "encoding"]
+    assert started == []
+
+
+def test_an_encoder_that_looks_gets_the_images(store: Store, tmp_path: Path) -> None:
+    path = write_pdf(
+        tmp_path / "a.pdf", *(text_at(50, 500, f"Page {number}") for number in range(20))
+    )
+    stored = add_document(store, path, MeanColour())
+    assert len(store.vectors(stored.id, EncoderRef.of(MeanColour())).vectors) == 20
+    assert store.pages(stored.id, [20])[0].words[1].text == "19"
+    # The words are there now, the images are taken from the file.
+    other = MeanColour()
+    other.name = "another"
+    add_document(store, path, other)
+    before = store.vectors(stored.id, EncoderRef.of(MeanColour())).vectors
+    assert np.array_equal(before, store.vectors(stored.id, EncoderRef.of(other)).vectors)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_scanned_pages_come_in_order(store: Store, make_scan: MakeScan, workers: int) -> None:
+    words = ["ALPHA", "BRAVO", "CHARLIE", "DELTA"]
+    stored = add_document(store, make_scan("deck", *words), FirstWord(), workers=workers)
+    assert [page.words[0].text for page in store.pages(stored.id)] == words
+    assert {page.text_source for page in store.pages(stored.id)} == {"ocr"}
+
+
+def test_an_interrupted_addition_goes_on(store: Store, make_pdf: MakePdf) -> None:
+    path = make_pdf("long.pdf", *(f"Page {n} speaks of subject {n}." for n in range(60)))
+
+    def stop(stage: Stage, done: int, _total: int) -> None:
+        if stage == "encoding" and done == 24:
+            raise KeyboardInterrupt
+
+    with open_document(path) as document:
+        identity = document.id
+    seen: list[tuple[Stage, int]] = []
+    for encoder in (FirstWord(), MeanColour()):
+        with pytest.raises(KeyboardInterrupt):
+            add_document(store, path, encoder, progress=stop)
+        assert len(store.unfinished(identity, EncoderRef.of(encoder))) == 23
+        seen.clear()
+        stored = add_document(
+            store, path, encoder, progress=lambda stage, done, _: seen.append((stage, done))
+        )
+        assert [done for stage, done in seen if stage == "encoding"] == list(range(24, 61))
+        assert len(store.vectors(stored.id, EncoderRef.of(encoder)).vectors) == 60
+    # The words of the second are those of the first.
+    assert not [stage for stage, _ in seen if stage == "reading"]
+    assert not [problem for problem in store.verify() if problem.kind == "damage"]
+
+
+def test_a_page_that_cannot_be_read_is_named(store: Store, make_scan: MakeScan) -> None:
+    folder = make_scan("deck", "ALPHA", "BRAVO", "CHARLIE")
+    content = (folder / "2.png").read_bytes()
+    (folder / "2.png").write_bytes(content[: len(content) // 2])
+    with pytest.raises(PageError, match="deck, page 2, is damaged or cut off"):
+        add_document(store, folder, FirstWord())
+    with pytest.raises(DocumentError, match=r"missing\.pdf does not exist"):
+        add_document(store, folder / "missing.pdf", FirstWord())
+    assert store.documents() == []
+
+
+def test_reading_stops_when_the_reader_is_closed(make_scan: MakeScan) -> None:
+    folder = make_scan("deck", *("WORD" for _ in range(6)))
+    for number in range(1, 7):
+        text_image(f"WORD {number}").save(folder / f"{number}.png")
+    with open_document(folder) as document:
+        pages = read_pages(document, range(1, 7))
+        assert next(pages).page.number == 1
+        pages.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("visar-read")]
+
+
+def test_threads_may_add_the_same_document(
+    store: Store, embedded: Encoder, make_pdf: MakePdf
+) -> None:
+    path = make_pdf("a.pdf", *(f"Page {n} speaks of subject {n}." for n in range(30)))
+    other = make_pdf("b.pdf", "Something else.")
+    with ThreadPoolExecutor(4) as pool:
+        paths = [path, path, other, path]
+        added = list(pool.map(lambda one: add_document(store, one, embedded), paths))
+    assert [document.pages for document in added] == [30, 30, 1, 30]
+    assert len(store.documents()) == 2
+    assert not [problem for problem in store.verify() if problem.kind == "damage"]

@@ -1,0 +1,210 @@
+"""Where documents come from, and opening them again."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pikepdf
+import pytest
+
+from tests.ingest.conftest import FirstWord
+from visar.documents import Limits, ReadOptions
+from visar.errors import DocumentError, EncryptedDocument
+from visar.ingest import (
+    SourcePool,
+    add_document,
+    file_source,
+    open_source,
+    source_path,
+    source_text,
+)
+from visar.store import Store
+
+MakePdf = Callable[..., Path]
+UNLOCKED, WRONG = (ReadOptions(password=word) for word in ("sesame", "wrong"))
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Run as if this were another computer."""
+    return lambda name: monkeypatch.setattr(socket, "gethostname", lambda: name)
+
+
+def test_two_computers_do_not_replace_each_other_s_document(
+    store: Store, make_pdf: MakePdf, host: Callable[[str], None]
+) -> None:
+    """Both have /…/report.pdf, with other content, and share an index."""
+    host("north")
+    first = add_document(store, make_pdf("report.pdf", "Written in the north."), FirstWord())
+    host("south")
+    second = add_document(store, make_pdf("report.pdf", "Written in the south."), FirstWord())
+    assert {document.id for document in store.documents()} == {first.id, second.id}
+    # The same computer replaces its own.
+    third = add_document(store, make_pdf("report.pdf", "Rewritten."), FirstWord())
+    assert {document.id for document in store.documents()} == {first.id, third.id}
+
+
+def test_a_source_has_a_path_on_its_own_computer_alone(
+    tmp_path: Path, host: Callable[[str], None]
+) -> None:
+    host("North Star.local")
+    path = tmp_path / "müller's 100% #1?.pdf"
+    source = file_source(path)
+    assert source.startswith("file://north-star.local")
+    assert source.isascii()
+    assert source_path(source) == path
+    assert source_text(source) == str(path)
+    host("south")
+    assert source_path(source) is None
+    assert source_text(source).startswith("north-star.local")
+    assert source_text(source).endswith(f":{path}")
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"report-\xff.pdf")
+    source = file_source(path)
+    assert source_path(source) == path
+    assert source_text(source) == str(tmp_path / "report-?.pdf")
+    source.encode("utf-8")
+
+
+def test_sources_of_older_indexes(tmp_path: Path) -> None:
+    assert source_path(str(tmp_path)) == tmp_path
+    assert source_text(str(tmp_path)) == str(tmp_path)
+    assert source_path("") is None
+    assert source_text("") == ""
+
+
+def test_a_source_is_opened_again(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
+    with open_source(stored) as document:
+        assert document.id == stored.id
+        assert document.image(2).size == (800, 1000)
+
+
+def test_a_file_that_is_gone(store: Store, make_pdf: MakePdf) -> None:
+    path = make_pdf("a.pdf", "One.")
+    stored = add_document(store, path, FirstWord())
+    path.unlink()
+    with pytest.raises(DocumentError, match=f"a.pdf cannot be shown: its file {path} does not ex"):
+        open_source(stored)
+    with pytest.raises(DocumentError, match="does not say where its file is"):
+        open_source(replace(stored, source=""))
+
+
+def test_a_file_that_was_changed(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One."), FirstWord())
+    make_pdf("a.pdf", "Two.")
+    with pytest.raises(DocumentError, match=r"was changed since it was added. Add it again"):
+        open_source(stored)
+
+
+def test_a_file_of_another_computer(
+    store: Store, make_pdf: MakePdf, host: Callable[[str], None]
+) -> None:
+    host("north")
+    path = make_pdf("a.pdf", "One.")
+    stored = add_document(store, path, FirstWord())
+    host("south")
+    # A shared folder: the content tells that it is the same.
+    open_source(stored).close()
+    make_pdf("a.pdf", "Two.")
+    with pytest.raises(DocumentError, match=r"is on another computer \(north.*this one is south"):
+        open_source(stored)
+    path.unlink()
+    with pytest.raises(DocumentError, match=r"is on another computer \(north.*Ask on north"):
+        open_source(stored)
+
+
+def test_an_encrypted_file_needs_its_password_again(store: Store, make_pdf: MakePdf) -> None:
+    """The error said that its file was gone."""
+    path = make_pdf("a.pdf", "Secret words.")
+    with pikepdf.open(path, allow_overwriting_input=True) as pdf:
+        pdf.save(path, encryption=pikepdf.Encryption(user="sesame", owner="sesame"))
+    stored = add_document(store, path, FirstWord(), options=UNLOCKED)
+    with open_source(stored, UNLOCKED) as document:
+        assert document.image(1).size == (800, 1000)
+    with pytest.raises(EncryptedDocument, match=r"a.pdf is encrypted\. Give its password"):
+        open_source(stored)
+    with pytest.raises(EncryptedDocument, match="the password does not open it"):
+        open_source(stored, WRONG)
+
+
+def test_limits_are_raised_to_what_the_document_needs(store: Store, make_pdf: MakePdf) -> None:
+    """A document added with higher limits could not be shown with the usual ones."""
+    path = make_pdf("a.pdf", "One.", "Two.", "Three.")
+    stored = add_document(store, path, FirstWord())
+    with open_source(stored, ReadOptions(limits=Limits(max_pages=1, max_bytes=10))) as document:
+        assert len(document) == 3
+
+
+def test_a_pool_opens_each_source_once(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
+    pool = SourcePool()
+    with pool.lease(stored) as first, pool.lease(stored) as second:
+        assert first is second
+    with pool.lease(stored) as third:
+        assert third is first
+        assert third.image(2).size == (800, 1000)
+    # Another password is another way to open it.
+    with pool.lease(stored, WRONG) as other:
+        assert other is not first
+    pool.close()
+    with pytest.raises(DocumentError, match="is closed"):
+        first.image(1)
+
+
+def test_a_pool_closes_what_was_used_longest_ago(store: Store, make_pdf: MakePdf) -> None:
+    stored = [
+        add_document(store, make_pdf(f"{name}.pdf", f"Page {name}."), FirstWord()) for name in "abc"
+    ]
+    pool = SourcePool(size=2)
+    opened = []
+    with pool.lease(stored[0]) as used:
+        for document in stored[1:]:
+            with pool.lease(document) as source:
+                opened.append(source)
+        # In use, so it stays whatever comes.
+        used.image(1)
+        with pytest.raises(DocumentError, match="is closed"):
+            opened[0].image(1)
+    opened[1].image(1)
+    pool.close()
+
+
+def test_a_pool_notices_a_change(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One."), FirstWord())
+    pool = SourcePool()
+    with pool.lease(stored) as source:
+        source.image(1)
+    make_pdf("a.pdf", "Two and more.")
+    with (
+        pytest.raises(DocumentError, match="was changed since it was added"),
+        pool.lease(stored),
+    ):
+        pass
+    make_pdf("a.pdf", "One.")
+    with pool.lease(stored) as source:
+        source.image(1)
+    pool.close()
+
+
+def test_a_pool_opens_a_source_once_for_many_threads(store: Store, make_pdf: MakePdf) -> None:
+    stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
+    pool = SourcePool()
+
+    def show(number: int) -> tuple[int, int]:
+        with pool.lease(stored) as source:
+            opened.add(id(source))
+            return source.image(number).size
+
+    opened: set[int] = set()
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(show, [1, 2] * 8)) == {(800, 1000)}
+    pool.close()
+    assert len(opened) == 1
