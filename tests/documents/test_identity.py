@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import pickle
@@ -57,8 +58,21 @@ def test_a_folder_is_known_by_the_names_and_contents_of_its_pages(tmp_path: Path
 
 def test_the_folder_one_is_in_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Image.new("L", (9, 9)).save(tmp_path / "1.png")
+    for folder, path in ((tmp_path, "."), (tmp_path / ".below", "..")):
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        assert identify(path).name == tmp_path.name
+
+
+def test_the_working_directory_may_change_while_a_document_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
     monkeypatch.chdir(tmp_path)
-    assert identify(".").name == tmp_path.name
+    with open_document("a.pdf") as document:
+        monkeypatch.chdir("/")
+        with copy.copy(document) as another:
+            assert lines_of(another.page(1)) == lines_of(document.page(1)) == ["a"]
 
 
 def test_what_was_identified_is_not_hashed_again(
@@ -149,10 +163,10 @@ open({str(tmp_path / "log")!r}, "a").write("converted ")""",
     options = ReadOptions(ocr="never", limits=Limits(max_pages=7))
     with open_document(write_docx(tmp_path / "a.docx"), options) as document:
         monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
-        with pickle.loads(pickle.dumps(document)) as copy:  # noqa: S301 - it was made here
-            assert (copy.id, copy.kind, len(copy)) == (document.id, "office", 1)
-            assert copy.options == options
-            assert lines_of(copy.page(1)) == ["converted"]
+        with pickle.loads(pickle.dumps(document)) as other:  # noqa: S301 - it was made here
+            assert (other.id, other.kind, len(other)) == (document.id, "office", 1)
+            assert other.options == options
+            assert lines_of(other.page(1)) == ["converted"]
         assert lines_of(document.page(1)) == ["converted"]
     assert (tmp_path / "log").read_text() == "converted "
 
@@ -219,8 +233,8 @@ def test_the_words_of_ocr_are_kept_for_the_last_pages_only(
         text_image(f"number {number}", size=(400, 200)).save(tmp_path / f"{number}.png")
     with open_document(tmp_path) as document:
         assert [lines_of(page) for page in document.pages()] == [[f"number {n}"] for n in range(4)]
-        assert len(document._read_by_ocr._values) == 2
-        assert len(document._read_pictures._values) == 2
+        assert len(document._read_by_ocr) == 2
+        assert len(document._read_pictures) == 2
         assert [document.needs_ocr(number) for number in (1, 2, 3, 4)] == [True, True, False, False]
 
 
