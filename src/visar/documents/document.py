@@ -137,6 +137,8 @@ class Document:
         self._last_read: tuple[int, PageContent] | None = None
         self._read_by_ocr: OrderedDict[int, Page] = OrderedDict()
         self._read_pictures: OrderedDict[bytes, list[Piece]] = OrderedDict()
+        self.read_image = ocr_engines.read_image
+        """Runs OCR on a picture; may be replaced, to run it in another process."""
 
     def __repr__(self) -> str:
         return f"Document(id={self.id[:12]!r}, name={self.name!r}, pages={len(self)})"
@@ -315,9 +317,7 @@ class Document:
         key = hashlib.sha256(picture.tobytes()).digest()
         pieces = self._read_pictures.get(key)
         if pieces is None:
-            pieces = ocr_engines.read_image(
-                picture, self.options.ocr_engine, self.options.ocr_threads
-            )
+            pieces = self.read_image(picture, self.options.ocr_engine, self.options.ocr_threads)
             _remember(self._read_pictures, key, pieces)
         return pieces
 
