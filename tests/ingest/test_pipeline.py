@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pikepdf
 import pytest
 
 from tests.documents.conftest import text_at, text_image, write_pdf
 from tests.documents.test_office import fake_soffice, write_docx
 from tests.ingest.conftest import FirstWord, MeanColour
-from visar.documents import open_document
+from visar.documents import ReadOptions, open_document
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, PageError
 from visar.ingest import ReadPage, Stage, add_document, encode_pages, read_pages
@@ -40,14 +41,20 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_document_is_read_encoded_and_committed(
-    store: Store, embedded: Encoder, report: Path
+    store: Store, embedded: Encoder, report: Path, tmp_path: Path
 ) -> None:
+    path = tmp_path / "part.pdf"
+    with pikepdf.open(report) as pdf:
+        # One page of these is scanned, the 11th of the report.
+        del pdf.pages[12:]
+        del pdf.pages[:9]
+        pdf.save(path)
     seen: list[tuple[Stage, int, int]] = []
-    stored = add_document(store, report, embedded, progress=lambda *step: seen.append(step))
-    with open_document(report) as document:
+    stored = add_document(store, path, embedded, progress=lambda *step: seen.append(step))
+    with open_document(path, ReadOptions(ocr_threads=1)) as document:
         pages = list(document.pages())
     assert stored.id == document.id
-    assert stored.size == report.stat().st_size
+    assert stored.size == path.stat().st_size
     kept = store.pages(stored.id)
     assert [[word.text for word in page.words] for page in kept] == [
         [word.text for word in page.words] for page in pages
@@ -57,9 +64,8 @@ def test_a_document_is_read_encoded_and_committed(
     expected = [made.vectors for _, made in encode_pages(embedded, map(ReadPage, pages))]
     assert np.array_equal(vectors.vectors, np.concatenate(expected))
     reading = [step for step in seen if step[0] != "encoding"]
-    assert [done for _, done, _ in reading] == list(range(1, 41))
-    assert {stage for stage, _, _ in reading} == {"reading", "ocr"}
-    assert seen[-1] == ("encoding", 40, 40)
+    assert reading == [("reading", 1, 3), ("ocr", 2, 3), ("reading", 3, 3)]
+    assert seen[-1] == ("encoding", 3, 3)
 
 
 def test_a_known_document_is_neither_opened_nor_converted(
@@ -111,6 +117,19 @@ def test_an_encoder_that_looks_gets_the_images(store: Store, tmp_path: Path) -> 
     add_document(store, path, other)
     before = store.vectors(stored.id, EncoderRef.of(MeanColour())).vectors
     assert np.array_equal(before, store.vectors(stored.id, EncoderRef.of(other)).vectors)
+
+
+def test_several_processes_read_a_long_document(
+    store: Store, tmp_path: Path, started: list[Any]
+) -> None:
+    path = write_pdf(
+        tmp_path / "a.pdf", *(text_at(50, 500, f"Page {number}") for number in range(1, 71))
+    )
+    stored = add_document(store, path, FirstWord(), workers=4)
+    assert [page.words[1].text for page in store.pages(stored.id)] == [
+        str(number) for number in range(1, 71)
+    ]
+    assert len(started) == 2
 
 
 @pytest.mark.parametrize("workers", [1, 3])

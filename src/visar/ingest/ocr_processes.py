@@ -121,7 +121,7 @@ class _Process:
             ) from error
         except BaseException:
             # Its answer would be taken for that of the next request.
-            self.kill()
+            self.end()
             raise
 
     def kill(self) -> None:

@@ -33,10 +33,10 @@ Stage: TypeAlias = Literal["reading", "ocr", "encoding"]
 Progress: TypeAlias = Callable[[Stage, int, int], None]
 """Called with a stage, how many pages it has done, and how many there are."""
 
-BATCH_PAGES = 8
-"""Pages encoded in one call."""
-PAGES_AHEAD = 2 * BATCH_PAGES
-"""Pages read, or being read, that wait to be encoded."""
+# Pages encoded in one call. Words take no room; an image of a page takes 6 MB.
+_BATCH = {"words": 16, "image": 8}
+# Starting a process takes as long as reading so many pages.
+_PAGES_WORTH_A_READER = 32
 # Two processes that add the same document can lose against each other; the one that lost finds
 # the other's work the next time.
 _ATTEMPTS = 5
@@ -172,8 +172,7 @@ def read_pages(
         yield from (ReadPage(known[number]) for number in numbers)
         return
     workers = max(1, min(workers or usable_cores(), len(numbers)))
-    # One process that reads the file keeps two workers busy; the others are copies.
-    readers = [document, *(copy.copy(document) for _ in range(_extra_readers(workers, numbers)))]
+    readers = [document, *(copy.copy(document) for _ in range(1, _readers(workers, len(numbers))))]
     ocr = OcrClient(threads=max(1, usable_cores() // workers))
     for reader in readers:
         reader.read_image = ocr.read_image
@@ -184,11 +183,13 @@ def read_pages(
         return ReadPage(page, reader.image(number) if images else None)
 
     pool = ThreadPoolExecutor(workers, "visar-read")
+    # The next batch is read while one is encoded.
+    ahead = 2 * _BATCH["image" if images else "words"]
     waiting: deque[Future[ReadPage]] = deque()
     try:
         for number in numbers:
             waiting.append(pool.submit(read, number))
-            if len(waiting) > PAGES_AHEAD:
+            if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -204,14 +205,15 @@ def read_pages(
         pool.shutdown()
 
 
-def _extra_readers(workers: int, numbers: Sequence[int]) -> int:
-    return max(0, min(workers // 2, len(numbers) // PAGES_AHEAD) - 1)
+def _readers(workers: int, pages: int) -> int:
+    """How many processes read the file: as a rule encoding and OCR need the other cores."""
+    return max(1, min(workers // 2, pages // _PAGES_WORTH_A_READER))
 
 
 def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:
     """Encode pages in batches, in order."""
     waiting = iter(pages)
-    while batch := list(islice(waiting, BATCH_PAGES)):
+    while batch := list(islice(waiting, _BATCH[encoder.reads])):
         images = [read.image for read in batch] if encoder.reads == "image" else []
         read = [item.page for item in batch]
         yield from zip(read, encoder.encode_pages(read, images), strict=True)
