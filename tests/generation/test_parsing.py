@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visar.generation.parsing import ParsedAnswer, answer_so_far, parse_answer
+from visar.generation.parsing import ParsedAnswer, answer_so_far, is_not_answerable, parse_answer
 
 FORMS = {
     "as asked": ('{"answer": "42 million", "pages": ["3"]}', "42 million", ("3",)),
@@ -102,3 +102,22 @@ def test_what_is_shown_while_it_is_written_grows_to_the_answer(text: str) -> Non
     steps = [answer_so_far(reply[:end]) for end in range(len(reply) + 1)]
     assert steps[-1] == text
     assert all(before == after[: len(before)] for before, after in pairwise(steps))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Not answerable", True),
+        ("The question cannot be answered from the given pages.", True),
+        ("This question can't be answered.", True),
+        ("unanswerable", True),
+        (" - ", True),
+        ("", True),
+        ("None", False),
+        ("N/A", False),
+        ("Not answerable in 1994, but 4 later", False),
+        ("0", False),
+    ],
+)
+def test_what_counts_as_no_answer(text: str, expected: bool) -> None:
+    assert is_not_answerable(text) is expected

@@ -16,8 +16,13 @@ _UNSEEN = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 )
 _LABEL = re.compile(r"\d+(?:\s*:\s*\d+)?")
-_REFUSALS = frozenset(
-    {"not answerable", "unanswerable", "cannot be answered", "not answerable from these pages"}
+# Matched with a whole text, without its punctuation. Words such as "none" or "n/a" can be answers.
+_NOT_ANSWERABLE = re.compile(
+    r"(?:(?:the|this) question (?:is )?|it (?:is )?)?"
+    r"(?:not answerable|unanswerable|no answer|(?:cannot|can not|can t) be answered"
+    r"|(?:not enough|insufficient) information)"
+    r"(?: (?:from|in|by|with|using|based on) (?:the|these|this)(?: \w+)? "
+    r"(?:pages?|documents?|images?|text|context))?"
 )
 
 
@@ -45,13 +50,25 @@ def parse_answer(reply: str) -> ParsedAnswer:
     answers = [found for found in _objects(said) if "answer" in found]
     if not answers:
         plain = _shown(_cut_object(said))
-        return ParsedAnswer("" if _refuses(plain) else plain, (), well_formed=False)
+        return ParsedAnswer("" if is_not_answerable(plain) else plain, (), well_formed=False)
     # A model that writes several corrects itself: the last one counts.
     chosen = answers[-1]
     text = _shown(_as_text(chosen["answer"]))
-    refuses = _refuses(text)
+    refuses = is_not_answerable(text)
     pages = () if refuses else tuple(dict.fromkeys(_labels(chosen.get("pages"))))
     return ParsedAnswer("" if refuses else text, pages, well_formed=True)
+
+
+def is_not_answerable(text: str) -> bool:
+    """True if a text as a whole says that there is no answer, or holds no letter or digit.
+
+    Generators and judges, of references and of answers, all ask this function.
+
+    >>> is_not_answerable("Not answerable from these pages."), is_not_answerable("None of them")
+    (True, False)
+    """
+    bare = re.sub(r"[^a-z0-9]+", " ", text.casefold()).strip()
+    return not any(c.isalnum() for c in text) or bool(_NOT_ANSWERABLE.fullmatch(bare))
 
 
 def answer_so_far(reply: str) -> str:
@@ -123,9 +140,3 @@ def _labels(value: Any) -> Iterator[str]:
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, int | str) and not isinstance(item, bool):
             yield from (re.sub(r"\s", "", label) for label in _LABEL.findall(str(item)))
-
-
-def _refuses(text: str) -> bool:
-    """Whether an answer says that there is none."""
-    bare = re.sub(r"[^a-z]+", " ", text.casefold()).strip()
-    return not any(c.isalnum() for c in text) or bare in _REFUSALS
