@@ -11,7 +11,7 @@ from tests.generation.conftest import checkpoint as checkpoint
 from tests.generation.smollm import SmolLM
 from visar.errors import InvalidOption
 from visar.evaluation.judge import DEFAULT_MODEL, CachedJudge, LLMJudge, RuleJudge, get_judge
-from visar.generation.published import PUBLISHED
+from visar.generation.registry import PUBLISHED
 
 
 def test_rules_are_the_default_and_need_nothing() -> None:

@@ -16,7 +16,7 @@ from tests.evaluation.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
 from visar.evaluation.judge import LLMJudge
 from visar.evaluation.judge.llm import CHOICES, case_line
-from visar.generation.protocol import OnText, Prompt, Reply, unheard
+from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
 
 
 def test_the_model_sees_the_case_and_decides() -> None:
@@ -102,7 +102,7 @@ class Rambler:
         *,
         max_tokens: int,
         choices: Sequence[str] = (),
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Reply:
         assert prompt.system
         assert choices

@@ -7,8 +7,7 @@ from rich.text import Text
 
 from visar.cli.options import Json
 from visar.cli.output import STATE_STYLES, console, print_json
-from visar.generation.published import GeneratorInfo
-from visar.generation.registry import available_generators
+from visar.generation.registry import GeneratorInfo, available_generators
 from visar.results import to_plain
 
 
