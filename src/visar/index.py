@@ -30,7 +30,7 @@ from visar.errors import DocumentError, NotInIndex, VisarError
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget, answer_from, page_text
 from visar.generation.prompts import GivenPage, page_label
-from visar.generation.protocol import Generator, OnText, unheard
+from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.generation.registry import get_generator
 from visar.models.devices import check_device
 from visar.models.protocols import Downloadable, Releasable
@@ -250,7 +250,7 @@ class Index:
         neighbors: int = 0,
         generator: str | Generator = extractive.NAME,
         budget: Budget = USUAL_BUDGET,
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Answer:
         """Answer a question from the pages it needs.
 

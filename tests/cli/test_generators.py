@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from tests.cli.typed import Visar
 from tests.generation.conftest import checkpoint as checkpoint
 from tests.generation.openai_samples import alone as alone
-from tests.generation.scripted import refuses, replies, scripted
+from tests.generation.scripted import Asked, Says, refuses, replies, scripted
 from tests.generation.smollm import SmolLM
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -179,3 +181,57 @@ def test_a_failed_answer_does_not_end_a_chat(visar: Visar, notes: Path) -> None:
     answers = [json.loads(line) for line in ran.out.splitlines()]
     assert [answer["text"] for answer in answers] == ["April"]
     assert "out of order" in ran.err
+
+
+def test_a_chat_ends_when_its_index_is_gone(visar: Visar, notes: Path, tmp_path: Path) -> None:
+    def remove_and_answer(_: Asked) -> Says:
+        shutil.rmtree(tmp_path / "index" / "pages.lance" / "data")
+        return replies('{"answer": "April", "pages": [2]}')
+
+    with scripted(remove_and_answer) as server:
+        ran = visar(
+            *("chat", notes, "--json", "--generator", "openai:eye", "--base-url", server.url),
+            typed=f"{QUESTION}\nWhat do sailing boats need?\n{QUESTION}\n",
+        )
+    assert ran.code == 2
+    assert json.loads(ran.out)["text"] == "April"
+    assert ran.err.count("visar: the index") == 1
+    assert "Traceback" not in ran.err
+
+
+SHOUTING = '''
+from visar.generation.protocol import Reply, ignore_text
+
+
+class Shout:
+    """Repeats the question."""
+
+    name = "shout"
+    reads = "text"
+
+    def __init__(self, device="cpu"):
+        self.device = device
+
+    def count_tokens(self, text):
+        return len(text.split())
+
+    def generate(self, prompt, *, max_tokens, choices=(), on_text=ignore_text):
+        text = prompt.parts[-1].splitlines()[-1].upper()
+        on_text(text)
+        return Reply(text, f"shout on {self.device}")
+'''
+
+
+def test_a_generator_of_a_module_answers(
+    visar: Visar, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shouting.py").write_text(SHOUTING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    asked = ("ask", notes, QUESTION, "--device", "cpu", "--json")
+    answer = json.loads(visar(*asked, "--generator", "shouting:Shout").out)
+    assert answer["text"] == QUESTION.upper()
+    assert answer["generation"]["model"] == "shout on cpu"
+    missing = visar(*asked, "--generator", "shouting:Whisper")
+    assert (missing.code, missing.out) == (2, "")
+    assert "shouting:Whisper cannot be imported" in missing.err

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from openai import _base_client
 
-from visar.generation import openai_compatible
 from visar.generation.protocol import Prompt
 
 QUESTION = Prompt(
@@ -17,4 +17,4 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No key, address or proxy of the one who runs the tests, and hardly any waiting."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(openai_compatible, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(_base_client, "INITIAL_RETRY_DELAY", 0.001)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import pytest
 from PIL import Image
 
-from visar.errors import InvalidOption
-from visar.generation.answering import Budget, answer_from
+from visar.errors import GenerationError, InvalidOption
+from visar.generation.answering import Budget, answer_from, stream_answer
 from visar.generation.prompts import GivenPage, answer_prompt, page_label
-from visar.generation.protocol import OnText, Prompt, Reply, unheard
+from visar.generation.protocol import (
+    Generator,
+    OnText,
+    Prompt,
+    Reply,
+    StreamingGenerator,
+    ignore_text,
+    read_pieces,
+)
 from visar.results import Citation
 
 
@@ -25,6 +34,8 @@ class Repeats:
     reads: Literal["images", "text"] = "images"
     name: str = "repeats"
     asked: list[Prompt] = field(default_factory=list)
+    told: int = 1
+    """In how many pieces."""
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
@@ -35,11 +46,13 @@ class Repeats:
         *,
         max_tokens: int,
         choices: Sequence[str] = (),
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Reply:
         assert not choices
         self.asked.append(prompt)
-        on_text(self.says)
+        length = math.ceil(len(self.says) / self.told) if self.told else 0
+        for place in range(self.told):
+            on_text(self.says[place * length : (place + 1) * length])
         return Reply(self.says, "repeats-1", 10, min(5, max_tokens), complete=True)
 
 
@@ -72,7 +85,65 @@ def test_an_answer_tells_what_was_sent_and_what_came_back() -> None:
     assert sent.pixels == generator.asked[0].pixels <= 10_000
     assert sent.prompt_sha256 == generator.asked[0].digest
     assert (sent.input_tokens, sent.output_tokens) == (10, 5)
-    assert "".join(heard) == says
+    assert "".join(heard) == "19 %"
+
+
+@pytest.mark.parametrize("reads", ["images", "text"])
+def test_an_answer_can_be_read_as_an_iterator(reads: Literal["images", "text"]) -> None:
+    generator = Repeats('{"answer": "about 19 %", "pages": ["7"]}', reads, told=4)
+    pages = [picture("7")] if reads == "images" else [words("7", "The rate is 19 %.")]
+    pieces: list[str] = []
+    answer = read_pieces(stream_answer("Rate?", pages, generator), pieces.append)
+    assert len(pieces) > 1
+    assert "".join(pieces) == answer.text == "about 19 %"
+    again = answer_from("Rate?", pages, generator)
+    assert replace(answer.generation, seconds=again.generation.seconds) == again.generation
+    assert answer.citations == again.citations
+
+
+def test_a_generator_that_calls_nobody_can_be_read_too() -> None:
+    generator = Repeats('{"answer": "19 %"}', told=0)
+    assert list(stream_answer("Rate?", [picture("7")], generator)) == ["19 %"]
+
+
+def test_a_generator_that_fails_fails_where_it_is_read() -> None:
+    class Fails(Repeats):
+        def generate(self, *_: Any, on_text: OnText = ignore_text, **__: Any) -> Reply:
+            on_text('{"answer": "19')
+            raise GenerationError("The server is gone.")
+
+    pieces = stream_answer("Rate?", [picture("7")], Fails(""))
+    assert next(pieces) == "19"
+    with pytest.raises(GenerationError, match="gone"):
+        next(pieces)
+
+
+def test_a_generator_takes_few_lines() -> None:
+    """What an extension has to write."""
+
+    class Shout:
+        name = "shout"
+        reads: Literal["images", "text"] = "text"
+
+        def count_tokens(self, text: str) -> int:
+            return len(text.split())
+
+        def generate(
+            self,
+            prompt: Prompt,
+            *,
+            max_tokens: int,  # noqa: ARG002
+            choices: Sequence[str] = (),  # noqa: ARG002
+            on_text: OnText = ignore_text,
+        ) -> Reply:
+            text = str(prompt.parts[-1]).splitlines()[-1].upper()
+            on_text(text)
+            return Reply(text, model="shout-1")
+
+    generator: Generator = Shout()
+    assert isinstance(generator, Generator)
+    assert not isinstance(generator, StreamingGenerator)
+    assert answer_from("Rate?", [words("1", "x")], generator).text == "RATE?"
 
 
 def test_a_cited_page_that_was_not_given_is_flagged() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from visar.errors import InvalidOption
-from visar.generation.budgets import fit_pixels, fit_tokens
+from visar.generation.prompts import fit_pixels, fit_tokens
 
 SIDES = st.integers(50, 300)
 SHAPES = st.lists(st.tuples(SIDES, SIDES), min_size=1, max_size=6)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +22,8 @@ from PIL import Image
 from tests.generation.local_samples import ALL, PAGES, VISION, about, noise
 from visar.errors import GenerationError, InvalidOption
 from visar.generation.local import LocalGenerator
-from visar.generation.protocol import Generator, Prompt, Reply
+from visar.generation.protocol import Generator, Prompt, Reply, read_pieces, stream_reply
+from visar.models.protocols import Releasable
 
 Load = Callable[[str], LocalGenerator]
 
@@ -44,14 +47,19 @@ def test_a_reply_is_streamed_counted_and_repeatable(generator: Load, name: str) 
     local: Generator = generator(name)
     pieces: list[str] = []
 
-    def never_end(output: Any) -> None:
-        output.logits[..., generator(name)._ends] = -1e4
+    space = generator(name)._reader.tokenizer(" ", add_special_tokens=False)["input_ids"]
 
-    with hooked(generator(name), never_end):
+    def write_words(output: Any) -> None:
+        output.logits[..., generator(name)._ends] = -1e4
+        output.logits[..., space] += 1e4 if next(steps) % 3 == 2 else -1e4
+
+    with hooked(generator(name), write_words):
+        steps = itertools.count()
         reply = local.generate(about(name), max_tokens=12, on_text=pieces.append)
+        steps = itertools.count()
         assert local.generate(about(name), max_tokens=12) == reply
     assert "".join(pieces) == reply.text != ""
-    assert len(pieces) > 1
+    assert len(pieces) > 2, "it comes word by word"
     assert "" not in pieces
     assert reply.output_tokens == 12
     assert reply.input_tokens is not None
@@ -259,6 +267,59 @@ def test_a_model_is_loaded_once_and_not_before_it_is_used(
     assert local._model is model
 
 
+def test_released_weights_are_freed_and_loaded_again(checkpoint: Callable[[str], Path]) -> None:
+    local = LocalGenerator("qwen2.5-7b", str(checkpoint("qwen2.5-7b")), device="cpu")
+    assert isinstance(local, Releasable)
+    local.release()  # nothing is loaded yet
+    before = local.generate(Prompt("", ("a",)), max_tokens=4)
+    model = weakref.ref(local._model)
+    weights = weakref.ref(local._model.lm_head.weight)
+    local.release()
+    assert model() is weights() is None
+    assert local.generate(Prompt("", ("a",)), max_tokens=4) == before
+
+
+@pytest.mark.parametrize("name", ["qwen2.5-vl", "qwen2.5-7b"])
+def test_a_reply_can_be_read_as_an_iterator(generator: Load, name: str) -> None:
+    expected: list[str] = []
+    reply = generator(name).generate(about(name), max_tokens=8, on_text=expected.append)
+    pieces: list[str] = []
+    stream = stream_reply(generator(name), about(name), max_tokens=8)
+    assert read_pieces(stream, pieces.append) == reply
+    assert pieces == expected
+
+
+def test_closing_the_iterator_ends_the_work(generator: Load) -> None:
+    """The model stops long before its limit and is free for others; its thread ends."""
+    local = generator("qwen2.5-7b")
+    space = local._reader.tokenizer(" ", add_special_tokens=False)["input_ids"]
+    running = set(threading.enumerate())
+    closed = threading.Event()
+    steps = itertools.count()
+
+    def write_spaces(output: Any) -> None:
+        if next(steps) == 20:
+            assert closed.wait(60)
+        output.logits[..., space] += 1e4
+
+    with hooked(local, write_spaces):
+        stream = stream_reply(local, about("qwen2.5-7b"), max_tokens=3000)
+        assert next(stream) == " "
+        stream.close()
+        closed.set()
+        for thread in set(threading.enumerate()) - running:
+            thread.join(timeout=60)
+        assert set(threading.enumerate()) == running
+    assert next(steps) < 25
+    assert local.generate(about("qwen2.5-7b"), max_tokens=2).output_tokens == 2
+
+
+def test_an_iterator_raises_what_the_work_raises(generator: Load) -> None:
+    local = generator("qwen2.5-7b")
+    with pytest.raises(GenerationError, match="reply up to 4096"):
+        list(stream_reply(local, about("qwen2.5-7b"), max_tokens=4096))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_what_is_raised_while_listening_ends_the_work(generator: Load, name: str) -> None:
     """The model is as good as before afterwards, and no thread goes on writing."""
@@ -276,6 +337,17 @@ def test_what_is_raised_while_listening_ends_the_work(generator: Load, name: str
     assert len(heard) == 1
     assert threading.active_count() == running
     assert local.generate(about(name), max_tokens=8) == expected
+
+
+def test_threads_share_one_load(checkpoint: Callable[[str], Path]) -> None:
+    local = LocalGenerator("qwen2.5-7b", str(checkpoint("qwen2.5-7b")), device="cpu")
+
+    def ask(_: int) -> tuple[int, str]:
+        reply = local.generate(Prompt("", ("a",)), max_tokens=2)
+        return id(local._model), reply.text
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(ask, range(4)))) == 1
 
 
 def test_two_who_ask_at_once_get_what_they_would_get_alone(generator: Load) -> None:

@@ -21,7 +21,7 @@ from visar.errors import (
 )
 from visar.generation.local import LocalGenerator
 from visar.generation.protocol import Prompt
-from visar.generation.published import PUBLISHED, available_local_generators
+from visar.generation.registry import PUBLISHED, available_local_generators
 
 Make = Callable[[str], Path]
 QUESTION = Prompt("", ("How much?",))

@@ -24,8 +24,8 @@ from tests.generation.scripted import (
     streams,
 )
 from visar.errors import GenerationError, GeneratorUnavailable, InvalidOption, MissingExtra
-from visar.generation import endpoint
-from visar.generation.openai_compatible import OpenAIGenerator
+from visar.generation.openai_server import OpenAIGenerator
+from visar.generation.registry import get_generator
 
 pytestmark = pytest.mark.usefixtures("alone")
 KEY = "sk-secret+/0123456789abcdef"
@@ -110,18 +110,18 @@ def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert other.asked == []
 
 
-def test_local_servers_need_no_key() -> None:
+def test_local_servers_need_no_key_and_are_told_nothing_of_this_system() -> None:
     with scripted(replies("60")) as server:
         OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=8)
-    assert server.asked[0].headers["authorization"] == "Bearer no-key"
+    headers = server.asked[0].headers
+    assert headers["authorization"] == "Bearer no-key"
+    assert not [name for name in headers if name.startswith("x-stainless")]
 
 
 def test_a_server_that_wants_a_key_says_which_variable() -> None:
     with (
         scripted(refuses(401, "Unauthorized")) as server,
-        pytest.raises(
-            GenerationError, match=r"wants a key \(401: Unauthorized\): set OPENAI_API_K"
-        ),
+        pytest.raises(GenerationError, match=r"wants a key \(401: Unauthorized\): check OPENAI_"),
     ):
         OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=8)
 
@@ -197,12 +197,13 @@ def test_an_address_holds_no_password() -> None:
 
 
 def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "find_spec", lambda _: None)
+    for module in [name for name in sys.modules if name.startswith("visar.generation.openai_")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(MissingExtra, match=r"pip install 'visar\[openai\]'"):
-        OpenAIGenerator("m", base_url="http://127.0.0.1:1/v1")
+        get_generator("openai:m", base_url="http://127.0.0.1:1/v1")
 
 
 def test_the_client_is_imported_where_it_is_used() -> None:
-    made = "visar.generation.openai_compatible import OpenAIGenerator as G; import sys"
-    code = f"from {made}; G('m', base_url='http://127.0.0.1:1'); sys.exit('openai' in sys.modules)"
+    code = "import sys, visar.index, visar.generation.registry; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

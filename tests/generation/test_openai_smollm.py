@@ -10,7 +10,7 @@ from PIL import Image
 from tests.generation.openai_samples import alone as alone
 from tests.generation.smollm import SmolLM
 from visar.errors import GenerationError
-from visar.generation.openai_compatible import OpenAIGenerator
+from visar.generation.openai_server import OpenAIGenerator
 from visar.generation.protocol import Prompt
 
 pytestmark = pytest.mark.usefixtures("alone")

@@ -18,7 +18,7 @@ from PIL import Image
 from tests.encoders.tiny import colqwen
 from tests.generation.openai_samples import alone as alone
 from visar.errors import GenerationError
-from visar.generation.openai_compatible import OpenAIGenerator
+from visar.generation.openai_server import OpenAIGenerator
 from visar.generation.protocol import Prompt
 from visar.models.loading import import_torchvision
 

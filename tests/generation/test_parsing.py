@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visar.generation.parsing import ParsedAnswer, answer_so_far, is_not_answerable, parse_answer
+from visar.generation.parsing import (
+    AnswerPieces,
+    ParsedAnswer,
+    answer_so_far,
+    choice_text,
+    find_choice,
+    is_not_answerable,
+    parse_answer,
+)
 
 FORMS = {
     "as asked": ('{"answer": "42 million", "pages": ["3"]}', "42 million", ("3",)),
@@ -104,6 +112,38 @@ def test_what_is_shown_while_it_is_written_grows_to_the_answer(text: str) -> Non
     assert all(before == after[: len(before)] for before, after in pairwise(steps))
 
 
+SHOWN = {
+    "text before the object": ('Sure: {"answer": "42", "pages": []}', "Sure:\n42"),
+    "in a code fence": ('```json\n{"answer": "a b", "pages": []}\n```', "a b"),
+    "after its thoughts": ('<think>hm {"answer": "x</think>{"answer": "yes"}', "yes"),
+    "a number": ('{"answer": 42, "pages": [1]}', "42"),
+    "pages first": ('{"pages": [1], "answer": "42"}', "42"),
+    "corrected": ('{"answer": "a"} {"answer": "b"}', "a\nb"),
+    "plain, with signs of JSON": ("f(x) = {x < 3} `y`", "f(x) = {x < 3} `y`"),
+    "escapes": (r'{"answer": "a\n\u00e9\ud83c\udf89\"", "pages": []}', 'a\né🎉"'),
+    "no answer": ('{"answer": "Not answerable", "pages": []}', "Not answerable"),
+    "nothing to act upon": (r'{"answer": "a\u001b[2J\u202eb"}', "a[2Jb"),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_pieces_of_a_reply_become_pieces_of_its_answer(case: str, size: int) -> None:
+    reply, shown = SHOWN[case]
+    answer = AnswerPieces()
+    pieces = [answer.add(reply[at : at + size]) for at in range(0, len(reply), size)]
+    whole = "".join([*pieces, answer.end(parse_answer(reply).text)])
+    # What comes at once need not be taken back.
+    assert whole == shown or (size > 1 and shown.endswith(f"\n{whole}"))
+
+
+@given(st.text(alphabet='ab {}"\\\n:`<think>answer'))
+def test_what_is_shown_ends_with_the_answer(reply: str) -> None:
+    answer, text = AnswerPieces(), parse_answer(reply).text
+    shown = "".join(map(answer.add, reply)) + answer.end(text)
+    assert shown.endswith(text)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -121,3 +161,31 @@ def test_what_is_shown_while_it_is_written_grows_to_the_answer(text: str) -> Non
 )
 def test_what_counts_as_no_answer(text: str, expected: bool) -> None:
     assert is_not_answerable(text) is expected
+
+
+VERDICTS = ("correct", "incorrect")
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ('```json\n{"choice": "correct"}\n```', "correct"),
+        ('<think>{"choice": "incorrect"}?</think>{"choice": "correct"}', "correct"),
+        ('{"reason": "{x", "choice": "incorrect"}', "incorrect"),
+        ("**Correct**", "correct"),
+        ("not correct", None),
+        ('{"choice": "correct"} or {"choice": "incorrect"}', None),
+        ('{"choice": ["correct"]}', None),
+        ("{" * 20_000, None),
+        ('{"a":' * 9_000, None),
+    ],
+)
+def test_choices_are_found_in_what_models_write(said: str, found: str | None) -> None:
+    assert find_choice(said, VERDICTS) == found
+
+
+@given(st.lists(st.text('ab {}"\\\n:é', min_size=1), min_size=1, unique=True), st.data())
+def test_every_choice_is_found_again(choices: list[str], data: st.DataObject) -> None:
+    """Whatever signs of JSON it is made of."""
+    choice = data.draw(st.sampled_from(choices))
+    assert find_choice(choice_text(choice), choices) == choice

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from visar.cli.output import console, errors
 from visar.explain.words import why_so_many
-from visar.generation.parsing import answer_so_far
 from visar.generation.protocol import OnText
 from visar.results import Answer, Generation, PageHit, SearchResult
 
@@ -23,12 +22,12 @@ OTHER_COLUMNS = 9 + 8 + WIDEST_BAR
 @contextmanager
 def shown_while_written() -> Iterator[OnText]:
     """Show an answer on stderr while it is written, and take it away when it is done."""
-    written: list[str] = []
+    written = Text()
     with Live(console=errors, transient=True, refresh_per_second=12) as live:
 
         def show(piece: str) -> None:
             written.append(piece)
-            live.update(_indented(Text(answer_so_far("".join(written)) + " ▌")))
+            live.update(_indented(written + " ▌"))
 
         yield show
 

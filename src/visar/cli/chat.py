@@ -1,4 +1,4 @@
-"""``visar chat``: question after question about the same documents."""
+"""``visar chat``: several questions about the same documents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from visar.cli.options import (
     open_index,
 )
 from visar.cli.output import complain, console
-from visar.errors import VisarError
+from visar.errors import StoreError, VisarError
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.generation.protocol import OnText
@@ -90,7 +90,7 @@ def chat(
 
 
 class _Session:
-    """What was asked so far, and how it is answered."""
+    """A chat: reads lines from stdin, answers them, and keeps the answers."""
 
     def __init__(self, answer: Callable[[str, OnText], Answer], *, as_json: bool) -> None:
         self._answer = answer
@@ -113,10 +113,12 @@ class _Session:
                 self._ask(line)
 
     def _ask(self, question: str) -> None:
-        """Answer a question; what goes wrong with one does not end the session."""
+        """Answer a question. An error ends the session only if the index is gone or damaged."""
         try:
             with shown_while_written() as on_text:
                 answer = self._answer(question, on_text)
+        except StoreError:
+            raise
         except VisarError as error:
             complain(str(error))
             return
@@ -142,7 +144,7 @@ class _Session:
 
 
 def _lines() -> Iterator[str]:
-    """What is typed, line by line, until the end; earlier lines come back with the arrow keys."""
+    """Yield the lines typed, until the end; the arrow keys bring earlier ones back."""
     prompt = "? " if sys.stdin.isatty() else ""
     if prompt:
         with contextlib.suppress(ImportError):

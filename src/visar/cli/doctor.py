@@ -14,8 +14,7 @@ from visar.cli.options import IndexFolder, Json
 from visar.cli.output import STATE_STYLES, console, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders
 from visar.errors import StoreError
-from visar.generation.published import GeneratorInfo
-from visar.generation.registry import available_generators
+from visar.generation.registry import GeneratorInfo, available_generators
 from visar.index import Index, default_location
 from visar.models.protocols import State
 

@@ -1,4 +1,4 @@
-"""``visar generators``: what can write answers here."""
+"""``visar generators``: the list of generators and their state."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from rich.text import Text
 
 from visar.cli.options import Json
 from visar.cli.output import STATE_STYLES, console, print_json
-from visar.generation.published import GeneratorInfo
-from visar.generation.registry import available_generators
+from visar.generation.registry import GeneratorInfo, available_generators
 from visar.results import to_plain
 
 
@@ -24,10 +23,11 @@ def generators(*, as_json: Json = False) -> None:
         table.add_column(heading)
     for generator in known:
         state = Text(generator.state, STATE_STYLES[generator.state])
-        table.add_row(generator.name, state, generator.reads, _needs(generator))
+        table.add_row(generator.name, state, generator.reads or "", _needs(generator))
     console.print(table)
     console.print()
     console.print("[dim]A checkpoint of your own: --generator FOLDER, or its hub name[/dim]")
+    console.print("[dim]A generator of your own: --generator module:Class[/dim]")
     console.print(
         "[dim]A server of your own: --generator openai:MODEL --base-url http://host:port/v1[/dim]",
         soft_wrap=True,

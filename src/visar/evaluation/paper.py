@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 
 from visar.encoders.published import PUBLISHED as ENCODERS
-from visar.generation.published import PUBLISHED as GENERATORS
+from visar.generation.registry import PUBLISHED as GENERATORS
 
 
 @dataclass(frozen=True, slots=True)

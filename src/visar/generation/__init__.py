@@ -1,1 +1,1 @@
-"""Answers from pages: one file per way of answering."""
+"""Answers written from pages: prompts, language models, and what is read out of their replies."""

@@ -1,18 +1,26 @@
-"""From found pages to an answer: what is sent, what came back, and what it cites."""
+"""From found pages to an answer: the prompt, the reply, and the pages it cites."""
 
 from __future__ import annotations
 
 import time
+from collections import abc
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from visar.documents.page import Page
 from visar.errors import InvalidOption
-from visar.generation.budgets import MAX_PIXELS, MAX_TOKENS, fit_pixels, fit_tokens
-from visar.generation.parsing import ParsedAnswer, parse_answer
-from visar.generation.prompts import GivenPage, answer_prompt
-from visar.generation.protocol import Generator, OnText, Prompt, unheard
+from visar.generation.parsing import AnswerPieces, parse_answer
+from visar.generation.prompts import (
+    MAX_PIXELS,
+    MAX_TOKENS,
+    GivenPage,
+    answer_prompt,
+    fit_pixels,
+    fit_tokens,
+)
+from visar.generation.protocol import Generator, OnText, Prompt, Reply, ignore_text, stream_reply
 from visar.results import Citation, Generation
 
 if TYPE_CHECKING:
@@ -21,13 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much a generator is given and may write."""
+    """How much a generator is given and may write. Values below 1 raise `InvalidOption`."""
 
     pixels: int = MAX_PIXELS
     """Of all page images together."""
     tokens: int = MAX_TOKENS
     """Of all page texts together, for generators that read text."""
     answer_tokens: int = 512
+    """Of the reply."""
 
     def __post_init__(self) -> None:
         for name in ("pixels", "tokens", "answer_tokens"):
@@ -40,12 +49,14 @@ USUAL_BUDGET = Budget()
 
 @dataclass(frozen=True, slots=True)
 class GeneratedAnswer:
-    """What a generator made of pages and a question."""
+    """An answer that a generator wrote."""
 
     text: str
     """Empty if it says that the pages do not hold the answer."""
     citations: tuple[Citation, ...]
+    """The pages that it names."""
     generation: Generation
+    """What was sent and what came back."""
 
 
 def answer_from(
@@ -53,58 +64,120 @@ def answer_from(
     pages: Sequence[GivenPage],
     generator: Generator,
     budget: Budget = USUAL_BUDGET,
-    on_text: OnText = unheard,
+    on_text: OnText = ignore_text,
 ) -> GeneratedAnswer:
-    """Ask a generator about pages, as much of them as the budget allows."""
-    prompt = answer_prompt(question, _within(budget, pages, generator))
-    started = time.perf_counter()
-    reply = generator.generate(prompt, max_tokens=budget.answer_tokens, on_text=on_text)
-    seconds = time.perf_counter() - started
-    parsed = parse_answer(reply.text)
-    return GeneratedAnswer(
-        text=parsed.text,
-        citations=_citations(parsed, pages),
-        generation=Generation(
-            model=reply.model,
-            prompt_sha256=prompt.digest,
-            pages=tuple(page.label for page in pages),
-            pixels=prompt.pixels,
-            text_tokens=_text_tokens(prompt, generator),
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
-            seconds=seconds,
-            raw=reply.text,
-            complete=reply.complete,
-            well_formed=parsed.well_formed,
-        ),
-    )
+    """Let a generator answer a question from pages, as much of them as the budget allows.
+
+    Parameters
+    ----------
+    question, pages
+        Pages hold images or texts, as ``generator.reads`` says.
+    on_text
+        Called with each piece of the answer's text as soon as it can be shown.
+
+    Raises
+    ------
+    GenerationError
+        If there is no reply.
+    """
+    asked = _Asked(question, pages, generator, budget)
+    answer = AnswerPieces()
+
+    def show(piece: str) -> None:
+        if shown := answer.add(piece):
+            on_text(shown)
+
+    limit = budget.answer_tokens
+    written = asked.answer(generator.generate(asked.prompt, max_tokens=limit, on_text=show))
+    if rest := answer.end(written.text):
+        on_text(rest)
+    return written
+
+
+def stream_answer(
+    question: str,
+    pages: Sequence[GivenPage],
+    generator: Generator,
+    budget: Budget = USUAL_BUDGET,
+) -> abc.Generator[str, None, GeneratedAnswer]:
+    """Do the same as `answer_from`, but yield the pieces of the answer and return the whole.
+
+    Closing the iterator ends the work.
+    """
+    asked = _Asked(question, pages, generator, budget)
+    answer = AnswerPieces()
+    limit = budget.answer_tokens
+    with closing(stream_reply(generator, asked.prompt, max_tokens=limit)) as pieces:
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                written = asked.answer(end.value)
+                break
+            if shown := answer.add(piece):
+                yield shown
+    if rest := answer.end(written.text):
+        yield rest
+    return written
 
 
 def page_text(page: Page) -> str:
-    """A page's words, a line of the page on a line, in reading order."""
+    """Return a page's words in reading order, each line of the page on a line."""
     return "\n".join(" ".join(page.words[i].text for i in line) for line in page.lines())
 
 
-def _within(budget: Budget, pages: Sequence[GivenPage], generator: Generator) -> list[GivenPage]:
-    contents = [page.content for page in pages]
-    if generator.reads == "images":
-        images = fit_pixels(cast("list[Image]", contents), budget.pixels)
-        return [replace(page, content=image) for page, image in zip(pages, images, strict=True)]
-    texts = fit_tokens(cast("list[str]", contents), generator.count_tokens, budget.tokens)
-    return [replace(page, content=text) for page, text in zip(pages, texts, strict=True)]
+@dataclass(slots=True)
+class _Asked:
+    """A question about pages, as it is put to a generator."""
 
+    question: str
+    pages: Sequence[GivenPage]
+    generator: Generator
+    budget: Budget
+    prompt: Prompt = field(init=False)
+    started: float = field(init=False)
 
-def _text_tokens(prompt: Prompt, generator: Generator) -> int:
-    texts = [part for part in prompt.parts if isinstance(part, str)]
-    return sum(generator.count_tokens(text) for text in (prompt.system, *texts))
+    def __post_init__(self) -> None:
+        self.prompt = answer_prompt(self.question, self._fitted())
+        self.started = time.perf_counter()
 
+    def answer(self, reply: Reply) -> GeneratedAnswer:
+        seconds = time.perf_counter() - self.started
+        parsed = parse_answer(reply.text)
+        return GeneratedAnswer(
+            text=parsed.text,
+            citations=tuple(map(self._citation, parsed.pages)),
+            generation=Generation(
+                model=reply.model,
+                prompt_sha256=self.prompt.digest,
+                pages=tuple(page.label for page in self.pages),
+                pixels=self.prompt.pixels,
+                text_tokens=self._text_tokens(),
+                input_tokens=reply.input_tokens,
+                output_tokens=reply.output_tokens,
+                seconds=seconds,
+                raw=reply.text,
+                complete=reply.complete,
+                well_formed=parsed.well_formed,
+            ),
+        )
 
-def _citations(parsed: ParsedAnswer, pages: Sequence[GivenPage]) -> tuple[Citation, ...]:
-    """The pages an answer names; one that it was not given is marked as such."""
-    given = {page.label: page for page in pages}
-    return tuple(
-        Citation(label, given[label].document, given[label].number)
-        if label in given
-        else Citation(label, None, None)
-        for label in parsed.pages
-    )
+    def _fitted(self) -> list[GivenPage]:
+        contents = [page.content for page in self.pages]
+        fitted: Sequence[Image] | Sequence[str]
+        if self.generator.reads == "images":
+            fitted = fit_pixels(cast("list[Image]", contents), self.budget.pixels)
+        else:
+            count = self.generator.count_tokens
+            fitted = fit_tokens(cast("list[str]", contents), count, self.budget.tokens)
+        return [replace(page, content=fitted[place]) for place, page in enumerate(self.pages)]
+
+    def _text_tokens(self) -> int:
+        texts = [part for part in self.prompt.parts if isinstance(part, str)]
+        return sum(self.generator.count_tokens(text) for text in (self.prompt.system, *texts))
+
+    def _citation(self, label: str) -> Citation:
+        for page in self.pages:
+            if page.label == label:
+                return Citation(label, page.document, page.number)
+        return Citation(label, None, None)

@@ -1,39 +1,40 @@
-"""Generators that run on this machine: vision language models, and text ones, in transformers.
+"""Language models that run on this machine: vision and text models, in transformers.
 
-``docs/generators-local.md`` says what they need and how far they were tried.
+``docs/generators.md`` says what they need and how far they were tried.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visar.errors import CheckpointError, GenerationError, InvalidOption
-from visar.generation.decoding import Choices, Listener
-from visar.generation.local_models import (
-    Reader,
-    Reads,
-    load_model,
-    load_reader,
-    reads_of,
-    refuse_missing_packages,
+from visar.errors import (
+    CheckpointError,
+    EncoderUnavailable,
+    GenerationError,
+    GeneratorUnavailable,
+    InvalidOption,
 )
-from visar.generation.protocol import OnText, Prompt, Reply, unheard
-from visar.generation.published import PUBLISHED
+from visar.generation.chat_templates import ChatTemplate
+from visar.generation.parsing import choice_text
+from visar.generation.protocol import OnText, Prompt, Reads, Reply, ignore_text
+from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
 from visar.models.checkpoints import Checkpoint, find_checkpoint
-from visar.models.devices import check_device, is_out_of_memory
-from visar.models.loading import quietly
+from visar.models.devices import check_device, choose_device, choose_dtype, is_out_of_memory
+from visar.models.loading import explained, import_torchvision, quietly, refuse_incomplete
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SEED = 0
-# A model keeps notes of the prompt it works on, and chance is one for the whole process.
-_ONE_AT_A_TIME = threading.RLock()
+# Held while a model draws tokens: torch has one source of chance for the whole process.
+_CHANCE = threading.Lock()
 # Without what a checkpoint's configuration says of chance.
 _GREEDY = {
     "do_sample": False,
@@ -47,7 +48,28 @@ _GIVE_LESS = "Give it less: fewer pages (--max-k), or smaller ones (--send-megap
 
 
 class LocalGenerator:
-    """One checkpoint of a language model; it is loaded when it is first used, once."""
+    """One checkpoint of a language model, loaded when it is first used.
+
+    Threads that share it are served one at a time.
+
+    Parameters
+    ----------
+    name
+        A model of the paper, the folder of a checkpoint, or a hub name.
+    source
+        Where the checkpoint is, if that is not where the name says.
+    revision
+        A branch, tag or commit at the hub.
+    device
+        "auto", "cpu", "cuda" or "mps".
+
+    Raises
+    ------
+    GeneratorUnavailable
+        If packages are missing.
+    CheckpointError
+        If a checkpoint that is no model of the paper is not there, or is no chat model.
+    """
 
     def __init__(
         self,
@@ -57,11 +79,6 @@ class LocalGenerator:
         revision: str | None = None,
         device: str = "auto",
     ) -> None:
-        """Name a model of the paper, the folder of a checkpoint, or a hub name.
-
-        ``source`` says where it is, if that is not where the name says; ``revision`` goes with
-        the hub. The configuration of a checkpoint that is no model of the paper is looked at now.
-        """
         check_device(device)
         self.name = name
         self._published = PUBLISHED.get(name)
@@ -71,18 +88,29 @@ class LocalGenerator:
         self._source = source or name
         self._revision = revision
         self._device = device
+        self._lock = threading.RLock()
         self.reads: Reads = self._published.reads if self._published else reads_of(self._checkpoint)
 
     def fetch(self) -> None:
-        """Download the checkpoint, if it is not on this machine."""
-        self._checkpoint.folder()
+        """Download the checkpoint if it is not on this machine."""
+        with self._lock:
+            self._checkpoint.folder()
+
+    def release(self) -> None:
+        """Free the memory of the weights; the next reply loads them again."""
+        with self._lock:
+            if vars(self).pop("_model", None) is None:
+                return
+            import torch
+
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens a text takes."""
-        with _ONE_AT_A_TIME:
-            tokenizer = self._reader.tokenizer
-            with quietly():
-                return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+        """Count the tokens of a text, without loading the weights."""
+        with self._lock:
+            return len(_tokenized(self._reader.tokenizer, text))
 
     def generate(
         self,
@@ -90,39 +118,39 @@ class LocalGenerator:
         *,
         max_tokens: int,
         choices: Sequence[str] = (),
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Reply:
-        """Write a reply, always the same one to the same prompt.
+        """Write a reply; see `Generator.generate`.
 
         With ``choices`` the reply is as long as the choice is, whatever ``max_tokens`` says, and
         ``on_text`` is called with the whole of it.
         """
         if max_tokens < 1:
             raise InvalidOption(f"A reply has at least one token, not {max_tokens}.")
-        with _ONE_AT_A_TIME:
+        with self._lock:
             inputs = self._inputs(prompt)
-            held = Choices(choices, self._reader.tokenizer, self._ends[0]) if choices else None
+            held = ChoiceTokens(choices, self._reader.tokenizer, self._ends[0]) if choices else None
             limit = held.longest if held else max_tokens
             self._refuse_beyond_context(inputs, limit)
             if held is None:
-                listener = Listener(self._reader.tokenizer, on_text)
-                self._write(inputs, limit, listener, self._decoding)
-                text = listener.text
+                pieces: list[str] = []
+                streamer = _streamer(self._reader.tokenizer, (pieces.append, on_text))
+                tokens = self._write(inputs, limit, self._decoding, streamer)
+                text = "".join(pieces)
             else:
-                listener = Listener(self._reader.tokenizer, unheard)
-                self._write(inputs, limit, listener, self._held_to(held, inputs))
-                text = held.text_of(listener.tokens)
+                tokens = self._write(inputs, limit, _held_to(held, inputs))
+                text = held.text_of(tokens)
                 on_text(text)
-        return Reply(
-            text=text,
-            model=self._described,
-            input_tokens=inputs["input_ids"].shape[1],
-            output_tokens=len(listener.tokens),
-            complete=listener.tokens[-1] in self._ends,
-        )
+            return Reply(
+                text=text,
+                model=self._described,
+                input_tokens=inputs["input_ids"].shape[1],
+                output_tokens=len(tokens),
+                complete=tokens[-1] in self._ends,
+            )
 
     def _inputs(self, prompt: Prompt) -> Any:
-        """What the model is given, on its device."""
+        """Return what the model is given, on its device."""
         reader = self._reader
         images = [_in_colour(image) for image in prompt.images]
         if images and self.reads == "text":
@@ -133,13 +161,12 @@ class LocalGenerator:
         if self.reads == "text" or (beginning and text.startswith(beginning)):
             options["add_special_tokens"] = False  # the template wrote them
         try:
-            with quietly():
-                # The images of one prompt as one list: LLaVA-OneVision sees several otherwise.
-                batch = (
-                    reader.processor(text=[text], images=[images] if images else None, **options)
-                    if self.reads == "images"
-                    else reader.tokenizer([text], **options)
-                )
+            # The images of one prompt as one list: LLaVA-OneVision sees several otherwise.
+            batch = (
+                reader.processor(text=[text], images=[images] if images else None, **options)
+                if self.reads == "images"
+                else reader.tokenizer([text], **options)
+            )
         except ValueError as error:
             raise GenerationError(f"{self.name} cannot read the prompt: {error}") from error
         with self._within_memory():
@@ -149,40 +176,34 @@ class LocalGenerator:
                     placed[key] = value.to(self._model.dtype)
         return placed
 
-    def _write(self, inputs: Any, limit: int, listener: Listener, decoding: dict[str, Any]) -> None:
-        """Let the model write. What is raised meanwhile, Ctrl-C too, ends it: no thread is left."""
+    @property
+    def _decoding(self) -> dict[str, Any]:
+        as_configured = self._published is not None and self._published.decoding == "checkpoint"
+        return {} if as_configured else _GREEDY
+
+    def _write(
+        self, inputs: Any, limit: int, decoding: dict[str, Any], streamer: Any = None
+    ) -> list[int]:
+        """Return the tokens the model writes. What is raised meanwhile, Ctrl-C too, ends it."""
         import torch
 
-        places = [self._model.device] if self._model.device.type == "cuda" else []
-        with (
-            self._within_memory(),
-            quietly(),
-            torch.inference_mode(),
-            torch.random.fork_rng(places),
-        ):
-            torch.manual_seed(_SEED)
-            self._model.generate(
+        with contextlib.ExitStack() as around:
+            around.enter_context(self._within_memory())
+            around.enter_context(torch.inference_mode())
+            if not decoding:
+                around.enter_context(_CHANCE)
+                places = [self._model.device] if self._model.device.type == "cuda" else []
+                around.enter_context(torch.random.fork_rng(places))
+                torch.manual_seed(_SEED)
+            written = self._model.generate(
                 **inputs,
                 max_new_tokens=limit,
-                streamer=listener,
+                streamer=streamer,
                 eos_token_id=self._ends,
                 pad_token_id=self._ends[0],
                 **decoding,
             )
-
-    @property
-    def _decoding(self) -> dict[str, Any]:
-        as_configured = self._published and self._published.decoding == "checkpoint"
-        return {} if as_configured else dict(_GREEDY)
-
-    def _held_to(self, choices: Choices, inputs: Any) -> dict[str, Any]:
-        prompt_length = inputs["input_ids"].shape[1]
-
-        def allowed(_: int, tokens: Any) -> list[int]:
-            return choices.allowed_after(tokens[prompt_length:].tolist())
-
-        # A penalty on what was said before would prefer the choice the prompt does not mention.
-        return {**_GREEDY, "repetition_penalty": 1.0, "prefix_allowed_tokens_fn": allowed}
+        return [int(token) for token in written[0, inputs["input_ids"].shape[1] :]]
 
     def _refuse_beyond_context(self, inputs: Any, limit: int) -> None:
         longest = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
@@ -207,7 +228,10 @@ class LocalGenerator:
 
     @functools.cached_property
     def _checkpoint(self) -> Checkpoint:
-        refuse_missing_packages(self.name)
+        if missing := missing_packages():
+            raise GeneratorUnavailable(
+                f"The generator {self.name!r} needs {', '.join(missing)}: {INSTALL}"
+            )
         found = find_checkpoint(self._source, self._revision)
         expected = self._published and self._published.model_class
         if expected and expected not in found.architectures:
@@ -230,11 +254,8 @@ class LocalGenerator:
         """The tokens that end a reply: the template's first, then those of the configurations."""
         configured = self._model.generation_config.eos_token_id
         ends = configured if isinstance(configured, list) else [configured]
-        candidates = [
-            self._reader.template.end_of_turn(),
-            *ends,
-            self._reader.tokenizer.eos_token_id,
-        ]
+        template, tokenizer = self._reader.template, self._reader.tokenizer
+        candidates = [template.end_of_turn(), *ends, tokenizer.eos_token_id]
         found = list(dict.fromkeys(token for token in candidates if token is not None))
         if not found:
             raise CheckpointError(f"{self._checkpoint.name} names no token that ends a reply.")
@@ -245,6 +266,170 @@ class LocalGenerator:
         checkpoint = self._checkpoint
         name = Path(checkpoint.name).resolve().name if checkpoint.is_local else checkpoint.name
         return f"{name}@{checkpoint.fingerprint}"
+
+
+def _streamer(tokenizer: Any, listeners: Iterable[OnText]) -> Any:
+    """Return a streamer of transformers that calls listeners with each word as it is written."""
+    from transformers import TextStreamer
+
+    class Streamer(TextStreamer):
+        def on_finalized_text(self, text: str, stream_end: bool = False) -> None:  # noqa: ARG002
+            for listen in listeners if text else ():
+                listen(text)
+
+    return Streamer(
+        tokenizer, skip_prompt=True, skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
+
+
+def _held_to(choices: ChoiceTokens, inputs: Any) -> dict[str, Any]:
+    given = inputs["input_ids"].shape[1]
+
+    def allowed(_: int, tokens: Any) -> list[int]:
+        return choices.allowed_after(tokens[given:].tolist())
+
+    # A penalty on what was said before would prefer the choice the prompt does not mention.
+    return {**_GREEDY, "repetition_penalty": 1.0, "prefix_allowed_tokens_fn": allowed}
+
+
+class ChoiceTokens:
+    """The tokens of the replies ``{"choice": …}`` that a model is held to.
+
+    Raises
+    ------
+    InvalidOption
+        If a choice holds ``end``, the token that ends a reply.
+    """
+
+    def __init__(self, choices: Sequence[str], tokenizer: Any, end: int) -> None:
+        self._end = end
+        self._texts: dict[tuple[int, ...], str] = {}
+        self._following: dict[tuple[int, ...], list[int]] = {}
+        for choice in choices:
+            text = choice_text(choice)
+            tokens = tuple(_tokenized(tokenizer, text))
+            if end in tokens:
+                raise InvalidOption(f"The choice {choice!r} holds the mark that ends a reply.")
+            self._texts[tokens] = text
+            for length, token in enumerate((*tokens, end)):
+                allowed = self._following.setdefault(tokens[:length], [])
+                if token not in allowed:
+                    allowed.append(token)
+
+    @property
+    def longest(self) -> int:
+        """How many tokens the longest reply takes, with the one that ends it."""
+        return 1 + max(map(len, self._texts))
+
+    def allowed_after(self, tokens: Iterable[int]) -> list[int]:
+        """Return the tokens that may follow those of a reply's beginning."""
+        return self._following.get(tuple(tokens), [self._end])
+
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """Return the reply that the tokens spell, as its JSON is written."""
+        return self._texts[tuple(token for token in tokens if token != self._end)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What makes a model's inputs of a prompt."""
+
+    processor: Any
+    """For a model that reads text alone: its tokenizer."""
+    tokenizer: Any
+    template: ChatTemplate
+
+
+def reads_of(checkpoint: Checkpoint) -> Reads:
+    """Return what a checkpoint reads, by the class its configuration names.
+
+    Raises
+    ------
+    CheckpointError
+        If it is an adapter, or no language model that transformers knows.
+    """
+    import_torchvision()  # transformers imports it too
+    from transformers.models.auto import modeling_auto
+
+    if checkpoint.adapter is not None:
+        raise CheckpointError(
+            f"{checkpoint.name} is an adapter. Merge it into its base model, save that to a "
+            "folder, and give the folder's path."
+        )
+    kinds: tuple[tuple[Reads, Mapping[str, Any]], ...] = (
+        ("images", modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES),
+        ("text", modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
+    )
+    for reads, classes in kinds:
+        if classes.get(checkpoint.model_type) in checkpoint.architectures:
+            return reads
+    kind = ", ".join(checkpoint.architectures) or f"of type {checkpoint.model_type!r}"
+    raise CheckpointError(
+        f"{checkpoint.name} is {kind}, which writes no text, or which transformers does not know "
+        "without code of its own. Take a chat model that transformers loads, such as "
+        "Qwen/Qwen2.5-VL-7B-Instruct."
+    )
+
+
+def load_reader(checkpoint: Checkpoint, reads: Reads) -> Reader:
+    """Load a checkpoint's processor or tokenizer, without its weights."""
+    import_torchvision()
+    from transformers import AutoProcessor, AutoTokenizer
+
+    loader: Any = AutoProcessor if reads == "images" else AutoTokenizer
+    with quietly(), explained(checkpoint):
+        processor = loader.from_pretrained(**_source(checkpoint))
+        template = ChatTemplate(checkpoint.name, processor, with_images=reads == "images")
+    return Reader(processor, getattr(processor, "tokenizer", processor), template)
+
+
+def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
+    """Load a checkpoint's weights to the device.
+
+    Raises
+    ------
+    GeneratorUnavailable
+        If there is no such device.
+    GenerationError
+        If its memory does not suffice.
+    """
+    import_torchvision()
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    try:
+        place = choose_device(device)
+    except EncoderUnavailable as error:
+        raise GeneratorUnavailable(str(error)) from error
+    loader: Any = AutoModelForImageTextToText if reads == "images" else AutoModelForCausalLM
+    try:
+        with quietly(), explained(checkpoint):
+            model, report = loader.from_pretrained(
+                output_loading_info=True,
+                dtype=choose_dtype(place),
+                use_safetensors=True,
+                **_source(checkpoint),
+            )
+        refuse_incomplete(checkpoint, model, report)
+        return model.to(place).eval()
+    except (MemoryError, RuntimeError, CheckpointError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise GenerationError(
+            f"{checkpoint.name} does not fit into the memory of the device ({place}): choose a "
+            "smaller model, another device, or a server that runs it."
+        ) from error
+
+
+def _source(checkpoint: Checkpoint) -> dict[str, Any]:
+    return {
+        "pretrained_model_name_or_path": checkpoint.folder(),
+        "local_files_only": True,
+        "trust_remote_code": False,
+    }
+
+
+def _tokenized(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _in_colour(image: Image) -> Image:

@@ -1,20 +1,17 @@
-"""Reading an answer out of whatever a model wrote."""
+"""What a model wrote: the answer and the pages it cites, or one of a few choices."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from visar.text import clean_text
+
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _FENCE = re.compile(r"```[a-zA-Z]*")
-# What a terminal or a page would act upon instead of showing it: control characters but line ends
-# and tabs, signs that turn the direction of writing, and halves of characters.
-_UNSEEN = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
-)
 _LABEL = re.compile(r"\d+(?:\s*:\s*\d+)?")
 # Matched with a whole text, without its punctuation. Words such as "none" or "n/a" can be answers.
 _NOT_ANSWERABLE = re.compile(
@@ -24,18 +21,25 @@ _NOT_ANSWERABLE = re.compile(
     r"(?: (?:from|in|by|with|using|based on) (?:the|these|this)(?: \w+)? "
     r"(?:pages?|documents?|images?|text|context))?"
 )
+# The beginning of an answer object that was cut off in the text of the answer, or in an escape.
+_CUT_ANSWER = re.compile(r'\{\s*"answer"\s*:\s*"((?:[^"\\]|\\.)*)')
+_CUT_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
+# What may become an answer object, a code fence or a thought with the next piece.
+_PENDING = re.compile(r'(?:\{\s*"?\w*"?\s*:?\s*|`{1,2}|<\w{0,5})\Z')
+# A model may think aloud for long; its choice comes last.
+_LONGEST_LOOK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """What a reply says, in the form that was asked for or as near as it comes."""
+    """What a reply says."""
 
     text: str
     """Empty if it says that the pages do not hold the answer."""
     pages: tuple[str, ...]
     """The labels it cites, each once, in its order."""
     well_formed: bool
-    """Whether it was the JSON object asked for; otherwise the whole reply is the answer."""
+    """True if it was the JSON object asked for; otherwise the whole reply is the answer."""
 
 
 def parse_answer(reply: str) -> ParsedAnswer:
@@ -71,8 +75,33 @@ def is_not_answerable(text: str) -> bool:
     return not any(c.isalnum() for c in text) or bool(_NOT_ANSWERABLE.fullmatch(bare))
 
 
+class AnswerPieces:
+    """Turns the pieces of a reply, as they come, into pieces of the answer that can be shown."""
+
+    def __init__(self) -> None:
+        self._reply = ""
+        self._shown = ""
+
+    def add(self, piece: str) -> str:
+        """Take a piece of the reply; return what it adds to the answer, often nothing."""
+        self._reply += piece
+        text = answer_so_far(self._reply)
+        return "" if self._shown.startswith(text) else self._advance(text)
+
+    def end(self, answer: str) -> str:
+        """Take the whole answer; return what was not shown of it."""
+        return self._advance(answer) if answer else ""
+
+    def _advance(self, text: str) -> str:
+        # Text before an answer object was no part of the answer: that begins on a new line.
+        begins_anew = not text.startswith(self._shown)
+        new = f"\n{text}" if begins_anew else text[len(self._shown) :]
+        self._shown = text
+        return new
+
+
 def answer_so_far(reply: str) -> str:
-    """What can be shown of an answer while its reply is still being written.
+    """Return what can be shown of an answer while its reply is still being written.
 
     >>> answer_so_far('{"answer": "The rate is 1')
     'The rate is 1'
@@ -80,22 +109,50 @@ def answer_so_far(reply: str) -> str:
     ''
     """
     said = _said(reply)
-    if said.startswith("{") and not _CUT_ANSWER.match(said):
-        return ""
-    return _shown(_cut_object(said))
+    if (cut := _CUT_ANSWER.search(said)) is not None:
+        return _shown(_unescaped(cut[1]))
+    return "" if said.startswith("{") else _shown(_PENDING.sub("", said))
+
+
+def choice_text(choice: str) -> str:
+    """Return the reply that makes a choice.
+
+    >>> choice_text("correct")
+    '{"choice": "correct"}'
+    """
+    return json.dumps({"choice": choice}, ensure_ascii=False)
+
+
+def find_choice(text: str, choices: Sequence[str]) -> str | None:
+    """Return the one choice that a reply makes; None if there is none, or more than one.
+
+    >>> find_choice('Sure! {"choice": "no"}', ("yes", "no"))
+    'no'
+    >>> find_choice("Yes.", ("yes", "no"))
+    'yes'
+    >>> find_choice('{"choice": "yes"} {"choice": "no"}', ("yes", "no"))
+    >>> find_choice("<think>yes? no?</think>no", ("yes", "no"))
+    'no'
+    """
+    said = text.rpartition("</think>")[2][-_LONGEST_LOOK:]
+    named = {str(found["choice"]) for found in _objects(said) if found.get("choice") in choices}
+    if not named:
+        bare = said.strip().strip("\"'`*.").casefold()
+        named = {choice for choice in choices if choice.casefold() == bare}
+    return named.pop() if len(named) == 1 else None
 
 
 def _said(reply: str) -> str:
-    """A reply without its thoughts and code fences."""
+    """Return a reply without its thoughts and code fences."""
     return _FENCE.sub("", _THINKING.sub("", reply)).strip()
 
 
 def _shown(text: str) -> str:
-    return _UNSEEN.sub("", text).strip()
+    return clean_text(text).strip()
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object in a text that is not inside another."""
+    """Yield every JSON object in a text that is not inside another."""
     decoder = json.JSONDecoder(strict=False)
     place = 0
     while (place := text.find("{", place)) >= 0:
@@ -108,16 +165,14 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
                 yield value
 
 
-_CUT_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
-_CUT_ANSWER = re.compile(r'\{\s*"answer"\s*:\s*"((?:[^"\\]|\\.)*)')
-
-
 def _cut_object(text: str) -> str:
-    """The answer of an object that was cut off while it was written; else the text itself."""
+    """Return the answer of an object that was cut off while it was written; else the text."""
     cut = _CUT_ANSWER.search(text)
-    if cut is None:
-        return text
-    whole = _CUT_ESCAPE.sub("", cut[1])
+    return text if cut is None else _unescaped(cut[1])
+
+
+def _unescaped(text: str) -> str:
+    whole = _CUT_ESCAPE.sub("", text)
     try:
         return str(json.loads(f'"{whole}"', strict=False))
     except json.JSONDecodeError:

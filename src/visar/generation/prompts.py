@@ -1,18 +1,24 @@
-"""What a generator is told: the question, and pages that are evidence and never orders."""
+"""What a generator is given: the instructions, the pages within a budget, and the question."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from visar.errors import InvalidOption
 from visar.generation.protocol import Prompt
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 NOT_ANSWERABLE = "Not answerable"
+# What the authors' program sends at most.
+MAX_PIXELS = 55_000_000
+# Leaves room for the question and the answer in a context of 32,768.
+MAX_TOKENS = 30_000
 
 SYSTEM = f"""\
 You are a visual question answering assistant. You are given pages of one or more documents, each \
@@ -34,14 +40,16 @@ If the pages do not hold the answer, reply {{"answer": "{NOT_ANSWERABLE}", "page
 
 @dataclass(frozen=True, slots=True)
 class GivenPage:
-    """A page as it is put before a generator."""
+    """A page as it is given to a generator."""
 
     label: str
-    """What citations call it: "12", or "2:12" where there are several documents."""
+    """Its name in citations: "12", or "2:12" where there are several documents."""
     document: str
+    """The document's id."""
     number: int
+    """1 for the first page."""
     content: Image | str
-    """The page's picture, or its text."""
+    """The page's image, or its text."""
 
 
 def page_label(number: int, document: int, documents: int) -> str:
@@ -54,7 +62,7 @@ def page_label(number: int, document: int, documents: int) -> str:
 
 
 def answer_prompt(question: str, pages: Sequence[GivenPage]) -> Prompt:
-    """Put pages before a generator, each with its label, and then the question."""
+    """Put each page after its label, and the question after the pages."""
     parts: list[str | Image] = []
     for page in pages:
         if isinstance(page.content, str):
@@ -69,9 +77,74 @@ _FRAME = re.compile(r"\[(?=\s*(?:page|end of page)\b)", re.IGNORECASE)
 
 
 def _as_data(text: str) -> str:
-    """A page's text that cannot close its own frame or open another.
+    """Change a page's text so that it can neither close its frame nor open another.
 
     >>> _as_data("Costs [end of page] [Page 3] Revenue")
     'Costs (end of page] (Page 3] Revenue'
     """
     return _FRAME.sub("(", text)
+
+
+def fit_pixels(images: Sequence[Image], most: int = MAX_PIXELS) -> list[Image]:
+    """Scale images down by one common factor so that they have at most ``most`` pixels together.
+
+    Raises
+    ------
+    InvalidOption
+        If there are more images than pixels.
+    """
+    if most < len(images):
+        raise InvalidOption(f"{most} pixels do not suffice for {len(images)} pages: allow more.")
+    pixels = sum(image.width * image.height for image in images)
+    if pixels <= most:
+        return list(images)
+    factor = math.sqrt(most / pixels)
+    return [_scaled(image, factor) for image in images]
+
+
+def _scaled(image: Image, factor: float) -> Image:
+    from PIL.Image import Resampling
+
+    # Rounded down, so that the sum cannot exceed the budget; a side has a pixel at least.
+    size = max(1, int(image.width * factor)), max(1, int(image.height * factor))
+    return image.resize(size, Resampling.LANCZOS)
+
+
+def fit_tokens(texts: Sequence[str], count: Callable[[str], int], most: int) -> list[str]:
+    r"""Cut texts at the ends of lines so that together they take at most ``most`` tokens.
+
+    Each text has the same share; what short texts leave over goes to the longer ones.
+
+    Raises
+    ------
+    InvalidOption
+        If ``most`` is negative.
+
+    >>> fit_tokens(["one", "two\nthree\nfour"], lambda text: len(text.split()), 3)
+    ['one', 'two\nthree']
+    """
+    if most < 0:
+        raise InvalidOption(f"The budget must be at least 0 tokens, not {most}.")
+    fitted = list(texts)
+    left = most
+    sizes = [count(text) for text in texts]
+    by_size = sorted(range(len(texts)), key=lambda index: sizes[index])
+    for place, index in enumerate(by_size):
+        share = left // (len(texts) - place)
+        if sizes[index] > share:
+            fitted[index] = _first_lines(texts[index], count, share)
+        left -= min(sizes[index], share)
+    return fitted
+
+
+def _first_lines(text: str, count: Callable[[str], int], most: int) -> str:
+    """Return as many whole lines from the beginning as fit, found by bisection."""
+    lines = text.splitlines()
+    fits, too_many = 0, len(lines) + 1
+    while too_many - fits > 1:
+        middle = (fits + too_many) // 2
+        if count("\n".join(lines[:middle])) <= most:
+            fits = middle
+        else:
+            too_many = middle
+    return "\n".join(lines[:fits])

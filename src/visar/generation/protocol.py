@@ -1,29 +1,40 @@
-"""What every generator does: a prompt of texts and page images in, text out."""
+"""The interface of generators: a prompt of texts and page images in, text out."""
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
+import queue
+import threading
+from collections import abc
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Whole = TypeVar("Whole")
+Reads: TypeAlias = Literal["images", "text"]
+"""Which side of a page a generator is given."""
 OnText: TypeAlias = Callable[[str], None]
-"""Called with each piece of the reply as it is written."""
+"""Called with each piece of a text as it is written."""
 
 
-def unheard(piece: str) -> None:
-    """Take a piece of a reply and tell nobody."""
+def ignore_text(piece: str) -> None:
+    """Do nothing with a piece of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a generator is told: who it is, then texts and images in their order."""
+    """The input of a generator."""
 
     system: str
+    """The instructions."""
     parts: tuple[str | Image, ...]
+    """Texts and page images, in their order."""
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -35,11 +46,12 @@ class Prompt:
 
     @property
     def digest(self) -> str:
-        """Tells prompts apart: the sha256 of every text and every pixel, in order."""
+        """The sha256 of every text and every pixel, in order."""
         digest = hashlib.sha256()
         for part in (self.system, *self.parts):
             if isinstance(part, str):
-                kind, content = "text", part.encode()
+                # Damaged documents hold halves of characters.
+                kind, content = "text", part.encode("utf-8", "surrogatepass")
             else:
                 kind, content = f"{part.mode} {part.width}x{part.height}", part.tobytes()
             digest.update(f"{kind} {len(content)}\n".encode())
@@ -49,28 +61,41 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a generator wrote."""
+    """The output of a generator."""
 
     text: str
     model: str
     """What wrote it, as exactly as is known: a checkpoint's fingerprint, a server's model."""
-    input_tokens: int | None
-    """None where the generator does not tell."""
-    output_tokens: int | None
-    complete: bool
-    """Whether it came to an end by itself, and not at the limit."""
+    input_tokens: int | None = None
+    """None if the generator does not tell."""
+    output_tokens: int | None = None
+    complete: bool = True
+    """False if it was cut off at ``max_tokens``."""
 
 
+Pieces: TypeAlias = abc.Generator[str, None, Reply]
+"""Yields the pieces of a reply as they are written and returns the whole reply."""
+
+
+@runtime_checkable
 class Generator(Protocol):
-    """Writes a reply to a prompt. It has no tools: whatever it writes is text to be shown."""
+    """Writes a reply to a prompt.
 
-    name: str
-    """What the user types to choose it."""
-    reads: Literal["images", "text"]
-    """Which side of a page it is given."""
+    One generator serves many threads: it holds a lock of its own where its model needs one.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name by which users choose it."""
+        ...
+
+    @property
+    def reads(self) -> Reads:
+        """Whether prompts hold page images or page texts."""
+        ...
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens a text takes; where the tokenizer is out of reach, an upper estimate."""
+        """Count the tokens of a text; an upper estimate where the tokenizer is out of reach."""
         ...
 
     def generate(
@@ -79,11 +104,93 @@ class Generator(Protocol):
         *,
         max_tokens: int,
         choices: Sequence[str] = (),
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Reply:
-        """Write a reply of at most ``max_tokens``, always the same one to the same prompt.
+        """Write a reply, the same one to the same prompt every time.
 
-        With ``choices`` the reply is the JSON object ``{"choice": …}`` with one of them, enforced
-        while it is written. Interrupting (Ctrl-C) ends the work at once.
+        Parameters
+        ----------
+        prompt
+            Page images only if ``reads`` says so.
+        max_tokens
+            The most tokens of the reply.
+        choices
+            If given, the reply is the JSON object ``{"choice": …}`` with one of them.
+        on_text
+            Called with each piece of the reply. Whatever it raises ends the work.
+
+        Raises
+        ------
+        GenerationError
+            If there is no reply: what failed, and what to do.
         """
         ...
+
+
+@runtime_checkable
+class StreamingGenerator(Generator, Protocol):
+    """A generator that can be read piece by piece without a thread."""
+
+    def stream(self, prompt: Prompt, *, max_tokens: int, choices: Sequence[str] = ()) -> Pieces:
+        """Yield what ``generate`` gives to ``on_text``, and return its reply.
+
+        Closing the iterator ends the work.
+        """
+        ...
+
+
+def read_pieces(pieces: abc.Generator[str, None, Whole], on_text: OnText) -> Whole:
+    """Call ``on_text`` with each piece of a text, and return what the iterator returns."""
+    with closing(pieces):
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                return cast("Whole", end.value)
+            on_text(piece)
+
+
+class _Stopped(BaseException):
+    """Raised in a generator's thread when nobody reads its reply any more."""
+
+
+def stream_reply(
+    generator: Generator, prompt: Prompt, *, max_tokens: int, choices: Sequence[str] = ()
+) -> Pieces:
+    """Yield the pieces of a generator's reply as they are written, and return the reply.
+
+    A generator without a ``stream`` of its own works in a thread. Closing the iterator ends that
+    work at its next piece.
+    """
+    if isinstance(generator, StreamingGenerator):
+        return (yield from generator.stream(prompt, max_tokens=max_tokens, choices=choices))
+    pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    result: Future[Reply] = Future()
+    stopped = threading.Event()
+
+    def pass_on(piece: str) -> None:
+        if stopped.is_set():
+            raise _Stopped
+        pieces.put(piece)
+
+    def work() -> None:
+        try:
+            result.set_result(
+                generator.generate(prompt, max_tokens=max_tokens, choices=choices, on_text=pass_on)
+            )
+        except BaseException as error:  # raised again where the pieces are read
+            result.set_exception(error)
+        pieces.put(None)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(work,)).start()
+    any_piece = False
+    try:
+        while (piece := pieces.get()) is not None:
+            any_piece = True
+            yield piece
+    finally:
+        stopped.set()
+    reply = result.result()
+    if not any_piece:  # a generator need not call on_text
+        yield reply.text
+    return reply

@@ -1,18 +1,143 @@
-"""Which generators there are, and whether they can run here."""
+"""The generators that can be chosen by name, and whether they can run here."""
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
-from typing import Literal
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any, Literal
 
-from visar.errors import InvalidOption
+from visar.errors import GeneratorUnavailable, InvalidOption, VisarError
 from visar.generation import extractive
-from visar.generation.protocol import Generator
-from visar.generation.published import PUBLISHED, GeneratorInfo, available_local_generators
+from visar.generation.protocol import Generator, Reads
 from visar.models.checkpoints import is_checkpoint_name
+from visar.models.devices import check_device
+from visar.models.hub import is_downloaded
+from visar.models.protocols import State
+from visar.plugins import entry_points, is_object_name, load, unknown_name
 
-_SERVED: dict[str, Literal["images", "text"]] = {"openai": "images", "openai-text": "text"}
+GROUP = "visar.generators"
+"""Entry points of other packages: a class or function that returns a generator."""
+INSTALL = "pip install 'visar[local]'"
+_PACKAGES = ("torch", "torchvision", "transformers")
+_SERVED: dict[str, Reads] = {"openai": "images", "openai-text": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedModel:
+    """A language model at the Hugging Face hub."""
+
+    repository: str
+    model_class: str
+    """The class that its configuration must name."""
+    reads: Reads
+    parameters: str
+    gigabytes: int
+    """Of its weights, which are bfloat16."""
+    decoding: Literal["greedy", "checkpoint"]
+    """Always the likeliest token, or as its own generation_config.json says, from a fixed seed."""
+    description: str
+    revision: str = "main"
+
+
+# The paper: Qwen2.5-VL-7B-Instruct with greedy decoding, "additional generation models with
+# default configurations". Qwen2.5-7B-Instruct stands in the same table as the former.
+PUBLISHED = {
+    "qwen2.5-vl": PublishedModel(
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+        "Qwen2_5_VLForConditionalGeneration",
+        "images",
+        "8.3 B",
+        17,
+        "greedy",
+        "Qwen2.5-VL-7B-Instruct: the paper's first choice",
+    ),
+    "qwen3-vl": PublishedModel(
+        "Qwen/Qwen3-VL-8B-Instruct",
+        "Qwen3VLForConditionalGeneration",
+        "images",
+        "8.8 B",
+        18,
+        "checkpoint",
+        "Qwen3-VL-8B-Instruct",
+    ),
+    "internvl3.5": PublishedModel(
+        "OpenGVLab/InternVL3_5-8B-HF",
+        "InternVLForConditionalGeneration",
+        "images",
+        "8.5 B",
+        17,
+        "checkpoint",
+        "InternVL3.5-8B: pages in tiles",
+    ),
+    "idefics3": PublishedModel(
+        "HuggingFaceM4/Idefics3-8B-Llama3",
+        "Idefics3ForConditionalGeneration",
+        "images",
+        "8.5 B",
+        17,
+        "checkpoint",
+        "Idefics3-8B-Llama3: pages in tiles",
+    ),
+    "llava-onevision": PublishedModel(
+        "llava-hf/llava-onevision-qwen2-7b-ov-hf",
+        "LlavaOnevisionForConditionalGeneration",
+        "images",
+        "8.0 B",
+        16,
+        "checkpoint",
+        "LLaVA-OneVision-Qwen2-7B: several pages are seen small",
+    ),
+    "qwen2.5-7b": PublishedModel(
+        "Qwen/Qwen2.5-7B-Instruct",
+        "Qwen2ForCausalLM",
+        "text",
+        "7.6 B",
+        15,
+        "greedy",
+        "Qwen2.5-7B-Instruct: the pages' words, as in the paper's ColBERTv2 row",
+    ),
+    "qwen2.5-14b": PublishedModel(
+        "Qwen/Qwen2.5-14B-Instruct",
+        "Qwen2ForCausalLM",
+        "text",
+        "14.8 B",
+        30,
+        "greedy",
+        "Qwen2.5-14B-Instruct: the pages' words; the paper's judge",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorInfo:
+    """What a person choosing a generator wants to know."""
+
+    name: str
+    description: str
+    reads: Reads | None
+    """None if only loading it would tell."""
+    size: str
+    """Of its model, in words."""
+    install: str | None
+    """What to run before it can be used here; None when nothing is missing."""
+    download: int | None = None
+    """Gigabytes that are downloaded when it is first used; None when there is nothing to load."""
+
+    @property
+    def state(self) -> State:
+        if self.install is not None:
+            return "missing"
+        return "ready" if self.download is None else "downloads"
+
+    @property
+    def next_step(self) -> str | None:
+        """What comes before its first answer; None when it is ready."""
+        if self.state == "downloads":
+            return f"downloads {self.download} GB when first used"
+        return self.install
 
 
 def is_served(name: str) -> bool:
@@ -24,35 +149,85 @@ def is_served(name: str) -> bool:
     return name.partition(":")[0] in _SERVED and ":" in name
 
 
-def get_generator(name: str, *, base_url: str | None = None, device: str = "auto") -> Generator:
-    """Make the generator of that name. A local model is loaded when it is first used.
+def get_generator(
+    generator: str | Generator, *, base_url: str | None = None, device: str = "auto"
+) -> Generator:
+    """Return the generator of a name; a generator is returned as it is.
 
-    ``openai:MODEL`` and ``openai-text:MODEL`` mean a model behind an OpenAI-compatible server,
-    given page images or page texts; ``base_url`` says where the server is. Other names are those
-    of the paper's models, or a checkpoint's folder or hub name.
+    Parameters
+    ----------
+    generator
+        ``openai:MODEL`` or ``openai-text:MODEL`` for a model behind an OpenAI-compatible server,
+        given page images or page texts; a model of the paper; an entry point of the group
+        ``visar.generators``; ``module:Class``; or the folder or hub name of a checkpoint.
+    base_url
+        Where the server of ``openai:MODEL`` is.
+    device
+        Where a local model runs: "auto", "cpu", "cuda" or "mps". It is loaded when first used.
+
+    Raises
+    ------
+    InvalidOption
+        If there is no such generator, or an option does not go with it.
+    GeneratorUnavailable
+        If packages, settings or a key are missing.
     """
-    if is_served(name):
-        from visar.generation.openai_compatible import OpenAIGenerator
+    if not isinstance(generator, str):
+        return generator
+    check_device(device)
+    if is_served(generator):
+        from visar.generation.openai_server import OpenAIGenerator
 
-        kind, _, model = name.partition(":")
-        if not model:
-            raise InvalidOption(f"Name the model after the colon: {kind}:MODEL.")
+        kind, _, model = generator.partition(":")
         return OpenAIGenerator(model, reads=_SERVED[kind], base_url=base_url)
     if base_url is not None:
-        raise InvalidOption(f"A base URL goes with openai:MODEL, not with {name!r}.")
-    if name in PUBLISHED or is_checkpoint_name(name):
-        from visar.generation.local import LocalGenerator
+        raise InvalidOption(f"A base URL goes with openai:MODEL, not with {generator!r}.")
+    if generator not in PUBLISHED:
+        if generator in entry_points(GROUP):
+            return _made_by(entry_points(GROUP)[generator], generator, device)
+        if is_object_name(generator):
+            return _made_by(generator, generator, device)
+        if not is_checkpoint_name(generator):
+            known = [info.name for info in available_generators()]
+            hint = (
+                " Or give module:Class, the folder of a checkpoint, or its name at the hub, such as"
+                " Qwen/Qwen2.5-VL-3B-Instruct."
+            )
+            raise unknown_name("generator", generator, known, hint)
+    from visar.generation.local import LocalGenerator
 
-        return LocalGenerator(name, device=device)
-    raise InvalidOption(
-        f"There is no generator {name!r}. Choose one of: {extractive.NAME}, openai:MODEL, "
-        f"openai-text:MODEL, {', '.join(PUBLISHED)}; or give the folder of a checkpoint, or its "
-        "name at the hub, such as Qwen/Qwen2.5-VL-3B-Instruct."
-    )
+    return LocalGenerator(generator, device=device)
+
+
+def _made_by(factory: str | EntryPoint, name: str, device: str) -> Generator:
+    """Call a class or function that returns a generator; pass ``device`` if it takes one."""
+    make = load(factory)
+    try:
+        made = make(device=device) if _accepts_device(make) else make()
+    except VisarError:
+        raise
+    except Exception as error:  # of another package, so of any kind
+        raise GeneratorUnavailable(
+            f"The generator {name!r} cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    if isinstance(made, type) or not isinstance(made, Generator):
+        raise InvalidOption(
+            f"{name} returned {made!r}, which is no generator: it must be a class or function that "
+            "returns an object with the members of visar.generation.protocol.Generator."
+        )
+    return made
+
+
+def _accepts_device(make: Any) -> bool:
+    try:
+        inspect.signature(make).bind_partial(device="auto")
+    except (TypeError, ValueError):  # ValueError: of some built-in callables nothing is known
+        return False
+    return True
 
 
 def available_generators() -> list[GeneratorInfo]:
-    """Every generator, the default first, with what is missing for it to run here."""
+    """Return every generator, the default first, then those of other packages; import none."""
     lacks = _lacking_for_servers()
     return [
         GeneratorInfo(
@@ -63,7 +238,34 @@ def available_generators() -> list[GeneratorInfo]:
         ),
         GeneratorInfo("openai-text:MODEL", "A text model behind such a server", "text", "", lacks),
         *available_local_generators(),
+        *(_plugin_info(point) for point in entry_points(GROUP).values()),
     ]
+
+
+def available_local_generators() -> list[GeneratorInfo]:
+    """Return the models of the paper with what each needs here; nothing is downloaded."""
+    install = INSTALL if missing_packages() else None
+    return [
+        GeneratorInfo(
+            name,
+            model.description,
+            model.reads,
+            f"{model.parameters} parameters, {model.gigabytes} GB",
+            install,
+            None if install or is_downloaded(model.repository, model.revision) else model.gigabytes,
+        )
+        for name, model in PUBLISHED.items()
+    ]
+
+
+def missing_packages() -> list[str]:
+    """Return the packages that a local generator lacks here."""
+    return [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
+
+
+def _plugin_info(point: EntryPoint) -> GeneratorInfo:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else "another package"
+    return GeneratorInfo(point.name, f"{point.value}, of {package}", None, "", None)
 
 
 def _lacking_for_servers() -> str | None:

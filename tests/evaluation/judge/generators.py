@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from visar.generation.protocol import OnText, Prompt, Reply, unheard
+from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Grader:
         *,
         max_tokens: int,
         choices: Sequence[str] = (),
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Reply:
         self.prompts.append(prompt)
         (text,) = prompt.parts

@@ -17,7 +17,7 @@ from tests.evaluation.judge.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
 from visar.evaluation.judge import BenchmarkJudge, CachedJudge, LLMJudge
 from visar.evaluation.judge.llm import CHOICES, case_line
-from visar.generation.protocol import OnText, Prompt, Reply, unheard
+from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
 
 
 def test_the_model_sees_the_case_and_decides() -> None:
@@ -103,7 +103,7 @@ class Rambler:
         *,
         max_tokens: int,
         choices: Sequence[str] = (),
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Reply:
         assert prompt.system
         assert choices

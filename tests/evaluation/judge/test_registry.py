@@ -12,7 +12,7 @@ from tests.generation.conftest import checkpoint as checkpoint
 from tests.generation.smollm import SmolLM
 from visar.errors import InvalidOption, MissingExtra
 from visar.evaluation.judge import DEFAULT_MODEL, BenchmarkJudge, CachedJudge, LLMJudge, get_judge
-from visar.generation.published import PUBLISHED
+from visar.generation.registry import PUBLISHED
 
 
 def test_the_rules_of_the_benchmarks_are_the_default() -> None:

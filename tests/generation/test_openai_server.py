@@ -17,13 +17,14 @@ from tests.generation.scripted import (
     Says,
     delta,
     event,
+    refuses,
     replies,
     scripted,
     streams,
     usage,
 )
 from visar.errors import GenerationError, InvalidOption
-from visar.generation.openai_compatible import OpenAIGenerator
+from visar.generation.openai_server import OpenAIGenerator
 from visar.generation.protocol import Prompt, Reply
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -113,16 +114,6 @@ def test_a_server_that_does_not_stream_is_understood() -> None:
     assert reply == Reply("60 months", "m-2", 5, 2, complete=True)
 
 
-def test_events_are_found_however_they_are_cut_up() -> None:
-    stream = b": a comment\r\n\r\n" + delta(content="six").replace(b"\n", b"\r\n")
-    stream += (
-        b"event: x\nid: 7\n" + delta(content="té") + delta("stop").replace(b"\n", b"\r") + DONE
-    )
-    for size in (1, 2, 3, 7, len(stream)):
-        steps = [stream[i : i + size] for i in range(0, len(stream), size)]
-        assert reply_to(streams(*steps)).text == "sixté"
-
-
 def test_reasoning_is_passed_over_and_thoughts_in_the_text_are_kept() -> None:
     """What stands in the text is the parser's: only it knows where the answer begins."""
     said = streams(
@@ -141,19 +132,18 @@ def test_a_reply_at_the_limit_is_incomplete() -> None:
     assert reply_to(replies("60 mon", finish="eos")).complete
 
 
-def test_the_end_may_be_said_in_either_way() -> None:
-    assert reply_to(streams(delta(content="60"), DONE)).text == "60"
-    assert reply_to(streams(delta(content="60"), delta("stop"))).text == "60"
+def test_a_stream_without_its_end_is_incomplete() -> None:
+    assert not reply_to(streams(delta(content="60"))).complete
     # All of it was said; only the account of it is lost.
     cut = reply_to(streams(delta(content="60"), delta("stop"), cut=True))
-    assert (cut.text, cut.output_tokens) == ("60", None)
+    assert (cut.text, cut.output_tokens, cut.complete) == ("60", None, True)
 
 
 UNUSABLE = {
-    "broken in the middle": (streams(delta(content="60 mo"), cut=True), "broke off in the middle"),
-    "ended in the middle": (streams(delta(content="60 mo")), "broke off in the middle"),
-    "malformed": (streams(b'data: {"choices": [\n\n'), "malformed JSON"),
-    "no object": (streams(b"data: [1]\n\n"), "no event"),
+    "broken in the middle": (streams(delta(content="60 mo"), cut=True), "breaks off in the middle"),
+    "malformed": (streams(b'data: {"choices": [\n\n'), "not answer as OpenAI's API"),
+    "no object": (streams(b"data: [1]\n\n"), "not answer as OpenAI's API"),
+    "no text": (streams(b"data: \xff\n\n"), "not answer as OpenAI's API"),
     "an error": (streams(delta(content="6"), event({"error": {"message": "CUDA"}})), "error .CUDA"),
     "empty choices": (streams(usage(7, 0), DONE), "empty reply"),
     "null content": (streams(delta("stop", content=None), DONE), "empty reply"),
@@ -161,11 +151,12 @@ UNUSABLE = {
     "a filter": (replies("Ho", finish="content_filter"), "content filter"),
     "only thoughts": (
         streams(delta(reasoning_content="hm"), delta("length"), DONE),
-        "64 tokens on reasoning",
+        "thoughts and no answer in 64 tokens",
     ),
     "a web page": (Says(headers={"Content-Type": "text/html"}, body=b"<html>"), "text/html"),
-    "no JSON": (Says(body=b"<html>"), "malformed JSON"),
-    "odd types": (streams(event({"choices": "x", "usage": [], "model": 3}), DONE), "empty reply"),
+    "no JSON": (Says(body=b"<html>"), "not answer as OpenAI's API"),
+    "an error as a reply": (Says(body=b'{"error": {"message": "CUDA"}}'), "error .CUDA"),
+    "odd types": (streams(event({"choices": "x", "usage": [], "model": 3}), DONE), "not answer as"),
 }
 
 
@@ -192,3 +183,60 @@ def test_tokens_are_estimated_from_above() -> None:
     assert count("年") == 3
     assert count("\ud800") == 3
     assert count("the warranty") == 2 + 4
+
+
+VERDICTS = ("correct", "incorrect")
+
+
+def test_choices_go_as_a_strict_schema() -> None:
+    with scripted(replies('{"choice":', ' "correct"}')) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+        reply = generator.generate(QUESTION, max_tokens=16, choices=VERDICTS)
+    assert reply.text == '{"choice": "correct"}'
+    assert server.asked[0].json["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "choice",
+            "strict": True,
+            "schema": {
+                "type": "object",
+                "properties": {"choice": {"type": "string", "enum": ["correct", "incorrect"]}},
+                "required": ["choice"],
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        refuses(400, "'response_format.type' must be 'json_object'"),
+        refuses(400, "json_schema is not supported by this model"),
+        Says(501, body=b'{"error": "Grammar sampling is not available"}'),
+    ],
+)
+def test_a_server_that_knows_no_schema_is_told_in_words(refusal: Says) -> None:
+    with scripted(refusal, replies("Incorrect."), replies("correct")) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+        first = generator.generate(QUESTION, max_tokens=16, choices=VERDICTS)
+        second = generator.generate(QUESTION, max_tokens=16, choices=VERDICTS)
+    assert [first.text, second.text] == ['{"choice": "incorrect"}', '{"choice": "correct"}']
+    for asked in server.asked[1:]:
+        assert "response_format" not in asked.json
+        assert asked.json["messages"][1]["content"].endswith(
+            'nothing else: {"choice": "correct"} or {"choice": "incorrect"}'
+        )
+
+
+@pytest.mark.parametrize(
+    "said", ["I think it is right.", '{"choice": "maybe"}', '{"choice": "corr']
+)
+def test_a_reply_that_is_none_of_them_is_an_error(said: str) -> None:
+    with (
+        scripted(replies(said)) as server,
+        pytest.raises(GenerationError, match="answers with none of correct, incorrect but"),
+    ):
+        OpenAIGenerator("m", base_url=server.url).generate(
+            QUESTION, max_tokens=16, choices=VERDICTS
+        )

@@ -1,0 +1,186 @@
+"""The address, the key and the HTTP client with which an OpenAI-compatible server is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, cast
+from urllib.parse import quote, urlsplit
+
+from visar.errors import GeneratorUnavailable, InvalidOption, MissingExtra
+from visar.network import is_loopback
+from visar.text import clean_line
+
+try:
+    # Under these names for openai_server too.
+    import httpx2 as httpx2
+    import openai as openai
+except ImportError as missing:
+    raise MissingExtra("A model behind an OpenAI-compatible server", "openai") from missing
+
+ADDRESS_VARIABLE = "OPENAI_BASE_URL"
+KEY_VARIABLE = "OPENAI_API_KEY"
+# Of an answer that is no reply: an error, a list of models.
+_MOST_BYTES = 2**20
+# Failures that will not pass, which the client would try again all the same.
+_LASTING = re.compile(
+    r"insufficient_quota|\bimages?\b|image_url|vision|multi-?modal", re.IGNORECASE
+)
+_NO_COMMENT = re.compile(rb"^[^:\s]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server's address and key; its representation does not show the key."""
+
+    base_url: str
+    key: str | None = field(repr=False)
+
+    @classmethod
+    def of(cls, base_url: str | None) -> Endpoint:
+        """Return the server at an address, else at that of the environment, else OpenAI's."""
+        address = base_url or os.environ.get(ADDRESS_VARIABLE) or "https://api.openai.com/v1"
+        key = (os.environ.get(KEY_VARIABLE) or "").strip() or None
+        endpoint = cls(_checked(address.strip()), key)
+        if key is None and endpoint.is_openai:
+            raise GeneratorUnavailable(
+                f"{endpoint.host} wants a key: set {KEY_VARIABLE} in the environment to yours. For "
+                f"a server of your own, set {ADDRESS_VARIABLE} to its address, for instance "
+                "http://127.0.0.1:8000/v1."
+            )
+        if key is not None and (not (key.isascii() and key.isprintable()) or " " in key):
+            raise GeneratorUnavailable(
+                f"The key in {KEY_VARIABLE} has characters that no key has, such as spaces or line "
+                "breaks: set it anew."
+            )
+        is_plain = endpoint.base_url.lower().startswith("http://")
+        if key is not None and is_plain and not is_loopback(endpoint.host):
+            raise GeneratorUnavailable(
+                f"The key in {KEY_VARIABLE} is not sent to {endpoint.base_url}: anyone on the way "
+                "could read it. Use https:// or a tunnel to a port of this machine, or unset "
+                f"{KEY_VARIABLE} if that server wants none."
+            )
+        return endpoint
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
+    def is_openai(self) -> bool:
+        return self.host == "openai.com" or self.host.endswith(".openai.com")
+
+    @property
+    def is_near(self) -> bool:
+        """True for this machine and private addresses, by the address alone."""
+        try:
+            return is_loopback(self.host) or ip_address(self.host).is_private
+        except ValueError:
+            return False
+
+    def quoted(self, said: str) -> str:
+        """Return the beginning of what a server said, without the key and fit for a terminal."""
+        if self.key is not None:
+            # The key goes first: of one that is cut, a part would stay.
+            for written in (self.key, quote(self.key, safe=""), json.dumps(self.key)[1:-1]):
+                said = said.replace(written, "[key]")
+        return clean_line(said, 400).rstrip(" .")
+
+
+def _checked(address: str) -> str:
+    with suppress(ValueError):
+        parts = urlsplit(address)
+        is_plain = address.isascii() and address.isprintable() and not parts.query + parts.fragment
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and is_plain:
+            if "@" not in parts.netloc:
+                return address.rstrip("/")
+            address = "An address with a user or password, which others could see,"
+    raise InvalidOption(
+        f"{address} is no address of a server: write http://host:port/v1 or https://host/v1. A key "
+        f"goes into {KEY_VARIABLE} in the environment."
+    )
+
+
+class UnusableReply(Exception):
+    """A reply that cannot be used; the message continues "MODEL at ADDRESS …"."""
+
+
+class HttpClient(httpx2.Client):
+    """Goes to the given address only, and reads no more than a `Body` allows.
+
+    What OpenAI's client must not try again is raised as an error of its own, or marked.
+    """
+
+    def __init__(self, patience: float, *, is_near: bool) -> None:
+        self._patience = patience
+        self._has_answered = threading.Event()
+        super().__init__(
+            # A redirect would take the key and the pages to where nobody sent them.
+            follow_redirects=False,
+            # A proxy for the world outside does not reach a server in here.
+            trust_env=not is_near,
+            verify=httpx2.create_ssl_context(),
+            event_hooks={"request": [_drop_telemetry], "response": [self._check]},
+        )
+
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            return super().send(request, **options)
+        except httpx2.ReadTimeout as error:
+            raise openai.APITimeoutError(request=request) from error
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            if self._has_answered.is_set():  # it may be starting anew
+                raise
+            raise openai.APIConnectionError(request=request) from error
+
+    def _check(self, response: httpx2.Response) -> None:
+        self._has_answered.set()
+        # A few compressed bytes can stand for any number.
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnusableReply("sends compressed what was asked for as it is")
+        response.stream = Body(cast("httpx2.SyncByteStream", response.stream), self._patience)
+        status = response.status_code
+        if status in (429, 500, 501) and (status == 501 or _LASTING.search(_text(response))):
+            response.headers["x-should-retry"] = "false"
+
+
+class Body(httpx2.SyncByteStream):
+    """The body of a response, of which at most ``most`` bytes are read."""
+
+    def __init__(self, chunks: httpx2.SyncByteStream, patience: float) -> None:
+        self.most = _MOST_BYTES
+        self._chunks = chunks
+        self._patience = patience
+
+    def __iter__(self) -> Iterator[bytes]:
+        read, spoke = 0, time.monotonic()
+        for chunk in self._chunks:
+            read += len(chunk)
+            if read > self.most:
+                raise UnusableReply(f"sends more than {self.most} bytes: its reply does not end")
+            # Comments can keep a connection open for ever.
+            if _NO_COMMENT.search(chunk):
+                spoke = time.monotonic()
+            elif time.monotonic() - spoke > self._patience:
+                raise httpx2.ReadTimeout("nothing but comments")
+            yield chunk
+
+    def close(self) -> None:
+        self._chunks.close()
+
+
+def _drop_telemetry(request: httpx2.Request) -> None:
+    """Drop the headers in which the client tells of the system it runs on."""
+    for name in [name for name in request.headers if name.startswith("x-stainless-")]:
+        del request.headers[name]
+
+
+def _text(response: httpx2.Response) -> str:
+    return response.read().decode("utf-8", "replace")

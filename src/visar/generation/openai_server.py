@@ -1,0 +1,466 @@
+"""Models behind servers with OpenAI's chat API: vLLM, Ollama, llama.cpp, LM Studio, OpenAI.
+
+Requests, streams and retries are those of OpenAI's client. Here is what it leaves to its users: who
+is sent the key, how much is read, which parameters a server knows, and what its errors mean.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, cast
+
+from visar._version import __version__
+from visar.errors import GenerationError, InvalidOption
+from visar.generation.openai_http import (
+    KEY_VARIABLE,
+    Body,
+    Endpoint,
+    HttpClient,
+    UnusableReply,
+    httpx2,
+    openai,
+)
+from visar.generation.parsing import choice_text, find_choice
+from visar.generation.protocol import (
+    OnText,
+    Pieces,
+    Prompt,
+    Reads,
+    Reply,
+    ignore_text,
+    read_pieces,
+)
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+    from PIL.Image import Image
+
+# A large model that reads many pages on a processor is silent for minutes before it speaks.
+SECONDS_OF_SILENCE = 600.0
+RETRIES = 5
+_SECONDS_TO_CONNECT = 10.0
+# An event of one token, with all that servers add to it, takes some 300 bytes.
+_BYTES_PER_TOKEN = 4096
+# Most servers know the first, OpenAI's newer models only the second.
+_LIMITS = ("max_tokens", "max_completion_tokens")
+# What a reply can be had without.
+_SPARE = ("stream_options", "response_format", "seed", "temperature")
+# What a server that cannot hold a model to a schema may call it.
+_SCHEMA = re.compile(r"json_schema|structured output|guided|grammar", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context[ _-]?(length|size|window)"
+    r"|(exceed|larger|longer|too long|too many).{0,80}\b(context|tokens)"
+    r"|(prompt|input|request) (is |was )?too (long|large)",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_MODEL = re.compile(
+    r"model\b.{0,200}(not found|does not exist|not exist|not loaded|unknown)"
+    r"|(unknown|invalid|no such) model",
+    re.IGNORECASE | re.DOTALL,
+)
+_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal", re.IGNORECASE)
+_WORD = re.compile(r" ?[A-Za-z]+")
+_MODELS_SHOWN = 12
+# Pages of more are smaller as JPEG, and those of fewer exact as PNG.
+_FEW_COLOURS = 64
+
+
+class OpenAIGenerator:
+    """A model behind an OpenAI-compatible server, given the images or the text of pages.
+
+    The key comes from ``OPENAI_API_KEY``. All threads share one pool of connections.
+
+    Parameters
+    ----------
+    model
+        Its name at the server.
+    reads
+        Whether it is given page images or page texts.
+    base_url
+        The server's address; by default ``OPENAI_BASE_URL``, else OpenAI's own.
+    timeout
+        The seconds of silence after which a reply is given up.
+    retries
+        How often a server that is busy, failing or absent is asked again.
+
+    Raises
+    ------
+    InvalidOption
+        If an argument is out of range, or the address is none.
+    GeneratorUnavailable
+        If the key is missing, malformed, or must not be sent to that address.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        reads: Reads = "images",
+        base_url: str | None = None,
+        timeout: float = SECONDS_OF_SILENCE,
+        retries: int = RETRIES,
+    ) -> None:
+        if not model.strip():
+            raise InvalidOption("The server's model has no name: write openai:MODEL.")
+        if not 0 < timeout < inf or retries < 0:
+            raise InvalidOption(
+                f"timeout is {timeout} and retries is {retries}: give the seconds of silence to "
+                "bear, and how often to ask again."
+            )
+        self.name = f"openai:{model}" if reads == "images" else f"openai-text:{model}"
+        self.reads: Reads = reads
+        self._model = model
+        self._endpoint = Endpoint.of(base_url)
+        self._timeout = timeout
+        self._retries = retries
+        self._lock = threading.Lock()
+        self._shared_client: openai.OpenAI | None = None
+        self._refused: frozenset[str] = frozenset()
+        """Parameters that the server was found not to know."""
+
+    def __repr__(self) -> str:
+        return f"OpenAIGenerator({self.name!r}, at={self._endpoint.base_url!r})"
+
+    def count_tokens(self, text: str) -> int:
+        """Return an upper estimate: one for every two letters of a word, one for each other byte.
+
+        On reports, code and tables this is 1.1 to 2.2 times what a small model's tokenizer counts;
+        only strings of random letters come out up to a quarter too low.
+
+        >>> generator = OpenAIGenerator("any", base_url="http://127.0.0.1:1/v1")
+        >>> generator.count_tokens("Warranty: 60 months")
+        11
+        """
+        words = _WORD.findall(text)
+        others = _WORD.sub("", text).encode("utf-8", "surrogatepass")
+        return len(others) + sum((len(word.strip()) + 1) // 2 for word in words)
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int,
+        choices: Sequence[str] = (),
+        on_text: OnText = ignore_text,
+    ) -> Reply:
+        """Write a reply; see `Generator.generate`."""
+        return read_pieces(self.stream(prompt, max_tokens=max_tokens, choices=choices), on_text)
+
+    def stream(self, prompt: Prompt, *, max_tokens: int, choices: Sequence[str] = ()) -> Pieces:
+        """Yield the pieces of a reply and return it; closing the iterator closes the connection."""
+        content = _content(prompt)
+        with self._lock:
+            refused = self._refused
+        while True:
+            request = self._request(prompt.system, content, max_tokens, choices, refused)
+            written, failure, unknown = _Written(), None, None
+            # What the client raises holds the key: nothing of it is left in what is raised here.
+            try:
+                yield from self._pieces(request, written, max_tokens)
+            except openai.APIStatusError as error:
+                unknown = _unknown_parameter(error, request)
+                if unknown is None or {*_LIMITS} <= refused | {unknown}:
+                    failure = self._about_refusal(error, with_images=bool(prompt.images))
+            except Exception as error:  # a server can send anything
+                failure = self._about_failure(error, written)
+            if failure is not None or unknown is None:
+                break
+            refused |= {unknown}
+        if failure := failure or self._about_reply(written, max_tokens, choices):
+            raise GenerationError(f"{self._model} at {self._endpoint.base_url} {failure}.")
+        with self._lock:
+            self._refused |= refused
+        text, model = "".join(written.pieces), written.model or self._model
+        # A stream that ends without a reason has lost its end.
+        complete = written.finish_reason not in (None, "length", "max_tokens")
+        if choices:
+            # A choice is whole, whatever the model added up to the limit.
+            text, complete = choice_text(find_choice(text, choices) or ""), True
+        return Reply(text, model, written.input_tokens, written.output_tokens, complete)
+
+    def _request(
+        self,
+        system: str,
+        content: list[dict[str, Any]],
+        max_tokens: int,
+        choices: Sequence[str],
+        refused: frozenset[str],
+    ) -> dict[str, Any]:
+        limits = reversed(_LIMITS) if self._endpoint.is_openai else _LIMITS
+        if choices and "response_format" in refused:
+            listed = " or ".join(map(choice_text, choices))
+            asked = f"Reply with one of these JSON objects and nothing else: {listed}"
+            content = [*content, {"type": "text", "text": asked}]
+        # Servers of text models may not know lists.
+        is_text = all(part["type"] == "text" for part in content)
+        said = "\n".join(part["text"] for part in content) if is_text else content
+        request = {
+            "model": self._model,
+            "messages": [
+                {"role": "system", "content": _sendable(system)},
+                {"role": "user", "content": said},
+            ],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": 0,
+            "seed": 0,
+            next(name for name in limits if name not in refused): max_tokens,
+        } | ({"response_format": _choice_format(choices)} if choices else {})
+        return {name: value for name, value in request.items() if name not in refused}
+
+    def _pieces(self, request: dict[str, Any], written: _Written, max_tokens: int) -> Iterator[str]:
+        """Ask once, with the client's retries; note in ``written`` what is no piece of text."""
+        with self._client().chat.completions.create(**request) as stream:
+            cast("Body", stream.response.stream).most += _BYTES_PER_TOKEN * max_tokens
+            kind = stream.response.headers.get("Content-Type", "")
+            for event in [_whole(stream.response)] if "json" in kind else stream:
+                if piece := written.take(event):
+                    yield piece
+        if not written.has_begun and "json" not in kind and "event-stream" not in kind:
+            raise UnusableReply(f"does not answer as OpenAI's API does (but with {kind!r})")
+
+    def _client(self) -> openai.OpenAI:
+        with self._lock:
+            if self._shared_client is None:
+                self._shared_client = openai.OpenAI(
+                    base_url=self._endpoint.base_url,
+                    api_key=self._endpoint.key or "no-key",  # the client always sends one
+                    timeout=openai.Timeout(self._timeout, connect=_SECONDS_TO_CONNECT),
+                    max_retries=self._retries,
+                    default_headers={
+                        "User-Agent": f"visar/{__version__}",
+                        "Accept-Encoding": "identity",
+                    },
+                    http_client=HttpClient(self._timeout, is_near=self._endpoint.is_near),
+                )
+                weakref.finalize(self, self._shared_client.close)
+            return self._shared_client
+
+    def _about_reply(
+        self, written: _Written, max_tokens: int, choices: Sequence[str]
+    ) -> str | None:
+        """Say why a reply that came is none."""
+        text, quoted = "".join(written.pieces), self._endpoint.quoted
+        if written.refusal:
+            return f"refuses to answer ({quoted(written.refusal)})"
+        if written.finish_reason == "content_filter":
+            return "withheld its reply (content filter): ask otherwise, or use another model"
+        if not text.strip() and written.reasoned:
+            return (
+                f"wrote thoughts and no answer in {max_tokens} tokens: allow it more, or turn its "
+                "reasoning off at the server"
+            )
+        if not text.strip():
+            return "gave an empty reply: ask again, or use another model"
+        if choices and find_choice(text, choices) is None:
+            return (
+                f"answers with none of {', '.join(choices)} but ({quoted(text)}): use a server "
+                "that knows response_format with json_schema, or another model"
+            )
+        return None
+
+    def _about_failure(self, error: Exception, written: _Written) -> str | None:
+        """Say what an error means that is no refusal; None if the reply was whole before it."""
+        *others, first = _causes(error)
+        said = self._endpoint.quoted(str(first))
+        if "[SSL" in said:
+            return f"cannot be trusted ({said})"
+        if any(isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout) for cause in others):
+            return (
+                f"cannot be asked: no server answers there ({said}). Is it running? "
+                "docs/generators.md says how to start one"
+            )
+        if isinstance(error, UnusableReply):
+            return str(error)
+        if isinstance(error, openai.APITimeoutError):
+            return (
+                f"has said nothing for {self._timeout:g} s: it may be overloaded, or loading the "
+                "model; ask again, or with fewer pages"
+            )
+        if isinstance(error, openai.APIConnectionError):
+            if written.finish_reason is not None:  # only the account of what it cost is lost
+                return None
+            begun = "in the middle of its reply" if written.has_begun else "without a reply"
+            return f"breaks off {begun} ({type(first).__name__}): ask again"
+        if isinstance(error, openai.APIError):
+            return f"broke off with an error ({self._endpoint.quoted(_reason(error.body))})"
+        return f"does not answer as OpenAI's API does ({type(error).__name__})"
+
+    def _about_refusal(self, error: openai.APIStatusError, *, with_images: bool) -> str:
+        """Say what a refusal means, and what to do."""
+        status, reason, headers = error.status_code, _reason(error.body), error.response.headers
+        said = f"({status}: {self._endpoint.quoted(reason)})"
+        if 300 <= status < 400:
+            target = self._endpoint.quoted(headers.get("Location", "elsewhere"))
+            return f"sends on to {target}, which is not followed: give that address if you trust it"
+        if status in (401, 403):
+            wants = "wants a key" if self._endpoint.key is None else "does not accept the key"
+            return f"{wants} {said}: check {KEY_VARIABLE} in the environment"
+        if _is_too_long(error):
+            return (
+                f"cannot take so much at once {said}: lower --max-k or --send-megapixels, or serve "
+                "the model with a longer context"
+            )
+        if status == 404 or (status in (400, 422) and _NO_MODEL.search(reason)):
+            return f"is not there {said}: {self._about_models()}"
+        if status == 429 and "insufficient_quota" in _everything(error):
+            return f"has no quota left for this key {said}: see your account there"
+        if status == 429:
+            seconds = headers.get("Retry-After", "")
+            when = f"in {seconds} s" if re.fullmatch("[0-9]{1,9}", seconds) else "later"
+            return f"is asked too often {said}: try again {when}"
+        if with_images and _IMAGES.search(reason):
+            return (
+                f"does not take these page images {said}: lower --max-k if they are too many, or "
+                f"use openai-text:{self._model}, which is given their text"
+            )
+        return f"fails {said}: its log may say why" if status >= 500 else f"refuses {said}"
+
+    def _about_models(self) -> str:
+        offered: list[str] = []
+        with suppress(Exception):  # a server need not tell, and can tell anything
+            client = self._client().with_options(max_retries=0, timeout=_SECONDS_TO_CONNECT)
+            offered = [model.id for model in client.models.list().data]
+        if offered and self._model not in offered:
+            more = ", …" if len(offered) > _MODELS_SHOWN else ""
+            listed = ", ".join(map(self._endpoint.quoted, offered[:_MODELS_SHOWN]))
+            return f"the server offers {listed}{more}"
+        if not self._endpoint.base_url.endswith("/v1"):
+            return "most servers' addresses end in /v1"
+        return "check the model's name and the server's address"
+
+
+@dataclass(slots=True)
+class _Written:
+    """What a server has sent of a reply."""
+
+    pieces: list[str] = field(default_factory=list)
+    refusal: str = ""
+    reasoned: bool = False
+    """True if the model thought in a field of its own, which is no part of its reply."""
+    model: str | None = None
+    finish_reason: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.pieces or self.refusal or self.reasoned)
+
+    def take(self, event: ChatCompletionChunk | ChatCompletion) -> str:
+        """Take a piece of the reply, or all of it; return its text."""
+        self.model = event.model or self.model
+        if event.usage:
+            self.input_tokens = event.usage.prompt_tokens
+            self.output_tokens = event.usage.completion_tokens
+        if not event.choices:  # the event with the usage has none
+            return ""
+        # The client builds events from whatever a server sends: types are not what they say.
+        choice: Any = event.choices[0]
+        self.finish_reason = choice.finish_reason or self.finish_reason
+        said = getattr(choice, "delta", None) or getattr(choice, "message", None)
+        if said is None:
+            return ""
+        thoughts = ("reasoning_content", "reasoning")
+        self.reasoned = self.reasoned or any(getattr(said, name, None) for name in thoughts)
+        self.refusal += said.refusal or ""
+        text = said.content or ""
+        if isinstance(text, list):  # some servers write parts
+            text = "".join(part["text"] for part in text if part.get("type") == "text")
+        if text:
+            self.pieces.append(text)
+        return str(text)
+
+
+def _whole(response: httpx2.Response) -> ChatCompletion:
+    """Read a reply that comes in one piece, from a server that does not stream."""
+    from openai.types.chat import ChatCompletion
+
+    content = json.loads(response.read())
+    if content.get("error"):
+        raise openai.APIError("", response.request, body=content["error"])
+    return ChatCompletion.construct(**content)
+
+
+def _unknown_parameter(error: openai.APIStatusError, request: dict[str, Any]) -> str | None:
+    """Return the parameter of a request that a refusal names, if a reply can be had without it."""
+    if error.status_code not in (400, 422, 501) or _is_too_long(error):
+        return None
+    said = _everything(error)
+    for name in (*_LIMITS, *_SPARE):
+        if name in request and re.search(rf"\b{name}\b", said):
+            return name
+    return "response_format" if "response_format" in request and _SCHEMA.search(said) else None
+
+
+def _is_too_long(error: openai.APIStatusError) -> bool:
+    status = error.status_code
+    return status == 413 or (status < 429 and bool(_TOO_LONG.search(_everything(error))))
+
+
+def _everything(error: openai.APIStatusError) -> str:
+    return error.body if isinstance(error.body, str) else json.dumps(error.body)
+
+
+def _reason(body: Any) -> str:
+    """Return what a server says went wrong; they differ in where."""
+    said = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
+    if not said:
+        return "no reason given"
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what led to it, back to the first."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _choice_format(choices: Sequence[str]) -> dict[str, Any]:
+    """Return the response format of ``{"choice": …}`` with one of the choices."""
+    schema = {
+        "type": "object",
+        "properties": {"choice": {"type": "string", "enum": list(choices)}},
+        "required": ["choice"],
+        "additionalProperties": False,
+    }
+    named = {"name": "choice", "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": named}
+
+
+def _content(prompt: Prompt) -> list[dict[str, Any]]:
+    """Return a prompt's texts and images in their order, as the content of a message."""
+    return [
+        {"type": "text", "text": _sendable(part)}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": _data_uri(part)}}
+        for part in prompt.parts
+    ]
+
+
+def _sendable(text: str) -> str:
+    """Replace halves of characters, which damaged documents hold and UTF-8 does not."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _data_uri(image: Image) -> str:
+    """Return an image as a data URI, without transparency, which servers paint black."""
+    if image.mode not in ("L", "RGB"):
+        from PIL import Image as Images
+
+        white = Images.new("RGBA", image.size, "white")
+        image = Images.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    kind = "jpeg" if image.getcolors(_FEW_COLOURS) is None else "png"
+    buffer = io.BytesIO()
+    image.save(buffer, kind, quality=90)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
