@@ -23,7 +23,7 @@ PAGES = (
     "The cook serves herring with potatoes on Fridays.",
     "Pilots guide tankers through the narrow channel.",
 )
-METHODS = ["late-interaction", "visar", "visar-approx", "largest-gap", "score-cluster"]
+METHODS = ["top-k", "visar", "visar-approx", "largest-gap", "score-cluster"]
 FILES = [
     "bench.json",
     "bench.md",
@@ -46,7 +46,7 @@ def test_a_file_is_measured_and_everything_is_saved(
     assert list(document["timings"])[: len(METHODS)] == METHODS
     # Three questions in two rounds each.
     assert {timing["milliseconds"]["count"] for timing in document["timings"].values()} == {6}
-    assert document["timings"]["late-interaction"]["ratio"] == 1
+    assert document["timings"]["top-k"]["ratio"] == 1
     # The shortcuts cut nothing from so short a document.
     assert document["same_pages"] == 3
     assert [part["pages"] for part in measured["sizes"]] == [1, 2, 4, 5]
