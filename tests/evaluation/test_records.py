@@ -99,10 +99,10 @@ def test_a_writer_without_records_leaves_nothing(tmp_path: Path) -> None:
     ("change", "said"),
     [
         ({"pages": "nine"}, "asked.jsonl, line 1: pages must be a valid integer, not 'nine'"),
-        ({"pages": True}, "pages must be a valid integer, not 'True'"),
+        ({"pages": True}, "pages must be a valid integer, not True"),
         ({"evidence_pages": [1, "2"]}, "evidence_pages, item 2 must be a valid integer, not '2'"),
-        ({"evidence_pages": 1}, "evidence_pages must be a valid array, not '1'"),
-        ({"question": None}, "question must be a valid string, not 'None'"),
+        ({"evidence_pages": 1}, "evidence_pages must be a valid array, not 1"),
+        ({"question": None}, "question must be a valid string, not None"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_line(
@@ -116,7 +116,7 @@ def test_a_wrong_value_is_named_with_its_line(
 def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
     line = json.dumps(asdict(retrieved())).replace('"sparsity": 0.5', '"sparsity": NaN')
     (tmp_path / "retrieved.jsonl").write_text(line + "\n")
-    with pytest.raises(NotARun, match="sparsity must be a finite number, not 'nan'"):
+    with pytest.raises(NotARun, match="sparsity must be a finite number, not nan"):
         read_records(tmp_path, Retrieved)
 
 

@@ -220,7 +220,7 @@ def describe_problem(error: ValidationError) -> str:
     expected = first["msg"].removeprefix("Input should be ").replace("a valid tuple", "a list")
     if expected == first["msg"]:
         return f"{where}{': ' if where else ''}{expected}."
-    return f"{where or 'it'} must be {expected}, not {str(first['input'])[:40]!r}."
+    return f"{where or 'it'} must be {expected}, not {repr(first['input'])[:40]}."
 
 
 def _stem(kind: type[Any]) -> str:

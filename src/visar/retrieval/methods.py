@@ -145,17 +145,19 @@ class ScoredPages:
             return MethodResult(
                 chosen.k_star, chosen.pages, chosen.ranking, chosen.sparsity, chosen.timings
             )
-        ranked_by: Scores = "late-interaction"
+        ranked_by: _Shared = "late-interaction"
         if isinstance(chosen, Choice):
-            first = next(iter(self._used), ranked_by)
-            ranked_by = "s_p" if first == "selection" else first
+            ranked_by = next(iter(self._used), ranked_by)
         else:
             chosen = _first(self, chosen, method.name)
         seconds = {"choice": max(0.0, time.perf_counter() - started - self._computing)}
         for shared in self._used:
             # What an earlier method has asked for counts for every method that needs it.
             seconds |= self._seconds[shared]
-        ranking = np.argsort(-self.scores(ranked_by), kind="stable")
+        if ranked_by == "selection":
+            ranking = self._select().ranking
+        else:
+            ranking = np.argsort(-self.scores(ranked_by), kind="stable")
         return MethodResult(chosen.k, chosen.pages, ranking, None, seconds)
 
 
