@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ PAGES = (
     "The cook serves herring with potatoes on Fridays.",
     "Pilots guide tankers through the narrow channel.",
 )
-METHODS = ["late-interaction", "visar", "visar-approx", "largest-gap", "score-cluster"]
+METHODS = ["top-k", "visar", "visar-approx", "largest-gap", "score-cluster"]
 FILES = [
     "bench.json",
     "bench.md",
@@ -46,7 +47,7 @@ def test_a_file_is_measured_and_everything_is_saved(
     assert list(document["timings"])[: len(METHODS)] == METHODS
     # Three questions in two rounds each.
     assert {timing["milliseconds"]["count"] for timing in document["timings"].values()} == {6}
-    assert document["timings"]["late-interaction"]["ratio"] == 1
+    assert document["timings"]["top-k"]["ratio"] == 1
     # The shortcuts cut nothing from so short a document.
     assert document["same_pages"] == 3
     assert [part["pages"] for part in measured["sizes"]] == [1, 2, 4, 5]
@@ -57,6 +58,22 @@ def test_a_file_is_measured_and_everything_is_saved(
     for name in FILES[2:]:
         assert ET.parse(out / name).getroot().tag.endswith("svg")  # noqa: S314
     assert "| notes.pdf | 5 |" in (out / "bench.md").read_text(encoding="utf-8")
+
+
+def test_a_method_of_ones_own_is_measured_beside_the_others(
+    visar: Visar, make_pdf: MakePdf
+) -> None:
+    name = "tests.evaluation.plugin:three"
+    path = make_pdf("notes.pdf", *PAGES)
+    ran = visar("bench", path, "--rounds", "1", "--method", name, "--method", "single-vector")
+    assert ran.code == 0, ran.err
+    # A long name is broken where room is short.
+    assert "n.plugin:three" in "".join(re.findall(r"^  ([\w.:]+)", ran.out, flags=re.M))
+    measured = json.loads(visar("bench", path, "--rounds", "1", "--method", name, "--json").out)
+    assert list(measured["overall"])[-1] == name
+    refused = visar("bench", path, "--method", "oracle")
+    assert refused.code == 2
+    assert "needs questions with evidence pages" in refused.err
 
 
 def test_questions_of_ones_own_find_what_a_search_finds(

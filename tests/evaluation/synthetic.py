@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from visar.evaluation.methods import METHODS, Method
+from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved
+from visar.retrieval.methods import Method
 
 DATASETS = ("MMLongBench", "MMLongBench, corrected", "Own <papers> & more")
 ENCODERS = ("colpali", "embedded")
@@ -41,7 +42,8 @@ def write_run(
         for encoder in encoders:
             _write_results(folder, generator, asked, encoder, generators, groups)
     write_details(folder / "details", generator)
-    (folder / "manifest.json").write_text(json.dumps(make_manifests(datasets)))
+    for number, manifest in enumerate(make_manifests(datasets), start=1):
+        (folder / f"manifest.{number}.json").write_text(json.dumps(manifest))
     return folder
 
 
@@ -102,7 +104,7 @@ def _write_results(
     for one in asked:
         sparsity = float(generator.beta(3, 2))
         for method in [one for one in METHODS.values() if one.group in groups]:
-            if method.rule == "oracle" and not one.evidence_pages:
+            if method.needs_evidence and not one.evidence_pages:
                 continue
             chosen = _choose(generator, one, encoder, method, sparsity)
             retrieved.append(chosen)
@@ -110,7 +112,7 @@ def _write_results(
                 continue
             for name in generators:
                 for max_k in BUDGETS:
-                    setting = (one.dataset, one.question, encoder, method.key, name, max_k)
+                    setting = (one.dataset, one.question, encoder, method.name, name, max_k)
                     given = chosen.pages[:max_k]
                     seconds = float(0.2 + 0.4 * len(given) + generator.exponential(0.1))
                     answered.append(Answered(*setting, given, PRIVATE, PRIVATE, None, 9, seconds))
@@ -130,15 +132,17 @@ def _choose(
     noise[[page - 1 for page in asked.evidence_pages]] += 2.5
     ranking = [int(page) + 1 for page in np.argsort(-noise)]
     k = 10
-    if method.rule == "oracle":
+    rules = ("largest-gap", "score-cluster", "top-k", "single-vector", "oracle")
+    rule = next((rule for rule in rules if rule in method.name), "visar")
+    if method.needs_evidence:
         k = max(ranking.index(page) + 1 for page in asked.evidence_pages)
-    elif method.is_adaptive:
-        wide = {"visar": 0.3, "largest-gap": 0.15, "score-cluster": 0.1}[method.rule]
+    elif method.adaptive:
+        wide = {"visar": 0.3, "largest-gap": 0.15, "score-cluster": 0.1}[rule]
         gamma = float(method.options.get("gamma", 1e5))
         k = int(generator.geometric(wide)) + int(max(0, 3 - np.log10(gamma)) * 4)
     k = min(k, asked.pages)
-    speed = 0.3 if method.key == "visar-approx" else 1.0
-    stages = STAGES if method.rule == "visar" else ("scores", "cut")
+    speed = 0.3 if method.name == "visar-approx" else 1.0
+    stages = STAGES if rule == "visar" else ("scores", "cut")
     seconds = {
         stage: float(speed * asked.pages * generator.uniform(1, 3) * 1e-4) for stage in stages
     }
@@ -146,11 +150,11 @@ def _choose(
         asked.dataset,
         asked.question,
         encoder,
-        method.key,
+        method.name,
         k,
         tuple(ranking[:k]),
         tuple(ranking[:10]),
-        sparsity if method.rule == "visar" else None,
+        sparsity if rule == "visar" else None,
         seconds,
     )
 

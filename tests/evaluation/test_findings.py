@@ -2,45 +2,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from tests.evaluation.synthetic import DATASETS, write_records, write_run
 from visar.errors import NotARun
-from visar.evaluation.findings import Findings, read_findings, read_records
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved
-from visar.evaluation.skipped import (
+from visar.evaluation.findings import (
+    Findings,
     invalid_pages,
     questions_with_pages_outside,
+    read_findings,
     skipped_documents,
 )
+from visar.evaluation.manifest import (
+    Manifest,
+    Skipped,
+    describe_machine,
+    finish,
+    read_manifests,
+    write_manifest,
+)
+from visar.evaluation.records import Asked, writer_name
 
 ASKED = Asked("q1", "D", "a.pdf", 9, (2, 3), answerable=True)
-RETRIEVED = Retrieved("D", "q1", "embedded", "visar", 2, (3, 2), (3, 2, 1), 0.5, {"scores": 0.1})
-ANSWERED = Answered("D", "q1", "embedded", "visar", "extractive", 5, (3, 2), "", "", None, 3, 0.2)
-JUDGED = Judged("D", "q1", "embedded", "visar", "extractive", 5, "rules", correct=True)
-
-
-def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
-    for name, record in {
-        "asked": ASKED,
-        "retrieved-share2": RETRIEVED,
-        "answered": ANSWERED,
-        "judged_1": JUDGED,
-    }.items():
-        write_records(tmp_path / f"{name}.jsonl", [record])
-    assert read_records(tmp_path, Asked) == [ASKED]
-    assert read_records(tmp_path, Retrieved) == [RETRIEVED]
-    assert read_records(tmp_path, Answered) == [ANSWERED]
-    assert read_records(tmp_path, Judged) == [JUDGED]
-
-
-def test_of_records_with_one_key_the_last_counts(tmp_path: Path) -> None:
-    later = Judged(**{**asdict(JUDGED), "correct": False})
-    other = Judged(**{**asdict(JUDGED), "max_k": 10})
-    write_records(tmp_path / "judged.jsonl", [JUDGED, other, later])
-    assert read_records(tmp_path, Judged) == [later, other]
 
 
 def test_what_a_crashed_writer_left_is_passed_over(tmp_path: Path) -> None:
@@ -52,43 +38,6 @@ def test_what_a_crashed_writer_left_is_passed_over(tmp_path: Path) -> None:
     assert findings.unreadable == ("asked.jsonl, line 2",)
 
 
-def test_a_character_cut_in_two_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "asked.jsonl").write_bytes(json.dumps(asdict(ASKED)).encode() + b'\n{"a": "\xc3')
-    assert read_records(tmp_path, Asked) == [ASKED]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"pages": "nine"}, "asked.jsonl, line 1, 'pages' must be int, not 'nine'"),
-        ({"pages": True}, "'pages' must be int"),
-        ({"evidence_pages": [1, "2"]}, "'evidence_pages' must be tuple"),
-        ({"question": None}, "'question' must be str"),
-    ],
-)
-def test_a_wrong_value_is_named_with_its_line(
-    tmp_path: Path, change: dict[str, object], said: str
-) -> None:
-    (tmp_path / "asked.jsonl").write_text(json.dumps(asdict(ASKED) | change) + "\n")
-    with pytest.raises(NotARun, match=said):
-        read_findings(tmp_path)
-
-
-def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
-    line = json.dumps(asdict(RETRIEVED)).replace('"sparsity": 0.5', '"sparsity": NaN')
-    (tmp_path / "retrieved.jsonl").write_text(line + "\n")
-    with pytest.raises(NotARun, match="'sparsity' must be float, not 'nan'"):
-        read_records(tmp_path, Retrieved)
-
-
-def test_a_missing_field_is_named(tmp_path: Path) -> None:
-    raw = asdict(RETRIEVED)
-    del raw["ranking"]
-    (tmp_path / "retrieved.jsonl").write_text(json.dumps(raw) + "\n")
-    with pytest.raises(NotARun, match=r"retrieved\.jsonl, line 1: there is no 'ranking'"):
-        read_records(tmp_path, Retrieved)
-
-
 def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="holds no run"):
         read_findings(tmp_path)
@@ -96,20 +45,56 @@ def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
         read_findings(tmp_path / "none")
 
 
-@pytest.mark.parametrize("content", ["{", "[1]"])
-def test_a_damaged_manifest_is_refused(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "Invalid JSON"),
+        ("[1]", "it must be an object"),
+        ('{"skipped": {"missing": []}}', "skipped, missing must be an object"),
+    ],
+)
+def test_a_damaged_manifest_is_refused(tmp_path: Path, content: str, said: str) -> None:
     write_records(tmp_path / "asked.jsonl", [ASKED])
-    (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(NotARun, match=r"manifest\.json"):
+    (tmp_path / "manifest.1.json").write_text(content)
+    with pytest.raises(NotARun, match=rf"manifest\.1\.json is no manifest: {said}"):
         read_findings(tmp_path)
 
 
-def test_a_manifest_may_be_of_several_calls(tmp_path: Path) -> None:
+def test_a_manifest_comes_back_with_what_other_versions_know(tmp_path: Path) -> None:
     write_records(tmp_path / "asked.jsonl", [ASKED])
-    (tmp_path / "manifest.json").write_text('{"visar": "1"}')
-    assert read_findings(tmp_path).manifests == ({"visar": "1"},)
-    (tmp_path / "manifest.json").write_text('[{"visar": "1"}, {"visar": "2"}]')
-    assert read_findings(tmp_path).manifests == ({"visar": "1"}, {"visar": "2"})
+    (tmp_path / "manifest.a.json").write_text('{"visar": "2", "started": "2"}')
+    (tmp_path / "manifest.b.json").write_text('{"visar": "1", "started": "1", "more": [1]}')
+    assert read_findings(tmp_path).manifests == (
+        {"visar": "1", "started": "1", "more": [1]},
+        {"visar": "2", "started": "2"},
+    )
+
+
+def _write_manifests(folder: Path, share: int) -> None:
+    for _ in range(20):
+        manifest = Manifest(plan={"share": [share, 2]})
+        writer = writer_name()
+        write_manifest(folder, writer, manifest)
+        skipped = Skipped(missing={"D": [f"{share}.pdf"]})
+        write_manifest(folder, writer, finish(manifest, skipped, {}))
+
+
+def test_calls_of_several_processes_do_not_lose_each_others_manifests(tmp_path: Path) -> None:
+    context = get_context("spawn")
+    writers = [context.Process(target=_write_manifests, args=(tmp_path, n)) for n in (1, 2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    found = read_manifests(tmp_path)
+    assert len(found) == 40
+    assert all(manifest["finished"] for manifest in found)
+    assert {manifest["skipped"]["missing"]["D"][0] for manifest in found} == {"1.pdf", "2.pdf"}
+
+
+def test_a_machine_without_sysconf_has_an_unknown_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.sysconf", raising=False)
+    assert describe_machine()["memory_gib"] == "unknown"
 
 
 def test_what_was_skipped_comes_from_the_manifests(tmp_path: Path) -> None:
@@ -122,9 +107,8 @@ def test_what_was_skipped_comes_from_the_manifests(tmp_path: Path) -> None:
     assert invalid_pages(findings) == {"colpali": 2}
 
 
-@pytest.mark.parametrize("skipped", [None, [], {"missing": []}, {"missing": {"D": "x"}}])
-def test_a_manifest_that_says_nothing_of_it_is_no_obstacle(skipped: object) -> None:
-    findings = Findings((ASKED,), manifests=({"skipped": skipped},))
+def test_a_manifest_that_says_nothing_of_it_is_no_obstacle() -> None:
+    findings = Findings((ASKED,), manifests=({"visar": "1"},))
     assert skipped_documents(findings, "D") == {}
     assert questions_with_pages_outside(findings, "D") == []
     assert invalid_pages(findings) == {}

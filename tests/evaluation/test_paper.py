@@ -77,8 +77,8 @@ def test_what_two_tables_say_of_one_setting() -> None:
     assert differ == [
         "S3 LongDocURL colqwen2.5 visar qwen2.5-vl 5: 60.86, but 61.06 in 3",
         "S3 LongDocURL colqwen2.5 visar qwen2.5-vl 10: 60.77, but 60.97 in 3",
-        "S3 MMLongBench colpali late-interaction qwen2.5-vl 10: 34.86, but 35.08 in 3",
-        "S3 MMLongBench colmodernvbert late-interaction qwen2.5-vl 5: 34.79, but 34.75 in 4",
+        "S3 MMLongBench colpali top-k qwen2.5-vl 10: 34.86, but 35.08 in 3",
+        "S3 MMLongBench colmodernvbert top-k qwen2.5-vl 5: 34.79, but 34.75 in 4",
         "S3 MMLongBench colmodernvbert visar qwen2.5-vl 5: 33.94, but 34.01 in 4",
         "S3 MMLongBench colmodernvbert visar qwen2.5-vl 10: 34.26, but 34.28 in 4",
     ]
@@ -152,7 +152,7 @@ def test_latency_adds_up() -> None:
         elif measure.endswith("_gain"):
             seconds = measure.replace("_gain", "_seconds")
             own = by_row[dataset, method, max_k, seconds]
-            late = by_row[dataset, "late-interaction", max_k, seconds]
+            late = by_row[dataset, "top-k", max_k, seconds]
             ends = [100 * ((own + a) / (late - a) - 1) for a in (-0.005, 0.005)]
             if not ends[0] - 0.05 <= value <= ends[1] + 0.05:
                 exact = 100 * (own / late - 1)

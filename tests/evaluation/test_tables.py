@@ -93,7 +93,7 @@ def test_table_1_ends_with_the_evidence(folder: Path, tables: dict[str, Table]) 
     assert cells["R@k* %"].text == "—"
 
 
-@pytest.mark.parametrize("method", ["late-interaction", "single-vector", "visar"])
+@pytest.mark.parametrize("method", ["top-k", "single-vector", "visar"])
 @pytest.mark.parametrize("rank", [5, 10])
 def test_tables_2_and_s1(folder: Path, tables: dict[str, Table], method: str, rank: int) -> None:
     pages = evidence(folder)
@@ -130,7 +130,7 @@ def verdicts(folder: Path, method: str, max_k: int) -> dict[str, bool]:
 
 @pytest.mark.parametrize("max_k", [5, 10])
 def test_tables_3_and_4(folder: Path, tables: dict[str, Table], max_k: int) -> None:
-    visar, fixed = (verdicts(folder, name, max_k) for name in ("visar", "late-interaction"))
+    visar, fixed = (verdicts(folder, name, max_k) for name in ("visar", "top-k"))
     cells = row(tables["table-3-4-mmlongbench-extractive-rules"], ENCODER, "ViSAR")
     accuracy = cells[f"Max-{max_k} %"]
     assert accuracy.value == pytest.approx(100 * sum(visar.values()) / 40)
@@ -157,7 +157,7 @@ def test_a_significant_difference_is_marked(tmp_path: Path) -> None:
         [
             Judged("D", one.question, "e", method, "g", 5, "rules", correct=method == "visar")
             for one in asked
-            for method in ("visar", "late-interaction")
+            for method in ("visar", "top-k")
         ],
     )
     table = next(t for t in make_tables(read_findings(tmp_path)) if t.key.startswith("table-3"))
@@ -172,7 +172,7 @@ def test_a_significant_difference_is_marked(tmp_path: Path) -> None:
 def test_table_s8(folder: Path, tables: dict[str, Table]) -> None:
     table = tables["table-s8-mmlongbench-embedded-extractive"]
     means = {}
-    for method in ("late-interaction", "visar"):
+    for method in ("top-k", "visar"):
         retrieval = {
             one["question"]: sum(one["seconds"].values()) for one in chosen(folder, method)
         }
@@ -189,7 +189,7 @@ def test_table_s8(folder: Path, tables: dict[str, Table]) -> None:
             statistics.mean(generation.values())
         )
         assert cells["End to end, Max-10 s"].value == pytest.approx(means[method])
-    change = 100 * (means["visar"] / means["late-interaction"] - 1)
+    change = 100 * (means["visar"] / means["top-k"] - 1)
     cells = row(table, "ViSAR")
     assert cells["End to end, Max-10 s"].remark == f"−{-change:.1f} %"
 

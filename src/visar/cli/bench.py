@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
@@ -26,8 +26,11 @@ from visar.cli.options import (
 )
 from visar.cli.output import complain, console, errors, print_json
 from visar.errors import InvalidOption
-from visar.evaluation import bench_report, benching
 from visar.index import Reading
+
+if TYPE_CHECKING:
+    from visar.evaluation.bench_report import Table as MeasuredTable
+    from visar.evaluation.timing import Progress as BenchProgress
 
 Files = Annotated[
     list[str] | None,
@@ -50,6 +53,14 @@ QuestionFile = Annotated[
         show_default=False,
     ),
 ]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--method",
+        help="Measure this method too: one of visar eval, or your own as module:function.",
+        show_default=False,
+    ),
+]
 Rounds = Annotated[int, typer.Option("--rounds", help="How often each is measured.", min=1)]
 SaveFolder = Annotated[
     Path | None,
@@ -67,7 +78,8 @@ def bench(
     *,
     documents: Documents = None,
     question_file: QuestionFile = None,
-    rounds: Rounds = benching.ROUNDS,
+    method: Methods = None,
+    rounds: Rounds = 5,
     save_folder: SaveFolder = None,
     encoder: EncoderName = "embedded",
     device: DeviceChoice = "auto",
@@ -78,6 +90,9 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure on your documents and this machine how long it takes to choose pages."""
+    # Imported here: no other command needs it.
+    from visar.evaluation import bench_report, timing
+
     questions = None if question_file is None else _read_questions(question_file)
     if save_folder is not None:
         bench_report.make_ready(save_folder)
@@ -86,11 +101,12 @@ def bench(
     chosen = documents_asked(library, files or [], documents, encoder, reading)
     try:
         with _progress_bar() as report:
-            measured = benching.bench(
+            measured = timing.bench(
                 library,
                 chosen,
                 encoder=encoder,
                 questions=questions,
+                methods=method or (),
                 rounds=rounds,
                 progress=report,
             )
@@ -123,7 +139,7 @@ def _read_questions(path: Path) -> list[str]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[benching.Progress]:
+def _progress_bar() -> Iterator[BenchProgress]:
     columns = (
         TextColumn("  measuring"),
         BarColumn(bar_width=24),
@@ -136,7 +152,7 @@ def _progress_bar() -> Iterator[benching.Progress]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _print(measured: bench_report.Table) -> None:
+def _print(measured: MeasuredTable) -> None:
     console.print(Text(measured.title, "bold"), soft_wrap=True)
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 0, 0, 2))
     first, *others = measured.columns

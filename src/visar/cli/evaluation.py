@@ -22,12 +22,11 @@ from rich.text import Text
 
 from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice, fetch_encoder
 from visar.cli.output import complain, console, errors, print_json
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index, Stage
-from visar.results import to_plain
 
 if TYPE_CHECKING:
-    from visar.evaluation.running import Outcome, Watch
+    from visar.evaluation.run import Outcome, ProgressListener
 
 app = typer.Typer(
     help="Evaluate on a benchmark, and report it as the paper does.",
@@ -58,7 +57,8 @@ Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, or a group: main, ablation, T, gamma, acceleration. [default: all]",
+        help="A method, a group (main, ablation, T, gamma, acceleration), or your own as "
+        "module:function. [default: all groups]",
         show_default=False,
     ),
 ]
@@ -111,7 +111,7 @@ Out = Annotated[
 
 
 @app.command("run")
-def run(
+def run_evaluation(
     folder: Folder,
     *,
     config: Config = None,
@@ -131,9 +131,11 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Encode, retrieve, answer and judge. Interrupted, the same command goes on."""
-    from visar.evaluation.parts import open_parts
-    from visar.evaluation.plan import read_plan
-    from visar.evaluation.running import Run
+    try:
+        from visar.evaluation.plan import open_question_sets, read_plan
+        from visar.evaluation.run import Run
+    except ModuleNotFoundError as error:
+        raise MissingExtra("An evaluation", "eval") from error
 
     plan = read_plan(
         config,
@@ -150,18 +152,19 @@ def run(
             "share": _share(share) if share != "1/1" else None,
         },
     )
-    parts = open_parts(plan)
+    question_sets = open_question_sets(plan)
     library = Index.open(index or folder / "index", device=device)
     for name in plan.encoders:
         fetch_encoder(library, name)
-    with _bars() as watch:
-        outcome = Run(folder, plan, parts, library, watch, base_url=base_url, device=device).run()
+    with _bars() as listener:
+        run = Run(folder, plan, question_sets, library, listener, base_url=base_url)
+        outcome = run.run()
     if as_json:
         print_json(_plain(outcome))
     else:
         _print_outcome(folder, outcome)
     for name, failure in outcome.failures.items():
-        complain(f"{name} failed: {failure}")
+        complain(f"{name} failed {failure}")
     if outcome.failures:
         raise typer.Exit(1)
 
@@ -187,9 +190,9 @@ def _share(text: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _bars() -> Iterator[Watch]:
-    """Bars on stderr, one for each step and one for the pages of a new document."""
-    from visar.evaluation.running import Watch
+def _bars() -> Iterator[ProgressListener]:
+    """Show bars on stderr, one for each stage and one for the pages of a new document."""
+    from visar.evaluation.run import ProgressListener
 
     columns = (
         TextColumn("  {task.description:<10}"),
@@ -211,13 +214,13 @@ def _bars() -> Iterator[Watch]:
         def document(_: Path) -> Callable[[Stage, int, int], None]:
             return lambda _, done, total: step("pages", done, total)
 
-        yield Watch(document, step)
+        yield ProgressListener(document, step)
 
 
 def _print_outcome(folder: Path, outcome: Outcome) -> None:
-    skipped = outcome.shelf.skipped
+    skipped = outcome.skipped
     lines = [
-        f"{outcome.questions} questions on {len(outcome.shelf.documents)} documents",
+        f"{outcome.questions} questions on {outcome.documents} documents",
         f"new: {outcome.retrieved} retrievals, {outcome.answered} answers, "
         f"{outcome.judged} verdicts",
     ]
@@ -237,10 +240,10 @@ def _print_outcome(folder: Path, outcome: Outcome) -> None:
 def _plain(outcome: Outcome) -> dict[str, object]:
     return {
         "questions": outcome.questions,
-        "documents": len(outcome.shelf.documents),
+        "documents": outcome.documents,
         "retrieved": outcome.retrieved,
         "answered": outcome.answered,
         "judged": outcome.judged,
-        "skipped": to_plain(outcome.shelf.skipped),
+        "skipped": outcome.skipped.model_dump(),
         "failures": outcome.failures,
     }

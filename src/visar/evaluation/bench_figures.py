@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from visar.evaluation.benching import APPROXIMATE, COMPARED, EXACT, SHORTCUTS, Bench, Timing
 from visar.evaluation.methods import METHODS
 from visar.evaluation.palette import COLOURS, MARKERS, STAGE_COLOURS, figure_style, to_svg
+from visar.evaluation.timing import APPROXIMATE, COMPARED, EXACT, SHORTCUTS, Bench, Timing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from tempfile import TemporaryFile
 
 from visar.errors import InvalidOption
 from visar.evaluation.bench_figures import LABELS, counted, figures, in_milliseconds
-from visar.evaluation.benching import APPROXIMATE, COMPARED, EXACT, LATE, Bench, Part, Timing
 from visar.evaluation.methods import METHODS
 from visar.evaluation.palette import figure_style
+from visar.evaluation.timing import APPROXIMATE, COMPARED, EXACT, LATE, Bench, Part, Timing
 from visar.results import to_plain
 
 
@@ -105,7 +105,7 @@ def _by_method(title: str, timings: Mapping[str, Timing]) -> Table:
     stages = tuple(timings[EXACT].stages)
     rows = tuple(
         (
-            LABELS[name],
+            LABELS.get(name, name),
             _spread(timing),
             f"{timing.ratio:.1f}×",
             *(f"{timing.share(s):.0%}" if s in timing.stages else "" for s in stages),

@@ -1,34 +1,22 @@
-"""What a run's folder holds, read back: the records of every step, and its manifest."""
+"""The records and manifests of a run, read back for its report."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from visar.errors import NotARun
+from visar.evaluation.manifest import Skipped, read_manifests
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import (
-    KEYS,
-    Answered,
-    Asked,
-    Judged,
-    Record,
-    Retrieved,
-    file_stem,
-    key_of,
-)
-
-MANIFEST = "manifest.json"
+from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_lines
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a run has found out."""
+    """All records and manifests of a run."""
 
     asked: tuple[Asked, ...]
     retrieved: tuple[Retrieved, ...] = ()
@@ -93,125 +81,79 @@ class Findings:
 
 
 def read_findings(folder: Path) -> Findings:
-    """All records of a run's folder and its manifest."""
+    """Read all records and manifests of a run's folder.
+
+    Raises
+    ------
+    NotARun
+        If the folder holds no run, or a file in it is not what it should be.
+    """
     if not folder.is_dir():
         raise NotARun(f"{folder} is not a folder: give the folder of `visar eval run`.")
-    read = {kind: _read(folder, kind) for kind in KEYS}
-    if not read[Asked][0]:
+    asked, in_asked = read_lines(folder, Asked)
+    if not asked:
         raise NotARun(
-            f"{folder} holds no run: there is no question in asked.jsonl. Start one with "
+            f"{folder} holds no run: there is no question in asked*.jsonl. Start one with "
             "`visar eval run`, or give another folder."
         )
+    retrieved, in_retrieved = read_lines(folder, Retrieved)
+    answered, in_answered = read_lines(folder, Answered)
+    judged, in_judged = read_lines(folder, Judged)
     return Findings(
-        asked=tuple(read[Asked][0]),
-        retrieved=tuple(read[Retrieved][0]),
-        answered=tuple(read[Answered][0]),
-        judged=tuple(read[Judged][0]),
+        asked=tuple(asked),
+        retrieved=tuple(retrieved),
+        answered=tuple(answered),
+        judged=tuple(judged),
         manifests=read_manifests(folder),
-        unreadable=tuple(line for _, unreadable in read.values() for line in unreadable),
+        unreadable=(*in_asked, *in_retrieved, *in_answered, *in_judged),
     )
 
 
-def read_records(folder: Path, kind: type[Record]) -> list[Record]:
-    """The records of a kind in a run's folder, from ``asked*.jsonl``, ``retrieved*.jsonl`` ….
-
-    Of records with the same key the last one counts, by the files' names and then their lines.
-    What a crashed writer left of a line is passed over.
-    """
-    records: list[Record] = _read(folder, kind)[0]
-    return records
+# A data set with corrections has its own name, but the documents of the published one.
+_CORRECTED = ", corrected"
 
 
-def _read(folder: Path, kind: type[Any]) -> tuple[list[Any], list[str]]:
-    found: dict[tuple[Any, ...], Any] = {}
-    unreadable: list[str] = []
-    for path in sorted(folder.glob(f"{file_stem(kind)}*.jsonl")):
-        for number, line, is_complete in _lines(path):
-            where = f"{path.name}, line {number}"
-            try:
-                raw = json.loads(line)
-            except ValueError:
-                if is_complete:
-                    unreadable.append(where)
-                continue
-            record = _record(kind, raw, where)
-            found[key_of(record)] = record
-    return list(found.values()), unreadable
+def skipped_documents(findings: Findings, dataset: str) -> dict[str, str]:
+    """Return the documents of a data set that no question was asked about, with the reasons."""
+    asked = {one.document for one in findings.questions.get(dataset, {}).values()}
+    name = dataset.removesuffix(_CORRECTED)
+    reasons: dict[str, str] = {}
+    for skipped in _skipped(findings):
+        reasons |= dict.fromkeys(skipped.missing.get(name, ()), "missing")
+        reasons |= skipped.refused.get(name, {})
+    # A later call of the run may have found what an earlier one missed.
+    return {document: reasons[document] for document in sorted(reasons.keys() - asked)}
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield number, line, line.endswith(b"\n")
+def questions_with_pages_outside(findings: Findings, dataset: str) -> list[str]:
+    """Return the questions with evidence on pages that their document does not have."""
+    outside = {
+        one for skipped in _skipped(findings) for one in skipped.pages_outside.get(dataset, ())
+    }
+    return sorted(outside & findings.questions.get(dataset, {}).keys())
 
 
-def _record(kind: type[Any], raw: object, where: str) -> Any:
-    if not isinstance(raw, dict):
-        raise NotARun(f"{where}: a record must be a JSON object, not {type(raw).__name__}.")
-    values = {}
-    for one in fields(kind):
-        if one.name in raw:
-            values[one.name] = _value(raw[one.name], str(one.type), f"{where}, {one.name!r}")
-        elif one.default is MISSING and one.default_factory is MISSING:
-            raise NotARun(f"{where}: there is no {one.name!r}. Was it written by another version?")
-    return kind(**values)
+def invalid_pages(findings: Findings) -> dict[str, int]:
+    """Return the number of pages an encoder failed on, as the last call that met some says."""
+    found: dict[str, int] = {}
+    for skipped in _skipped(findings):
+        found |= skipped.invalid_pages
+    return found
 
 
-def _value(value: Any, declared: str, where: str) -> Any:
-    """The value of a field as its type says, which is how the records' module writes it."""
-    if value is None and declared.endswith("| None"):
-        return None
-    declared = declared.removesuffix(" | None")
-    if declared == "tuple[int, ...]" and isinstance(value, list) and all(map(_is_int, value)):
-        return tuple(value)
-    if declared == "Mapping[str, float]" and isinstance(value, dict):
-        if all(map(_is_number, value.values())):
-            return value
-    elif (
-        (declared == "str" and isinstance(value, str))
-        or (declared == "bool" and isinstance(value, bool))
-        or (declared == "int" and _is_int(value))
-        or (declared == "float" and _is_number(value))
-    ):
-        return value
-    raise NotARun(f"{where} must be {declared}, not {str(value)[:40]!r}.")
+def _skipped(findings: Findings) -> list[Skipped]:
+    return [Skipped.model_validate(one.get("skipped", {})) for one in findings.manifests]
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value)
-
-
-def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:
-    """What each call of a run was made with, the last one last."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return ()
-    try:
-        read = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise NotARun(f"{path} is no JSON ({error}): restore it or take it away.") from None
-    manifests = read if isinstance(read, list) else [read]
-    if not all(isinstance(one, dict) for one in manifests):
-        raise NotARun(f"{path} must hold JSON objects: restore it or take it away.")
-    return tuple(manifests)
-
-
-_ORDER = {key: place for place, key in enumerate(METHODS)}
+_ORDER = {name: place for place, name in enumerate(METHODS)}
 
 Value = TypeVar("Value")
 
 
 def _in_order(by_method: dict[str, Value]) -> dict[str, Value]:
-    """Methods in the order of METHODS; those that this version does not know come last."""
-    return {key: by_method[key] for key in method_order(by_method)}
+    return {name: by_method[name] for name in method_order(by_method)}
 
 
-def method_order(keys: Iterable[str]) -> list[str]:
-    return sorted(keys, key=lambda key: (_ORDER.get(key, len(_ORDER)), key))
+def method_order(names: Iterable[str]) -> list[str]:
+    """Return names of methods in the order of METHODS; those it does not know come last."""
+    return sorted(names, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))

@@ -1,22 +1,22 @@
-"""What a run was made with: enough to make it again, or to see why another one differs."""
+"""What each call of a run was made with, and what it left out: one file for each call."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+import os
+import platform
+import sys
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from visar._version import __version__
-from visar.evaluation.findings import MANIFEST, read_manifests
-from visar.evaluation.machine import describe_machine
-from visar.evaluation.plan import Plan
-from visar.evaluation.preparing import Skipped
+from visar.errors import NotARun
+from visar.evaluation.records import describe_problem
 from visar.files import write_whole
 from visar.models.devices import usable_cores
-from visar.results import to_plain
 
 _PACKAGES = (
     "numpy",
@@ -33,58 +33,124 @@ _PACKAGES = (
 )
 
 
-def new_manifest(plan: Plan, encoders: dict[str, str]) -> dict[str, Any]:
-    """The beginning of a run; ``encoders`` are their versions by name."""
-    return {
-        "visar": __version__,
-        "started": _now(),
-        "finished": None,
-        "plan": to_plain(plan),
-        "encoders": encoders,
-        "seed": 0,
-        "pages_at_a_time": _pages_at_a_time(),
-        "dtype": "float16 in the index, float32 products, float64 sums",
-        "workers": usable_cores(),
-        "machine": describe_machine(),
-        "packages": _versions(_PACKAGES),
-        "skipped": {},
-        "failures": {},
-    }
+class Skipped(BaseModel):
+    """What takes no part in a run, and why."""
+
+    missing: dict[str, list[str]] = Field(default_factory=dict)
+    """By data set: documents that are not there."""
+    refused: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """By data set: documents that cannot be read, with the reason."""
+    pages_outside: dict[str, list[str]] = Field(default_factory=dict)
+    """By data set: questions with evidence on pages that their document does not have."""
+    invalid_pages: dict[str, int] = Field(default_factory=dict)
+    """By encoder: pages it could make nothing of."""
 
 
-def finish(manifest: dict[str, Any], skipped: Skipped, failures: dict[str, str]) -> dict[str, Any]:
-    """The manifest of a run that has come to its end."""
-    return manifest | {
-        "finished": _now(),
-        "skipped": to_plain(skipped),
-        "failures": failures,
-    }
-
-
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Keep a manifest; those of earlier calls of the run stay in it."""
-    earlier = [
-        made for made in read_manifests(folder) if made.get("started") != manifest["started"]
-    ]
-    content = json.dumps([*earlier, manifest], ensure_ascii=False, indent=2)
-    write_whole(folder / MANIFEST, (content + "\n").encode())
+def _packages() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _pages_at_a_time() -> int:
-    from visar.index import PAGES_AT_A_TIME
+def describe_machine() -> dict[str, str | int | float | None]:
+    """Return what of this machine matters for times, and for getting the same numbers again."""
+    return {
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "memory_gib": _memory_gib(),
+        "gpu": _gpu(),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+    }
 
-    return PAGES_AT_A_TIME
+
+class Manifest(BaseModel):
+    """One call of a run."""
+
+    # Another version may have written more.
+    model_config = ConfigDict(extra="allow")
+
+    visar: str = __version__
+    started: str = Field(default_factory=_now)
+    finished: str | None = None
+    """None while it runs, and for good if it was interrupted."""
+    plan: dict[str, Any] = Field(default_factory=dict)
+    encoders: dict[str, str] = Field(default_factory=dict)
+    """Their versions, by the names that results are kept under."""
+    addresses: dict[str, str] = Field(default_factory=dict)
+    """Where encoders that run elsewhere were reached, by name."""
+    dtype: str = "float16 in the index, float32 products, float64 sums"
+    workers: int = Field(default_factory=usable_cores)
+    machine: dict[str, Any] = Field(default_factory=describe_machine)
+    packages: dict[str, str] = Field(default_factory=_packages)
+    skipped: Skipped = Field(default_factory=Skipped)
+    failures: dict[str, str] = Field(default_factory=dict)
+    """By generator, judge or encoder: how often it failed, and the last reason."""
 
 
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for package in packages:
+def write_manifest(folder: Path, writer: str, manifest: Manifest) -> None:
+    """Write the manifest of a call; ``writer`` is the name its records are written under."""
+    content = manifest.model_dump_json(indent=2) + "\n"
+    write_whole(folder / f"manifest.{writer}.json", content.encode())
+
+
+def finish(manifest: Manifest, skipped: Skipped, failures: dict[str, str]) -> Manifest:
+    """Return the manifest of a call that has come to its end."""
+    return manifest.model_copy(
+        update={"finished": _now(), "skipped": skipped, "failures": failures}
+    )
+
+
+def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:
+    """Read the manifests of all calls of a run, as plain values, the last one last.
+
+    Raises
+    ------
+    NotARun
+        If a file ``manifest*.json`` does not hold a manifest.
+    """
+    found = []
+    for path in sorted(folder.glob("manifest*.json")):
         try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+            read = Manifest.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise NotARun(
+                f"{path} is no manifest: {describe_problem(error)} Restore it or take it away."
+            ) from None
+        # What is not in the file is unknown, not as it is here and now.
+        found.append(read.model_dump(mode="json", exclude_unset=True))
+    return tuple(sorted(found, key=lambda manifest: str(manifest.get("started", ""))))
+
+
+def _memory_gib() -> float | str:
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return "unknown"
+    return round(memory / 2**30, 1)
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpu() -> str | None:
+    """The graphics processor, if torch is in use anyway."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    return str(torch.cuda.get_device_name(0))

@@ -1,73 +1,123 @@
-"""The ways of choosing pages that are compared, each under the key its results are kept by."""
+"""The methods that an evaluation compares: those of the registry, and variants of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
-# The paper's sweeps: T from 1 to 10³, γ from 1 to 10⁸.
-T_SWEEP = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+from visar import plugins
+from visar.retrieval import methods as registry
+from visar.retrieval.methods import APPROXIMATION, COSTS, Method, get_method, method_names
+
+GROUPS = ("main", "ablation", "T", "gamma", "acceleration")
+DEPTH = 10
+"""As far as the tables look down a ranking."""
+# The paper's grids.
+T_SWEEP = (1, 5, 10, 25, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 GAMMA_SWEEP = tuple(10.0**power for power in range(9))
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A way of choosing pages."""
-
-    key: str
-    label: str
-    """As the paper's tables name it."""
-    group: str
-    """"main", "ablation", "T", "gamma" or "acceleration": where it is reported."""
-    rule: str = "visar"
-    """What decides k: visar, top-k, single-vector, largest-gap, score-cluster or oracle."""
-    scores: str = "late"
-    """What the other rules look at: "late" interaction, or the self-similarity "s_p"."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of ``visar.select``."""
-
-    @property
-    def is_adaptive(self) -> bool:
-        return self.rule not in ("top-k", "single-vector")
+def _variant(base: str, name: str, label: str, group: str, options: Mapping[str, Any]) -> Method:
+    method = registry.METHODS[base]
+    # Every variant needs ViSAR's similarities, at least for s_p.
+    cost = max(method.cost, "similarity", key=COSTS.index)
+    return replace(method, name=name, label=label, group=group, options=options, cost=cost)
 
 
-_APPROX = Method(
-    "visar-approx", "ViSAR (Approx.)", "main", options={"top_j": 450, "top_p": 75, "top_s": 10}
-)
-_MAIN = (
-    Method("late-interaction", "Late-Interaction", "main", "top-k"),
-    Method("single-vector", "Single-Vector", "main", "single-vector"),
-    Method("visar", "ViSAR", "main"),
-    _APPROX,
-    Method("largest-gap", "Largest-Gap", "main", "largest-gap"),
-    Method("score-cluster", "Score-Cluster", "main", "score-cluster"),
-    Method("oracle", "Oracle", "main", "oracle"),
-)
-_ABLATIONS = (
-    Method("visar w_i=1", "w_i = 1", "ablation", options={"unweighted": ("tokens",)}),
-    Method("visar w_p=1", "w_p = 1", "ablation", options={"unweighted": ("pages",)}),
-    Method(
-        "visar w_i=w_p=1", "w_i = w_p = 1", "ablation", options={"unweighted": ("tokens", "pages")}
-    ),
-    Method("visar top-k", "Fixed top-k on s_p", "ablation", "top-k", "s_p"),
-    Method("visar largest-gap", "Largest-Gap on s_p", "ablation", "largest-gap", "s_p"),
-    Method("visar score-cluster", "Score-Cluster on s_p", "ablation", "score-cluster", "s_p"),
-)
-_SWEEPS = (
-    *(Method(f"visar T={t}", f"T = {t}", "T", options={"top_t": t}) for t in T_SWEEP),
+def _accelerations() -> list[Method]:
+    """Each shortcut of the approximation alone, and in pairs."""
+    chosen = [names for count in (1, 2) for names in combinations(APPROXIMATION, count)]
+    return [
+        _variant(
+            "visar",
+            " ".join(["visar", *(f"{name}={APPROXIMATION[name]}" for name in names)]),
+            ", ".join(f"{name.replace('_', '-')} = {APPROXIMATION[name]}" for name in names),
+            "acceleration",
+            {name: APPROXIMATION[name] for name in names},
+        )
+        for names in chosen
+    ]
+
+
+_UNWEIGHTED = {"w_i": "tokens", "w_p": "pages"}
+_METHODS = (
+    # Fixed top-k comes first in the tables, as in the paper's.
+    *sorted(registry.METHODS.values(), key=lambda method: method.adaptive),
     *(
-        Method(f"visar gamma={g:g}", f"γ = {g:g}", "gamma", options={"gamma": g})
+        _variant(
+            "visar",
+            f"visar {'='.join(names)}=1",
+            f"{' = '.join(names)} = 1",
+            "ablation",
+            {"unweighted": tuple(_UNWEIGHTED[name] for name in names)},
+        )
+        for names in (("w_i",), ("w_p",), ("w_i", "w_p"))
+    ),
+    *(
+        _variant(base, f"visar {base}", f"{label} on s_p", "ablation", {"scores": "s_p"})
+        for base, label in (
+            ("top-k", "Fixed top-k"),
+            ("largest-gap", "Largest-Gap"),
+            ("score-cluster", "Score-Cluster"),
+        )
+    ),
+    *(_variant("visar", f"visar T={t}", f"T = {t}", "T", {"top_t": t}) for t in T_SWEEP),
+    *(
+        _variant("visar", f"visar gamma={g:g}", f"γ = {g:g}", "gamma", {"gamma": g})
         for g in GAMMA_SWEEP
     ),
+    *_accelerations(),
 )
+METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
+"""The methods that an evaluation knows, by the name that results are kept under."""
 
-# ViSAR (Approx.) takes three shortcuts at once; here is each alone.
-_SHORTCUTS = tuple(
-    Method(
-        f"visar {name}={value}", f"top-{name[-1]} = {value}", "acceleration", options={name: value}
-    )
-    for name, value in _APPROX.options.items()
-)
 
-METHODS = {method.key: method for method in (*_MAIN, *_ABLATIONS, *_SWEEPS, *_SHORTCUTS)}
+def find_methods(names: Iterable[str], depth: int = DEPTH) -> list[Method]:
+    """Return the methods that names stand for, each once, those that take long last.
+
+    Parameters
+    ----------
+    names
+        Names of :data:`METHODS`, of groups of them, of methods of installed packages, or
+        ``module:function``.
+    depth
+        How many pages a method takes that does not decide k by itself.
+
+    Raises
+    ------
+    InvalidOption
+        If a name stands for nothing.
+    """
+    found: dict[str, Method] = {}
+    for name in names:
+        for method in _named(name):
+            if not method.adaptive:
+                method = replace(method, options={**method.options, "k": depth})
+            found[method.name] = method
+    return sorted(found.values(), key=lambda method: COSTS.index(method.cost))
+
+
+def _named(name: str) -> list[Method]:
+    if name in GROUPS:
+        return [method for method in METHODS.values() if method.group == name]
+    if name in METHODS:
+        return [METHODS[name]]
+    if name not in method_names() and not plugins.is_object_name(name):
+        raise plugins.unknown_name(
+            "method", name, dict.fromkeys((*GROUPS, *METHODS, *method_names()))
+        )
+    return [get_method(name)]
+
+
+def is_answered(method: Method) -> bool:
+    """Whether generators are given the pages of a method.
+
+    Not those of the oracle, which knows the evidence, of the approximation, which chooses the
+    same pages as ViSAR, nor of sweeps and weights, which are about the ranking.
+    """
+    if method.group == "ablation":
+        return method.options.get("scores") == "s_p"
+    is_main = method.group == "main" and not method.needs_evidence
+    return is_main and method.name != "visar-approx"

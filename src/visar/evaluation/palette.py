@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLOURS: dict[str, str] = {
     "visar": "#0072B2",
     "visar-approx": "#56B4E9",
-    "late-interaction": "#E69F00",
+    "top-k": "#E69F00",
     "single-vector": "#999999",
     "largest-gap": "#D55E00",
     "score-cluster": "#CC79A7",
@@ -31,7 +31,7 @@ COLOURS: dict[str, str] = {
 MARKERS: dict[str, str] = {
     "visar": "o",
     "visar-approx": "s",
-    "late-interaction": "^",
+    "top-k": "^",
     "single-vector": "v",
     "largest-gap": "D",
     "score-cluster": "P",

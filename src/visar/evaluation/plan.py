@@ -1,92 +1,155 @@
-"""What an evaluation is to do: from a file, from flags, or both."""
+"""What an evaluation is to do, from a file, from flags, or both; and the questions it asks."""
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-from visar.errors import InvalidOption
-from visar.evaluation.methods import METHODS
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-GROUPS = ("main", "ablation", "T", "gamma", "acceleration")
+from visar.errors import DatasetError, InvalidOption
+from visar.evaluation.datasets import correct, open_dataset, read_corrections
+from visar.evaluation.methods import DEPTH, GROUPS, find_methods
+from visar.evaluation.questions import Dataset, Question
+from visar.evaluation.records import describe_problem
+from visar.retrieval.methods import Method
+
+_Count = Annotated[int, Field(strict=True, ge=1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(BaseModel):
     """Data × encoders × methods × generators × budgets."""
 
-    data: tuple[str, ...]
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: tuple[str, ...] = ()
     """Data sets: names of benchmarks, or paths."""
     encoders: tuple[str, ...] = ("embedded",)
+    """Names or addresses, as ``--encoder`` takes them."""
     methods: tuple[str, ...] = GROUPS
-    """Keys of methods, or whole groups of them."""
+    """Names of methods, or whole groups of them."""
     generators: tuple[str, ...] = ()
-    max_k: tuple[int, ...] = (5, 10)
+    max_k: tuple[_Count, ...] = (5, 10)
     """Budgets of pages for generators."""
     judges: tuple[str, ...] = ("rules",)
     corrections: str | None = None
     """A file with corrections of the data."""
     details: tuple[str, ...] = ()
     """Questions, by their ids, whose similarity matrix and J(k) are kept."""
-    ocr: str = "auto"
-    share: tuple[int, int] = (1, 1)
+    ocr: Literal["auto", "always", "never"] = "auto"
+    share: tuple[_Count, _Count] = (1, 1)
     """Which of how many shares of the documents this machine takes."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if not self.data:
             raise InvalidOption("Name the data: --data with a benchmark's name or a path.")
-        method_keys(self.methods)
-        if any(k < 1 for k in self.max_k):
-            raise InvalidOption(f"Budgets of pages are at least 1, not {self.max_k}.")
-        mine, all_shares = self.share
-        if not 1 <= mine <= all_shares:
-            raise InvalidOption(f"There is no share {mine} of {all_shares}.")
+        mine, shares = self.share
+        if mine > shares:
+            raise InvalidOption(f"There is no share {mine} of {shares}.")
+        find_methods(self.methods)
+        return self
 
+    @property
+    def depth(self) -> int:
+        """How many pages are kept of methods that do not decide k by themselves."""
+        return max(DEPTH, *self.max_k) if self.max_k else DEPTH
 
-def method_keys(names: tuple[str, ...]) -> list[str]:
-    """The methods that these names mean, each once, cheap ones before those that take long."""
-    keys: dict[str, None] = {}
-    for name in names:
-        found = [key for key, method in METHODS.items() if name in (key, method.group)]
-        if not found:
-            raise InvalidOption(
-                f"There is no method {name!r}. Choose among {', '.join(GROUPS)} (groups), "
-                f"{', '.join(METHODS)}."
-            )
-        keys.update(dict.fromkeys(found))
-    return sorted(keys, key=lambda key: METHODS[key].rule == "score-cluster")
+    def chosen_methods(self) -> list[Method]:
+        """Return the methods of the plan, those that take long last."""
+        return find_methods(self.methods, self.depth)
 
 
 def read_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
-    """A plan from a TOML file, with flags in place of what it says."""
-    values: dict[str, Any] = {}
-    if path is not None:
-        values = _from_file(path)
-    values |= {name: value for name, value in flags.items() if value}
-    values.setdefault("data", ())
-    settings: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    }
-    return Plan(**settings)
+    """Make a plan from a TOML file, with flags in place of what it says.
 
+    Parameters
+    ----------
+    path
+        The file, if there is one.
+    flags
+        Values by setting; None and empty ones count as not given.
 
-def _from_file(path: Path) -> dict[str, Any]:
+    Raises
+    ------
+    InvalidOption
+        If the file cannot be read, or a setting or its value is wrong.
+    """
+    values = {} if path is None else _read_toml(path)
+    given = {name: value for name, value in flags.items() if value}
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Plan.model_validate(values | given)
+    except ValidationError as error:
+        raise _refusal(error, path, given) from None
+
+
+def _refusal(error: ValidationError, path: Path | None, flags: Mapping[str, Any]) -> InvalidOption:
+    first = error.errors()[0]
+    setting = first["loc"][0] if first["loc"] else None
+    source = (
+        f"{path}: " if path is not None and setting is not None and setting not in flags else ""
+    )
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(Plan.model_fields)
+        return InvalidOption(f"{source}there is no setting {setting!r}, but {known}.")
+    return InvalidOption(source + describe_problem(error))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidOption(f"{path} cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{path} is no TOML file: {error}.") from error
-    known = {field.name: field for field in dataclasses.fields(Plan)}
-    for name, value in values.items():
-        if name not in known:
-            raise InvalidOption(f"{path}: there is no setting {name!r}, but {', '.join(known)}.")
-        is_list = str(known[name].type).startswith("tuple")
-        if is_list != isinstance(value, list):
-            kind = "a list" if is_list else "a single value"
-            raise InvalidOption(f"{path}: {name} must be {kind}, not {value!r}.")
-    return values
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSet:
+    """The questions of a data set, as published or with corrections."""
+
+    name: str
+    dataset: Dataset
+    questions: Sequence[Question]
+    changed: frozenset[str] = frozenset()
+    """Ids of the questions that corrections have changed."""
+    published: str | None = None
+    """The name of the question set that it is a correction of."""
+
+
+def open_question_sets(plan: Plan) -> list[QuestionSet]:
+    """Open the data sets of a plan, each as published and, with corrections, as corrected.
+
+    ``NAME=FOLDER`` is the benchmark of that name in a folder of this machine.
+
+    Raises
+    ------
+    DatasetError
+        If a data set or the corrections cannot be had, or two data sets have the same name.
+    """
+    opened: list[QuestionSet] = []
+    for data in plan.data:
+        name, equals, folder = data.partition("=")
+        is_named = bool(equals) and not Path(data).exists()
+        dataset = open_dataset(name, data=Path(folder)) if is_named else open_dataset(data)
+        if any(other.name == dataset.name for other in opened):
+            raise DatasetError(f"{data}: there is a data set {dataset.name} in this run already.")
+        published = QuestionSet(dataset.name, dataset, dataset.questions())
+        opened.append(published)
+        if plan.corrections is not None:
+            opened.append(_corrected(published, Path(plan.corrections)))
+    return opened
+
+
+def _corrected(published: QuestionSet, file: Path) -> QuestionSet:
+    corrected = correct(published.questions, read_corrections(file))
+    return QuestionSet(
+        name=f"{published.name}, corrected",
+        dataset=published.dataset,
+        questions=corrected.questions,
+        changed=corrected.changed,
+        published=published.name,
+    )

@@ -1,10 +1,25 @@
-"""What an evaluation has found out: one record for each question and setting."""
+"""The records of a run: one for each question and setting, in files of JSON lines.
+
+Each process writes files of its own, so that several, on one machine or more, can work on one run:
+put their files into one folder, and the run is complete. A line is written whole or, by a crash,
+cut off; a cut-off line is passed over, and its work done again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from operator import attrgetter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Generic, Self, TypeVar
+
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+
+from visar.errors import NotARun
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +46,25 @@ class Retrieved:
     dataset: str
     question: str
     encoder: str
+    """The encoder's own name, wherever it runs."""
     method: str
-    """A key of ``visar.evaluation.methods``, such as "visar" or "visar gamma=1000"."""
+    """A name of ``visar.evaluation.methods``, such as "visar" or "visar gamma=1000"."""
     k: int
     """Pages it asks for, before any budget."""
     pages: tuple[int, ...]
-    """The chosen pages, best first, 1 is the first; of fixed top-k methods the first 10."""
+    """The chosen pages, best first, 1 is the first. Methods that do not decide k by themselves
+    take 10, or as many as the largest budget of the run."""
     ranking: tuple[int, ...]
-    """The first 10 pages of the ranking it chooses from."""
-    sparsity: float | None
+    """The first pages of the ranking it chooses from, as many as those methods take."""
+    sparsity: FiniteFloat | None
     """Share of inactive pages, for ViSAR's variants."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: dict[str, FiniteFloat] = field(default_factory=dict)
     """By stage; their sum is the retrieval's latency, without encoding the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a generator made of the pages that a method chose."""
+    """The answer of a generator from the pages that a method chose."""
 
     dataset: str
     question: str
@@ -62,7 +79,7 @@ class Answered:
     raw: str
     input_tokens: int | None
     output_tokens: int | None
-    seconds: float
+    seconds: FiniteFloat
     model: str | None = None
     """What wrote it, as exactly as the generator tells; None for quotations."""
 
@@ -90,14 +107,122 @@ KEYS: dict[type[Any], tuple[str, ...]] = {
     Answered: _ANSWER,
     Judged: (*_ANSWER, "judge"),
 }
-"""What tells records of a kind apart."""
+"""The fields that tell records of a kind apart."""
+_SCHEMAS: dict[type[Any], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in KEYS}
+_GETTERS = {kind: attrgetter(*names) for kind, names in KEYS.items()}
 
 
 def key_of(record: Asked | Retrieved | Answered | Judged) -> tuple[Any, ...]:
-    """What a record is kept under; a later one under the same key replaces it."""
-    return tuple(getattr(record, name) for name in KEYS[type(record)])
+    """Return the key of a record; a later one with the same key replaces it."""
+    key: tuple[Any, ...] = _GETTERS[type(record)](record)
+    return key
 
 
-def file_stem(kind: type[Any]) -> str:
+def writer_name() -> str:
+    """Return a name for the files of one writer: no other has it, and later ones sort after it."""
+    host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{host}-{uuid.uuid4().hex[:8]}"
+
+
+class RecordWriter(Generic[Record]):
+    """Appends records of one kind to a file of a run's folder.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    kind
+        The type of the records.
+    name
+        The writer's name, from :func:`writer_name`.
+    """
+
+    def __init__(self, folder: Path, kind: type[Record], name: str | None = None) -> None:
+        self._path = folder / f"{_stem(kind)}.{name or writer_name()}.jsonl"
+        self._schema = _SCHEMAS[kind]
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Write records so that they are there even if the process ends right after."""
+        lines = b"".join(self._schema.dump_json(record) + b"\n" for record in records)
+        if not lines:
+            return
+        if self._file is None:
+            self._file = self._path.open("ab")
+        self._file.write(lines)
+        self._file.flush()
+
+
+def read_records(folder: Path, kind: type[Record]) -> list[Record]:
+    """Read the records of a kind from ``asked*.jsonl``, ``retrieved*.jsonl`` … of a folder.
+
+    Of records with the same key the last one counts, by the files' names and then their lines.
+    What a crashed writer left of a line is passed over.
+
+    Raises
+    ------
+    NotARun
+        If a line is JSON, but not such a record.
+    """
+    return read_lines(folder, kind)[0]
+
+
+def read_by_key(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
+    """Read the records of a kind as :func:`read_records` does, by their keys."""
+    return {key_of(record): record for record in read_records(folder, kind)}
+
+
+def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str]]:
+    """Read records as :func:`read_records` does, and the places of complete lines without JSON."""
+    schema = _SCHEMAS[kind]
+    found: dict[tuple[Any, ...], Record] = {}
+    unreadable: list[str] = []
+    for path in sorted(folder.glob(f"{_stem(kind)}*.jsonl")):
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    record: Record = schema.validate_json(line, strict=True)
+                except ValidationError as error:
+                    if error.errors(include_input=False)[0]["type"] != "json_invalid":
+                        raise NotARun(
+                            f"{path.name}, line {number}: {describe_problem(error)} "
+                            "Was it written by another version?"
+                        ) from None
+                    if line.strip() and line.endswith(b"\n"):
+                        unreadable.append(f"{path.name}, line {number}")
+                else:
+                    found[key_of(record)] = record
+    return list(found.values()), unreadable
+
+
+def describe_problem(error: ValidationError) -> str:
+    """Return one sentence about the first value that does not fit a schema, with that value."""
+    first = error.errors(include_url=False)[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, Exception):
+        return str(cause)
+    where = ", ".join(f"item {i + 1}" if isinstance(i, int) else i for i in first["loc"])
+    if first["type"] == "missing":
+        return f"there is no {where!r}."
+    expected = first["msg"].removeprefix("Input should be ").replace("a valid tuple", "a list")
+    if expected == first["msg"]:
+        return f"{where}{': ' if where else ''}{expected}."
+    return f"{where or 'it'} must be {expected}, not {repr(first['input'])[:40]}."
+
+
+def _stem(kind: type[Any]) -> str:
     """How the names of the files with records of a kind begin."""
     return kind.__name__.lower()

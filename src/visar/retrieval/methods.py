@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -20,13 +20,14 @@ from visar import plugins
 from visar.core import PageVectors, Selection, baselines, maxsim, select
 from visar.core.baselines import Choice
 from visar.core.vectors import Float32, Float64, Integers
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, VisarError
 
 ENTRY_POINTS = "visar.methods"
 DEFAULT_K = 5
 """Pages that fixed top-k takes unless told otherwise."""
 
 Scores: TypeAlias = Literal["late-interaction", "single-vector", "s_p"]
+_Shared: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "selection"]
 Cost: TypeAlias = Literal["scores", "similarity", "clustering"]
 """What a method computes beyond a question's vectors: one score per page, rows of the page-to-page
 similarity, or a clustering of the scores for each possible cluster size. In growing order."""
@@ -79,8 +80,9 @@ class ScoredPages:
         self.max_k = max_k
         self._selection: Selection | None = None
         self._scores: dict[Scores, Float64] = {}
-        self._seconds: dict[Scores, dict[str, float]] = {}
-        self._used: dict[Scores, None] = {}
+        self._seconds: dict[_Shared, Mapping[str, float]] = {}
+        self._used: dict[_Shared, None] = {}
+        self._computing = 0.0
 
     def __len__(self) -> int:
         return len(self.pages.vectors)
@@ -95,51 +97,67 @@ class ScoredPages:
         self._used[kind] = None
         if kind not in self._scores:
             started = time.perf_counter()
-            self._scores[kind] = self._compute(kind)
-            self._seconds.setdefault(kind, {"query to page": time.perf_counter() - started})
+            self._scores[kind], self._seconds[kind] = self._compute(kind)
+            self._computing += time.perf_counter() - started
         return self._scores[kind]
 
     def select(self, **options: Any) -> Selection:
         """Run ViSAR; with no options the result is kept for the next call."""
         if options:
             return select(self.query, self.pages.vectors, max_k=self.max_k, **options)
+        self._used["selection"] = None
+        started = time.perf_counter()
+        selection = self._select()
+        self._computing += time.perf_counter() - started
+        self._seconds["selection"] = selection.timings
+        return selection
+
+    def _select(self) -> Selection:
         if self._selection is None:
             self._selection = select(self.query, self.pages.vectors, max_k=self.max_k)
         return self._selection
 
-    def _compute(self, kind: Scores) -> Float64:
+    def _compute(self, kind: Scores) -> tuple[Float64, Mapping[str, float]]:
+        """Compute the scores, and the seconds they take by stage."""
+        if kind == "s_p":
+            selection = self._select()
+            # A rule on s_p needs the diagonal alone, not the page-to-page similarity.
+            stages = {name: t for name, t in selection.timings.items() if name != "page to page"}
+            return selection.scores, stages
         if kind == "late-interaction":
-            return maxsim(self.query, self.pages.vectors)
-        if kind == "single-vector":
+            started = time.perf_counter()
+            scores = maxsim(self.query, self.pages.vectors)
+        else:
+            # The means belong to the document: they are not part of the time of a question.
+            means = self.pages.means
+            started = time.perf_counter()
             question = self.query.mean(axis=0, dtype=np.float64)
             length = max(float(np.linalg.norm(question)), np.finfo(np.float64).tiny)
-            return np.asarray(self.pages.means @ question / length)
-        selection = self.select()
-        # A rule on s_p needs the diagonal alone, not the page-to-page similarity.
-        timings = {name: t for name, t in selection.timings.items() if name != "page to page"}
-        self._seconds[kind] = timings
-        return selection.scores
+            scores = np.asarray(means @ question / length)
+        return scores, {"query to page": time.perf_counter() - started}
 
     def _run(self, method: Method) -> MethodResult:
         self._used.clear()
-        known = set(self._seconds)
+        self._computing = 0.0
         started = time.perf_counter()
         chosen = method.function(self, **method.options)
-        seconds = {"choice": time.perf_counter() - started}
-        for kind in self._used:
-            # Scores that an earlier method has asked for count for every method that needs them.
-            spent = self._seconds[kind]
-            seconds |= spent
-            if kind not in known:
-                seconds["choice"] = max(0.0, seconds["choice"] - sum(spent.values()))
         if isinstance(chosen, Selection):
             return MethodResult(
                 chosen.k_star, chosen.pages, chosen.ranking, chosen.sparsity, chosen.timings
             )
-        if not isinstance(chosen, Choice):
+        ranked_by: _Shared = "late-interaction"
+        if isinstance(chosen, Choice):
+            ranked_by = next(iter(self._used), ranked_by)
+        else:
             chosen = _first(self, chosen, method.name)
-        ranked_by: Scores = next(iter(self._used), "late-interaction")
-        ranking = np.argsort(-self.scores(ranked_by), kind="stable")
+        seconds = {"choice": max(0.0, time.perf_counter() - started - self._computing)}
+        for shared in self._used:
+            # What an earlier method has asked for counts for every method that needs it.
+            seconds |= self._seconds[shared]
+        if ranked_by == "selection":
+            ranking = self._select().ranking
+        else:
+            ranking = np.argsort(-self.scores(ranked_by), kind="stable")
         return MethodResult(chosen.k, chosen.pages, ranking, None, seconds)
 
 
@@ -185,7 +203,7 @@ class Method:
     group: str = "main"
     """Where an evaluation reports it."""
     adaptive: bool = True
-    """Whether the method decides k by itself."""
+    """Whether the method decides k by itself; one that does not takes the option ``k``."""
     needs_evidence: bool = False
     """Whether it can run only where the right pages are known."""
     max_pages: int | None = None
@@ -198,7 +216,7 @@ class Method:
         ------
         InvalidOption
             If there are more pages than the method can handle, evidence is needed and missing,
-            or the function returns something else than it should.
+            or the function fails or returns something else than it should.
         """
         if self.max_pages is not None and len(pages) > self.max_pages:
             raise InvalidOption(
@@ -207,7 +225,14 @@ class Method:
             )
         if self.needs_evidence and not pages.evidence:
             raise InvalidOption(f"The method {self.name} needs questions with evidence pages.")
-        return pages._run(self)  # noqa: SLF001 - the bookkeeping of times belongs there
+        try:
+            return pages._run(self)  # noqa: SLF001 - the bookkeeping of times belongs there
+        except VisarError:
+            raise
+        except Exception as error:  # a foreign function can fail in any way
+            raise InvalidOption(
+                f"The method {self.name} failed: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _visar(pages: ScoredPages, **options: Any) -> Selection:
@@ -297,7 +322,7 @@ def get_method(method: str | Method | MethodFunction) -> Method:
         raise plugins.unknown_name("method", method, method_names())
     loaded = plugins.load(method if found is None else found)
     if isinstance(loaded, Method):
-        return loaded
+        return replace(loaded, name=method, label=loaded.label or loaded.name)
     if not callable(loaded):
         raise InvalidOption(f"{method} is no method: it is {loaded!r}, not a function.")
     return Method(name=method, function=loaded)

@@ -26,9 +26,9 @@ from visar.evaluation.tables.scope import label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TIMED = ("late-interaction", "visar", "visar-approx", "largest-gap", "score-cluster")
+_TIMED = ("top-k", "visar", "visar-approx", "largest-gap", "score-cluster")
 # More shades over one another would hide the lines.
-_SHADED = ("late-interaction", "visar", "visar-approx")
+_SHADED = ("top-k", "visar", "visar-approx")
 _DECOMPOSED = ("visar", "visar-approx")
 # Shortcuts one by one: their lines are told apart by their strokes.
 _SHORTCUT_LINES: tuple[Any, ...] = ("--", "-.", ":", (0, (6, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))

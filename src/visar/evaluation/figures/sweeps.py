@@ -114,7 +114,7 @@ def _gains(findings: Findings, dataset: str, encoder: str, *, measure: _AtRank, 
             for asked, one in with_evidence(findings, dataset, by_method.get(method, {}))
         }
 
-    late = values("late-interaction")
+    late = values("top-k")
     line = {}
     for t, method in _BY_T.items():
         found = values(method)

@@ -12,7 +12,7 @@ from visar.evaluation.tables.scope import Beside, answer_notes, label, with_evid
 from visar.evaluation.tables.table import Cell, Table, make_key
 
 SIGNIFICANT = 0.05
-_FIXED = "late-interaction"
+_FIXED = "top-k"
 _TESTED = ("visar", "visar-approx")
 _MAIN = tuple(key for key, method in METHODS.items() if method.group == "main")
 _OBJECTIVES = ("visar", "visar top-k", "visar largest-gap", "visar score-cluster")
@@ -143,7 +143,7 @@ def objective_tables(findings: Findings) -> list[Table]:
 
 def _mean_k(findings: Findings, beside: Beside, setting: tuple[str, str, str, str]) -> Cell:
     dataset, _, encoder, method = setting
-    if method in METHODS and not METHODS[method].is_adaptive:
+    if method in METHODS and not METHODS[method].adaptive:
         return Cell(None)
     chosen = findings.choices.get((dataset, encoder), {}).get(method, {})
     ks = [one.k for _, one in with_evidence(findings, dataset, chosen)]

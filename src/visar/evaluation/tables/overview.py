@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from visar.evaluation.findings import Findings
-from visar.evaluation.skipped import (
+from visar.evaluation.findings import (
+    Findings,
     invalid_pages,
     questions_with_pages_outside,
     skipped_documents,

@@ -22,7 +22,7 @@ _RANKING: tuple[tuple[str, str, _AtRank, int, int], ...] = (
     ("mrr", "MRR@{}", metrics.reciprocal_rank_at, 1, 3),
 )
 _WEIGHTINGS = ("visar", "visar w_i=1", "visar w_p=1", "visar w_i=w_p=1")
-_RANKERS = ("late-interaction", "single-vector", "visar", "visar-approx")
+_RANKERS = ("top-k", "single-vector", "visar", "visar-approx")
 
 _Pairs = list[tuple[Asked, Retrieved]]
 
@@ -30,7 +30,7 @@ _Pairs = list[tuple[Asked, Retrieved]]
 def adaptive_tables(findings: Findings) -> list[Table]:
     """Table 1: how many pages the adaptive methods take, and how good these are."""
     adaptive = [
-        key for key, method in METHODS.items() if method.group == "main" and method.is_adaptive
+        key for key, method in METHODS.items() if method.group == "main" and method.adaptive
     ]
     return [
         table

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from visar.evaluation.findings import Findings
+from visar.evaluation.findings import Findings, skipped_documents
 from visar.evaluation.methods import METHODS
 from visar.evaluation.paper import the_paper
 from visar.evaluation.records import Asked, Retrieved
-from visar.evaluation.skipped import skipped_documents
 
 
 def label(method: str) -> str:

@@ -1,14 +1,14 @@
-"""How long the engine takes on one's own documents and machine.
+"""How long methods take on one's own documents and machine.
 
-Every way of choosing pages takes its turn in every round, in changing order, so that whatever else
-the machine does meets all of them alike; a ratio within one run means more than a time. Loading the
-vectors and encoding the question are not part of the times.
+Every method takes its turn in every round, in changing order, so that whatever else the machine
+does meets all of them alike; a ratio within one run means more than a time. Loading the vectors and
+encoding the question are not part of the times.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from statistics import median
@@ -17,43 +17,43 @@ from typing import Any
 import numpy as np
 
 from visar._version import __version__
-from visar.core import PageVectors, Selection, maxsim, select
-from visar.core.baselines import Choice, largest_gap, score_cluster, top_k
+from visar.core import PageVectors
 from visar.core.vectors import Float32
 from visar.errors import InvalidOption, NotInIndex
-from visar.evaluation.machine import describe_machine
-from visar.evaluation.methods import METHODS
+from visar.evaluation.manifest import describe_machine
+from visar.evaluation.methods import METHODS, find_methods
 from visar.evaluation.own_questions import questions_about
 from visar.evaluation.statistics import Summary, summarize
 from visar.index import Index
+from visar.retrieval.methods import DocumentPages, Method, ScoredPages
 from visar.store import StoredDocument
 
-LATE, EXACT, APPROXIMATE = "late-interaction", "visar", "visar-approx"
+LATE, EXACT, APPROXIMATE = "top-k", "visar", "visar-approx"
 COMPARED = (LATE, EXACT, APPROXIMATE, "largest-gap", "score-cluster")
 SHORTCUTS = {
-    key: method.options for key, method in METHODS.items() if method.group == "acceleration"
+    name: method.options
+    for name, method in METHODS.items()
+    if method.group == "acceleration" and len(method.options) == 1
 }
 """Each of the three shortcuts of the approximation alone, as arguments of ``visar.select``."""
 
 # Score-Cluster groups the scores once for every size of cluster: 0.15 s for 50 pages, 0.7 s for
 # 200, and many seconds for the longest documents.
-SCORE_CLUSTER_PAGES = 200
-USUAL_K = 10
+CLUSTERED_PAGES = 200
 ROUNDS = 5
 QUESTIONS_PER_DOCUMENT = 3
 SHARES = (0.25, 0.5, 0.75, 1.0)
 
 Progress = Callable[[int, int], None]
 """Called with how many questions are measured, and how many there are."""
-_Way = Callable[[], Selection | Choice]
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one way of choosing pages takes."""
+    """How long one method takes."""
 
     method: str
-    """A key of ``visar.evaluation.methods``, or one of ``SHORTCUTS``."""
+    """Its name."""
     milliseconds: Summary
     """Over all questions and rounds."""
     ratio: float
@@ -110,7 +110,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One question: seconds by way and round, stages likewise, and what was chosen."""
+    """One question: seconds by method and round, stages likewise, and what was chosen."""
 
     seconds: dict[str, list[float]]
     stages: dict[str, list[Mapping[str, float]]]
@@ -128,29 +128,55 @@ def bench(
     *,
     encoder: str = "embedded",
     questions: Sequence[str] | None = None,
+    methods: Sequence[str] = (),
     rounds: int = ROUNDS,
     progress: Progress = _silently,
 ) -> Bench:
-    """Measure documents of an index, or all that have vectors of the encoder.
+    """Measure documents of an index.
 
-    Without ``questions`` a few are made from each document's own words.
+    Parameters
+    ----------
+    index
+        Holds the documents and their vectors.
+    documents
+        Ids or names; by default all that have vectors of the encoder.
+    encoder
+        Whose vectors are used.
+    questions
+        By default a few are made from each document's own words.
+    methods
+        Methods to measure beside the paper's, as ``--method`` takes them.
+    rounds
+        How often each method is measured with each question.
+    progress
+        Called after each question.
+
+    Raises
+    ------
+    InvalidOption
+        If there are no rounds or questions, or a method cannot be measured.
+    NotInIndex
+        If a document, or its vectors, are not in the index.
     """
+    compared = _methods(methods)
     if rounds < 1:
         raise InvalidOption(f"rounds must be at least 1, not {rounds}.")
     if questions is not None and not questions:
         raise InvalidOption("There are no questions to measure with: give at least one.")
     notes: list[str] = []
     chosen = _measurable(index, documents, encoder, notes)
-    desk = _Encoding(index, encoder)
+    encoding = _Encoding(index, encoder)
     tasks = [
-        _Task(document, document.pages, desk.queries(questions or _own_questions(index, document)))
+        _Task(
+            document, document.pages, encoding.queries(questions or _own_questions(index, document))
+        )
         for document in chosen
     ]
     longest = max(chosen, key=lambda document: document.pages)
     # Asked about its first pages, which every shorter version of it still has.
-    first = desk.queries(questions or _own_questions(index, longest, SHARES[0]))
+    first = encoding.queries(questions or _own_questions(index, longest, SHARES[0]))
     tasks += [_Task(longest, pages, first) for pages in _sizes(index, longest, encoder)]
-    notes += _about_score_cluster(longest.pages)
+    notes += _left_out(compared, longest.pages)
 
     total = sum(len(task.queries) for task in tasks)
     parts, measured, done = [], [], 0
@@ -159,18 +185,18 @@ def bench(
         of_task = []
         for query in task.queries:
             progress(done, total)
-            of_task.append(_measure(query, vectors, rounds))
+            of_task.append(_measure(query, vectors, compared, rounds))
             done += 1
-        parts.append(_part(task.document.name, vectors, of_task))
+        parts.append(_part(task.document.name, vectors, of_task, compared))
         measured.append(of_task)
     progress(done, total)
     return Bench(
         encoder=encoder,
         rounds=rounds,
         machine=_machine(),
-        encoding=summarize(desk.milliseconds),
+        encoding=summarize(encoding.milliseconds),
         documents=tuple(parts[: len(chosen)]),
-        overall=_timings([one for each in measured[: len(chosen)] for one in each]),
+        overall=_timings([one for each in measured[: len(chosen)] for one in each], compared),
         sizes=tuple(parts[len(chosen) :]),
         notes=tuple(notes),
     )
@@ -222,15 +248,42 @@ def _measurable(
     return found
 
 
-def _about_score_cluster(pages: int) -> list[str]:
-    if find_spec("sklearn") is None:
-        return ["Score-Cluster needs an optional part: pip install 'visar[eval]'"]
-    if pages > SCORE_CLUSTER_PAGES:
-        return [
-            f"Score-Cluster is measured on documents of up to {SCORE_CLUSTER_PAGES} pages: "
-            "it is slow, and ever slower with more"
-        ]
-    return []
+def _methods(names: Sequence[str]) -> list[Method]:
+    order = [*COMPARED, *SHORTCUTS]
+    methods = find_methods([*order, *names])
+    for method in methods:
+        if method.needs_evidence:
+            raise InvalidOption(
+                f"The method {method.name} needs questions with evidence pages, which a "
+                "measurement does not have."
+            )
+    return sorted(methods, key=lambda m: order.index(m.name) if m.name in order else len(order))
+
+
+def _most_pages(method: Method) -> int | None:
+    return CLUSTERED_PAGES if method.cost == "clustering" else method.max_pages
+
+
+def _lacks_package(method: Method) -> bool:
+    return method.cost == "clustering" and find_spec("sklearn") is None
+
+
+def _can_measure(method: Method, pages: int) -> bool:
+    most = _most_pages(method)
+    return (most is None or pages <= most) and not _lacks_package(method)
+
+
+def _left_out(methods: Sequence[Method], pages: int) -> Iterator[str]:
+    """Say which methods are not measured on a document of so many pages."""
+    for method in methods:
+        name = method.label or method.name
+        if _lacks_package(method):
+            yield f"{name} needs an optional part: pip install 'visar[eval]'"
+        elif not _can_measure(method, pages):
+            yield (
+                f"{name} is measured on documents of up to {_most_pages(method)} pages: it is "
+                "slow, and ever slower with more"
+            )
 
 
 def _own_questions(index: Index, document: StoredDocument, share: float = 1.0) -> list[str]:
@@ -255,41 +308,31 @@ def _load(index: Index, task: _Task, encoder: str) -> PageVectors:
     return PageVectors(whole.vectors[: offsets[-1]], offsets)
 
 
-def _measure(query: Float32, vectors: PageVectors, rounds: int) -> _Measured:
-    ways = _ways(query, vectors)
+def _measure(
+    query: Float32, vectors: PageVectors, methods: Sequence[Method], rounds: int
+) -> _Measured:
+    pages = DocumentPages(vectors)
+    by_name = {method.name: method for method in methods if _can_measure(method, len(vectors))}
     # Once uncounted: the first call finds nothing in the caches, and may import a package.
-    chosen = {name: way() for name, way in ways.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in ways}
+    chosen = {name: method.choose(ScoredPages(query, pages)) for name, method in by_name.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in by_name}
+    stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in by_name}
     for number in range(rounds):
         # Whoever follows a long calculation finds the caches cold: not always the same one.
-        for name in np.random.default_rng(number).permutation(list(ways)).tolist():
+        for name in np.random.default_rng(number).permutation(list(by_name)).tolist():
+            scored = ScoredPages(query, pages)
             started = time.perf_counter()
-            result = ways[name]()
+            result = by_name[name].choose(scored)
             seconds[name].append(time.perf_counter() - started)
-            if isinstance(result, Selection):
-                stages[name].append(result.timings)
+            if result.sparsity is not None:
+                stages[name].append(result.seconds)
     same = set(chosen[EXACT].pages.tolist()) == set(chosen[APPROXIMATE].pages.tolist())
-    # Nothing caps k here: it is k*.
     return _Measured(seconds, stages, chosen[EXACT].k, same)
 
 
-def _ways(query: Float32, vectors: PageVectors) -> dict[str, _Way]:
-    def by_visar(options: Mapping[str, Any]) -> Callable[[], Selection]:
-        return lambda: select(query, vectors, **options)
-
-    ways: dict[str, _Way] = {
-        LATE: lambda: top_k(maxsim(query, vectors), USUAL_K),
-        EXACT: by_visar({}),
-        APPROXIMATE: by_visar(METHODS[APPROXIMATE].options),
-        "largest-gap": lambda: largest_gap(maxsim(query, vectors)),
-    }
-    if len(vectors) <= SCORE_CLUSTER_PAGES and find_spec("sklearn") is not None:
-        ways["score-cluster"] = lambda: score_cluster(maxsim(query, vectors))
-    return ways | {name: by_visar(options) for name, options in SHORTCUTS.items()}
-
-
-def _part(name: str, vectors: PageVectors, measured: list[_Measured]) -> Part:
+def _part(
+    name: str, vectors: PageVectors, measured: list[_Measured], methods: Sequence[Method]
+) -> Part:
     return Part(
         name=name,
         pages=len(vectors),
@@ -297,13 +340,15 @@ def _part(name: str, vectors: PageVectors, measured: list[_Measured]) -> Part:
         dimension=vectors.dimension,
         k_star=tuple(one.k_star for one in measured),
         same_pages=sum(one.same_pages for one in measured),
-        timings=_timings(measured),
+        timings=_timings(measured, methods),
     )
 
 
-def _timings(measured: list[_Measured]) -> dict[str, Timing]:
-    names = [name for name in (*COMPARED, *SHORTCUTS) if any(name in m.seconds for m in measured)]
-    return {name: _timing(name, [one for one in measured if name in one.seconds]) for name in names}
+def _timings(measured: list[_Measured], methods: Sequence[Method]) -> dict[str, Timing]:
+    by_name = {
+        method.name: [one for one in measured if method.name in one.seconds] for method in methods
+    }
+    return {name: _timing(name, of_method) for name, of_method in by_name.items() if of_method}
 
 
 def _timing(name: str, measured: list[_Measured]) -> Timing:

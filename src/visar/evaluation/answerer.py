@@ -1,0 +1,138 @@
+"""What generators make of the pages that methods have chosen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from visar.evaluation.records import KEYS, Answered, Retrieved, key_of
+from visar.generation import extractive
+from visar.generation.answering import answer_from
+from visar.generation.protocol import Generator
+from visar.index import Index
+from visar.results import SearchResult
+from visar.retrieval.passages import best_passages
+from visar.retrieval.search import Searcher
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTask:
+    """A question to a generator about the pages that a method has chosen."""
+
+    question: str
+    document: str
+    """Its id in the index."""
+    retrieved: Retrieved
+    generator: str
+    max_k: int
+
+    @property
+    def blank(self) -> Answered:
+        """The record of its answer, without the answer."""
+        found = self.retrieved
+        return Answered(
+            dataset=found.dataset,
+            question=found.question,
+            encoder=found.encoder,
+            method=found.method,
+            generator=self.generator,
+            max_k=self.max_k,
+            pages=found.pages[: self.max_k],
+            text="",
+            raw="",
+            input_tokens=None,
+            output_tokens=None,
+            seconds=0.0,
+        )
+
+
+class Answerer:
+    """Answers tasks; a question that was asked about the same pages before is not asked again.
+
+    Parameters
+    ----------
+    index
+        Holds the documents.
+    generators
+        By name; ``extractive`` is not among them, and quotes.
+    encoders
+        What the index knows each encoder by: its name, or its address.
+    """
+
+    def __init__(
+        self, index: Index, generators: Mapping[str, Generator], encoders: Mapping[str, str]
+    ) -> None:
+        self._index = index
+        self._generators = generators
+        self._encoders = encoders
+        self._known: dict[tuple[object, ...], Answered] = {}
+        self._last: tuple[tuple[str, str, str], Searcher, SearchResult] | None = None
+
+    def remember(self, answered: Answered, question: str, document: str) -> None:
+        """Take an answer for every task with the same question, document and pages."""
+        self._known[_input(answered, question, document)] = answered
+
+    def answer(self, task: AnswerTask) -> Answered:
+        """Answer a task, from what is known if that is enough.
+
+        Raises
+        ------
+        VisarError
+            If the generator fails, or a page cannot be shown to it.
+        """
+        blank = task.blank
+        known = self._known.get(_input(blank, task.question, task.document))
+        if known is None:
+            known = self._generate(task, blank)
+            self.remember(known, task.question, task.document)
+        return replace(known, **dict(zip(KEYS[Answered], key_of(blank), strict=True)))
+
+    def _generate(self, task: AnswerTask, blank: Answered) -> Answered:
+        if task.generator == extractive.NAME:
+            text, seconds = self._quote(task, blank.pages)
+            return replace(blank, text=text, raw=text, seconds=seconds)
+        generator = self._generators[task.generator]
+        pages = [(task.document, page) for page in blank.pages]
+        given = self._index.given_pages(generator, pages, [task.document])
+        written = answer_from(task.question, given, generator)
+        generation = written.generation
+        return replace(
+            blank,
+            text=_storable(written.text),
+            raw=_storable(generation.raw),
+            input_tokens=generation.input_tokens,
+            output_tokens=generation.output_tokens,
+            seconds=generation.seconds,
+            model=generation.model,
+        )
+
+    def _quote(self, task: AnswerTask, pages: Sequence[int]) -> tuple[str, float]:
+        """Return the best passages of some pages, and the seconds it took to find them there."""
+        key = task.question, task.document, task.retrieved.encoder
+        if self._last is None or self._last[0] != key:
+            # Tasks of one question come one after another: it is searched for once.
+            encoder = self._encoders[task.retrieved.encoder]
+            searcher = self._index.searcher([task.document], encoder)
+            self._last = key, searcher, searcher.search(task.question)
+        _, searcher, found = self._last
+        started = time.perf_counter()
+        positions = [page - 1 for page in pages]
+        passages = best_passages(searcher.weigh(found.selection, positions))
+        text = extractive.quote(passages) if found.strength != "none" else ""
+        return text, time.perf_counter() - started
+
+
+def _input(answered: Answered, question: str, document: str) -> tuple[object, ...]:
+    """Return all that an answer depends on.
+
+    Question ids are unique within a data set alone. Quotes depend on the encoder's weights; a
+    model sees the pages alone.
+    """
+    encoder = answered.encoder if answered.generator == extractive.NAME else ""
+    return answered.generator, question, document, encoder, answered.pages
+
+
+def _storable(text: str) -> str:
+    """Replace halves of characters, which a server can send and UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode()

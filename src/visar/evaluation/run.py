@@ -1,0 +1,496 @@
+"""An evaluation from beginning to end: encode, retrieve, answer, judge.
+
+Every stage keeps its records as it goes, and begins with what is not there yet: a run that was
+interrupted goes on, a larger plan adds to a smaller one, and shares of several machines add up.
+Models are released when the stage that needs them is over, before the next one loads its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visar.core import select
+from visar.core.baselines import oracle
+from visar.encoders.protocol import Encoder
+from visar.errors import DocumentError, EmptyQuestion, InvalidOption, VisarError
+from visar.evaluation.answerer import Answerer, AnswerTask
+from visar.evaluation.judge import (
+    DEFAULT_MODEL,
+    CachedJudge,
+    Judge,
+    LLMJudge,
+    get_judge,
+    needs_model,
+)
+from visar.evaluation.manifest import Manifest, Skipped, finish, write_manifest
+from visar.evaluation.methods import is_answered
+from visar.evaluation.plan import Plan, QuestionSet
+from visar.evaluation.questions import Question
+from visar.evaluation.records import (
+    Answered,
+    Asked,
+    Judged,
+    Record,
+    RecordWriter,
+    Retrieved,
+    key_of,
+    read_by_key,
+    writer_name,
+)
+from visar.evaluation.workers import Task, retrieve
+from visar.generation import extractive
+from visar.generation.protocol import Generator
+from visar.generation.registry import is_served
+from visar.index import Index, Reading
+from visar.index import Progress as PageProgress
+from visar.retrieval.methods import Method
+from visar.store import EncoderRef, StoredDocument
+
+_logger = logging.getLogger(__name__)
+
+MOST_FAILURES = 5
+"""A model that fails this often in a row is not asked again in the same call."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressListener:
+    """Callbacks that receive the progress of a run."""
+
+    document: Callable[[Path], PageProgress]
+    """Called with a document's path; returns the callback for its pages."""
+    step: Callable[[str, int, int], None]
+    """Called with a stage, how much of it is done, and how much there is."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one call of a run did."""
+
+    questions: int = 0
+    documents: int = 0
+    retrieved: int = 0
+    answered: int = 0
+    judged: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
+    failures: dict[str, str] = field(default_factory=dict)
+    """By encoder, generator or judge: how often it failed, and the last reason."""
+
+
+@dataclass(slots=True)
+class PreparedDocuments:
+    """The documents of a run that are in the index, by data set and name."""
+
+    documents: dict[tuple[str, str], StoredDocument] = field(default_factory=dict)
+
+    def get(self, questions: QuestionSet, question: Question) -> StoredDocument | None:
+        """Return the document that a question is about, if it is in the index."""
+        return self.documents.get((questions.published or questions.name, question.document))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A question of the run."""
+
+    questions: QuestionSet
+    question: Question
+    asked: Asked
+    document: StoredDocument
+
+
+class Failures:
+    """Counts what models fail at, and which of them have failed too often in a row."""
+
+    def __init__(self) -> None:
+        self._in_a_row: Counter[str] = Counter()
+        self._in_all: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
+
+    def has_given_up(self, model: str) -> bool:
+        """Whether a model has failed so often in a row that it will fail again."""
+        return self._in_a_row[model] >= MOST_FAILURES
+
+    @contextmanager
+    def caught(
+        self, model: str, question: str, kind: type[VisarError] = VisarError
+    ) -> Iterator[None]:
+        """Note an error that a model meets with a question, and go on."""
+        try:
+            yield
+        except kind as error:
+            _logger.warning("%s, %s: %s", model, question, error)
+            self._in_all[model] += 1
+            self._reasons[model] = str(error)
+            # A document whose file is gone says nothing about the model.
+            self._in_a_row[model] += not isinstance(error, DocumentError)
+        else:
+            self._in_a_row[model] = 0
+
+    def described(self) -> dict[str, str]:
+        """Return how often each model failed, and the last reason."""
+        return {
+            model: f"{times} {'time' if times == 1 else 'times'}, last: {self._reasons[model]}"
+            for model, times in self._in_all.items()
+        }
+
+
+class Run:
+    """One call of a run.
+
+    Parameters
+    ----------
+    folder
+        The run's folder; records that it holds are not made again.
+    plan
+        What to do.
+    question_sets
+        The questions of the plan's data, from :func:`~visar.evaluation.plan.open_question_sets`.
+    index
+        Takes the documents, and makes and holds the models.
+    listener
+        Receives the progress.
+    base_url
+        Where models of ``openai:MODEL`` are served.
+
+    Raises
+    ------
+    VisarError
+        If there is no such encoder, generator or judge, or it cannot be had here.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        question_sets: Sequence[QuestionSet],
+        index: Index,
+        listener: ProgressListener,
+        *,
+        base_url: str | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._plan = plan
+        self._methods = plan.chosen_methods()
+        self._question_sets = question_sets
+        self._index = index
+        self._listener = listener
+        self._base_url = base_url
+        self._writer_name = writer_name()
+        self._encoders: dict[str, Encoder] = {}
+        self._addresses: dict[str, str] = {}
+        for typed in plan.encoders:
+            encoder = index.encoder(typed)
+            if encoder.name in self._encoders:
+                other = self._addresses[encoder.name]
+                raise InvalidOption(f"{other} and {typed} are the same encoder: name it once.")
+            self._encoders[encoder.name] = encoder
+            self._addresses[encoder.name] = typed
+        self._generators = {
+            name: self._generator(name) for name in plan.generators if name != extractive.NAME
+        }
+        self._judges = [self._judge_named(name) for name in plan.judges if plan.generators]
+        self._documents = PreparedDocuments()
+        self._rows: list[_Row] = []
+        self._retrieved: dict[tuple[Any, ...], Retrieved] = {}
+        self._failures = Failures()
+        self._outcome = Outcome()
+
+    def run(self) -> Outcome:
+        """Do what is not done yet.
+
+        Raises
+        ------
+        VisarError
+            If an encoder or a method fails. A generator or judge that fails is noted, and asked
+            again in the next call.
+        """
+        manifest = Manifest(
+            plan=self._plan.model_dump(mode="json"),
+            encoders={name: encoder.version for name, encoder in self._encoders.items()},
+            addresses={name: typed for name, typed in self._addresses.items() if typed != name},
+        )
+        write_manifest(self._folder, self._writer_name, manifest)
+        self._retrieved = read_by_key(self._folder, Retrieved)
+        for encoder in self._encoders.values():
+            prepared = self._prepare_documents(encoder)
+            self._ask()
+            self._retrieve(encoder, prepared)
+            self._keep_details(encoder, prepared)
+            if extractive.NAME in self._plan.generators:
+                # Quotes need the encoder: they are made while it is there.
+                self._answer(extractive.NAME, [encoder.name])
+            self._index.release()
+        for generator in self._generators:
+            self._answer(generator, self._encoders)
+            self._index.release()
+        for judge in self._judges:
+            self._judge(judge)
+            self._index.release()
+        self._outcome.failures = self._failures.described()
+        finished = finish(manifest, self._outcome.skipped, self._outcome.failures)
+        write_manifest(self._folder, self._writer_name, finished)
+        return self._outcome
+
+    def _generator(self, name: str) -> Generator:
+        base_url = self._base_url if is_served(name) else None
+        return self._index.generator(name, base_url=base_url)
+
+    def _judge_named(self, name: str) -> Judge:
+        if not needs_model(name) or name == extractive.NAME:
+            return get_judge(name)
+        generator = self._generator(DEFAULT_MODEL if name == "llm" else name)
+        return CachedJudge(LLMJudge(generator), self._folder / "verdicts")
+
+    def _writer(self, kind: type[Record]) -> RecordWriter[Record]:
+        return RecordWriter(self._folder, kind, self._writer_name)
+
+    def _prepare_documents(self, encoder: Encoder) -> PreparedDocuments:
+        """Put every document into the index; what is there is not read again."""
+        prepared = PreparedDocuments()
+        skipped = self._outcome.skipped
+        invalid = 0
+        wanted = [
+            (questions, name)
+            for questions in self._question_sets
+            if questions.published is None
+            for name in documents_of(questions, self._plan.share)
+        ]
+        for done, (questions, name) in enumerate(wanted):
+            self._listener.step("documents", done, len(wanted))
+            path = questions.dataset.path(name)
+            if path is None:
+                missing = skipped.missing.setdefault(questions.name, [])
+                missing += [] if name in missing else [name]
+                continue
+            try:
+                document = self._index.add(
+                    path,
+                    encoder=self._addresses[encoder.name],
+                    reading=Reading(ocr=self._plan.ocr),
+                    progress=self._listener.document(path),
+                )
+            except DocumentError as error:
+                skipped.refused.setdefault(questions.name, {})[name] = str(error)
+                continue
+            prepared.documents[questions.name, name] = document
+            invalid += document.count_invalid(encoder.name)
+        self._listener.step("documents", len(wanted), len(wanted))
+        if invalid:
+            skipped.invalid_pages[encoder.name] = invalid
+        self._documents.documents |= prepared.documents
+        self._outcome.documents = len(self._documents.documents)
+        return prepared
+
+    def _ask(self) -> None:
+        """Keep the questions whose documents are there, without their words."""
+        known = read_by_key(self._folder, Asked)
+        self._rows = []
+        for questions in self._question_sets:
+            outside = []
+            for question in questions.questions:
+                document = self._documents.get(questions, question)
+                if document is None:
+                    continue
+                asked = asked_of(questions, question, document)
+                self._rows.append(_Row(questions, question, asked, document))
+                if len(asked.evidence_pages) < len(question.evidence_pages):
+                    outside.append(question.id)
+            if outside:
+                self._outcome.skipped.pages_outside[questions.name] = outside
+        self._outcome.questions = len(self._rows)
+        with self._writer(Asked) as writer:
+            asked_now = [row.asked for row in self._rows]
+            writer.write(one for one in asked_now if known.get(key_of(one)) != one)
+
+    def _retrieve(self, encoder: Encoder, prepared: PreparedDocuments) -> None:
+        with self._writer(Retrieved) as writer:
+
+            def keep(found: list[Retrieved]) -> None:
+                writer.write(found)
+                self._retrieved.update((key_of(record), record) for record in found)
+                self._outcome.retrieved += len(found)
+
+            # What corrections leave as it was is taken over once the published data are done.
+            for is_corrected in (False, True):
+                # Long documents first, so that no core waits for the last.
+                rows = sorted(
+                    (row for row in self._rows if bool(row.questions.published) == is_corrected),
+                    key=lambda row: (-row.asked.pages, row.asked.document),
+                )
+                keep([record for row in rows for record in self._taken_over(row, encoder.name)])
+                tasks = list(self._tasks(rows, encoder, prepared))
+                progress = partial(self._listener.step, "retrieval")
+                retrieve(self._index.location, tasks, keep, progress)
+
+    def _tasks(
+        self, rows: Iterable[_Row], encoder: Encoder, prepared: PreparedDocuments
+    ) -> Iterator[Task]:
+        reference = EncoderRef(encoder.name, encoder.version, encoder.dimension)
+        for row in rows:
+            document = prepared.get(row.questions, row.question)
+            missing = tuple(method.name for method in self._missing(row.asked, encoder.name))
+            query = None
+            if document is not None and missing:
+                with self._failures.caught(encoder.name, row.question.id, EmptyQuestion):
+                    query = encoder.encode_query(row.question.text)
+            if document is not None and query is not None:
+                yield Task(row.asked, document.id, reference, query, missing, self._plan.depth)
+
+    def _missing(self, asked: Asked, encoder: str) -> Iterator[Method]:
+        """The methods that can choose for a question, and whose choice is not kept yet."""
+        for method in self._methods:
+            if method.needs_evidence and not asked.evidence_pages:
+                continue
+            if method.max_pages is not None and asked.pages > method.max_pages:
+                continue
+            found = self._retrieved.get((asked.dataset, asked.question, encoder, method.name))
+            # An earlier call with smaller budgets kept fewer pages of fixed top-k.
+            depth = 1 if method.adaptive else min(self._plan.depth, asked.pages)
+            if found is None or len(found.pages) < depth:
+                yield method
+
+    def _taken_over(self, row: _Row, encoder: str) -> Iterator[Retrieved]:
+        """What was chosen before a question was corrected; only the oracle looks at evidence."""
+        asked = row.asked
+        if row.questions.published is None:
+            return
+        for method in self._missing(asked, encoder):
+            found = self._retrieved.get(
+                (row.questions.published, asked.question, encoder, method.name)
+            )
+            if found is not None and not (asked.corrected and method.needs_evidence):
+                yield replace(found, dataset=asked.dataset)
+
+    def _keep_details(self, encoder: Encoder, prepared: PreparedDocuments) -> None:
+        """Keep the similarity matrix and J(k) of chosen questions."""
+        folder = self._folder / "details"
+        for row in self._rows:
+            document = prepared.get(row.questions, row.question)
+            is_wanted = row.question.id in self._plan.details and not row.questions.published
+            if not is_wanted or document is None:
+                continue
+            names = (row.questions.name, encoder.name, row.question.id)
+            path = folder / f"{'-'.join(map(_slug, names))}.npz"
+            if not path.exists():
+                folder.mkdir(exist_ok=True)
+                searcher = self._index.searcher([document.id], self._addresses[encoder.name])
+                query = encoder.encode_query(row.question.text)
+                selection = select(query, searcher.pages, full_matrix=True)
+                evidence = [page - 1 for page in row.asked.evidence_pages]
+                late = selection.late_interaction
+                assert selection.similarity is not None  # noqa: S101 - it was asked for
+                np.savez_compressed(
+                    path,
+                    similarity=selection.similarity,
+                    cost=selection.cost,
+                    ranking=selection.ranking,
+                    k_star=selection.k_star,
+                    k_oracle=oracle(late, evidence).k if evidence else 0,
+                    id=np.array(row.question.id),
+                    encoder=np.array(encoder.name),
+                    dataset=np.array(row.asked.dataset),
+                )
+
+    def _answer(self, generator: str, encoders: Iterable[str]) -> None:
+        known = read_by_key(self._folder, Answered)
+        answerer = Answerer(self._index, self._generators, self._addresses)
+        rows = {(row.asked.dataset, row.asked.question): row for row in self._rows}
+        for answered in known.values():
+            if row := rows.get((answered.dataset, answered.question)):
+                answerer.remember(answered, row.question.text, row.document.id)
+        tasks = [
+            task
+            for task in self._answer_tasks(generator, encoders)
+            if key_of(task.blank) not in known
+        ]
+        with self._writer(Answered) as writer:
+            for done, task in enumerate(tasks, start=1):
+                if not self._failures.has_given_up(generator):
+                    with self._failures.caught(generator, task.retrieved.question):
+                        writer.write([answerer.answer(task)])
+                        self._outcome.answered += 1
+                self._listener.step("answers", done, len(tasks))
+
+    def _answer_tasks(self, generator: str, encoders: Iterable[str]) -> Iterator[AnswerTask]:
+        """Tasks of one question stand together, so that it is searched for once."""
+        methods = [method for method in self._methods if is_answered(method)]
+        for row in self._rows:
+            for encoder in encoders:
+                for method in methods:
+                    found = self._retrieved.get((*key_of(row.asked), encoder, method.name))
+                    if found is not None:
+                        for max_k in self._plan.max_k:
+                            task = row.question.text, row.document.id, found, generator, max_k
+                            yield AnswerTask(*task)
+
+    def _judge(self, judge: Judge) -> None:
+        questions = {
+            (questions.name, question.id): question
+            for questions in self._question_sets
+            for question in questions.questions
+            # Where the data set has no answer, there is nothing to judge by.
+            if question.answers
+        }
+        known = read_by_key(self._folder, Judged)
+        answered = [
+            record
+            for record in read_by_key(self._folder, Answered).values()
+            if (record.dataset, record.question) in questions
+            and (*key_of(record), judge.name) not in known
+        ]
+        with self._writer(Judged) as writer:
+            for done, record in enumerate(answered, start=1):
+                if not self._failures.has_given_up(judge.name):
+                    with self._failures.caught(judge.name, record.question):
+                        question = questions[record.dataset, record.question]
+                        writer.write([_judged(judge, question, record)])
+                        self._outcome.judged += 1
+                self._listener.step("judging", done, len(answered))
+
+
+def documents_of(questions: QuestionSet, share: tuple[int, int]) -> list[str]:
+    """Return the documents of a question set that belong to a share of the run."""
+    mine, shares = share
+    return sorted({question.document for question in questions.questions})[mine - 1 :: shares]
+
+
+def asked_of(questions: QuestionSet, question: Question, document: StoredDocument) -> Asked:
+    """Return the record of a question, with the evidence pages that its document has."""
+    return Asked(
+        question=question.id,
+        dataset=questions.name,
+        document=question.document,
+        pages=document.pages,
+        evidence_pages=tuple(
+            page for page in question.evidence_pages if 1 <= page <= document.pages
+        ),
+        answerable=not any(a.casefold() == "not answerable" for a in question.answers),
+        corrected=question.id in questions.changed,
+    )
+
+
+def _judged(judge: Judge, question: Question, answered: Answered) -> Judged:
+    verdict = judge.judge(question.text, question.answers, answered.text or "Not answerable")
+    return Judged(
+        dataset=answered.dataset,
+        question=answered.question,
+        encoder=answered.encoder,
+        method=answered.method,
+        generator=answered.generator,
+        max_k=answered.max_k,
+        judge=judge.name,
+        correct=verdict.correct,
+    )
+
+
+def _slug(text: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in text)

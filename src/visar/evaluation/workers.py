@@ -1,0 +1,158 @@
+"""Which pages each method chooses for the questions of a run, on all cores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+
+from threadpoolctl import threadpool_limits
+
+from visar.core import PageVectors
+from visar.core.vectors import Float32, Integers
+from visar.evaluation.methods import find_methods
+from visar.evaluation.records import Asked, Retrieved
+from visar.models.devices import usable_cores
+from visar.retrieval.methods import DocumentPages, Method, ScoredPages
+from visar.store import EncoderRef, Store
+
+# So few tasks are done before other processes have started.
+FEW = 8
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A question for which some methods are to choose pages."""
+
+    asked: Asked
+    document: str
+    """Its id in the index."""
+    encoder: EncoderRef
+    query: Float32
+    methods: tuple[str, ...]
+    depth: int
+    """How many pages are kept of a ranking."""
+
+
+def retrieve(
+    location: str,
+    tasks: Sequence[Task],
+    keep: Callable[[list[Retrieved]], None],
+    progress: Callable[[int, int], None],
+) -> None:
+    """Let methods choose pages of the documents of an index.
+
+    Parameters
+    ----------
+    location
+        Of the index.
+    tasks
+        Those of one document should stand together: each process reads a document once for them.
+    keep
+        Called with the records of each task, as soon as they are there.
+    progress
+        Called with how many tasks are done, and how many there are.
+
+    Raises
+    ------
+    VisarError
+        If a method fails. Tasks that are done are kept.
+    """
+    if not tasks:
+        return
+    progress(0, len(tasks))
+    if len(tasks) <= FEW:
+        _open(location)
+        for done, task in enumerate(tasks, start=1):
+            keep(_carry_out(task))
+            progress(done, len(tasks))
+        return
+    context = get_context("spawn")
+    with ProcessPoolExecutor(usable_cores(), context, _start_worker, (location,)) as pool:
+        futures: list[Future[list[Retrieved]]] = [pool.submit(_carry_out, task) for task in tasks]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                keep(future.result())
+                progress(done, len(tasks))
+        except BaseException:
+            workers = list((pool._processes or {}).values())  # noqa: SLF001 - nobody else's
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in workers:
+                process.terminate()
+            raise
+
+
+_store: Store | None = None
+
+
+def _start_worker(location: str) -> None:
+    """Prepare a process of the pool, which has one thread for its work.
+
+    It ends with the process that started it, however that ends. Ctrl-C reaches all of them; the
+    first alone decides what it means.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    # For libraries that are loaded later, and for those that this module has loaded.
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    threadpool_limits(1)
+    _open(location)
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _open(location: str) -> None:
+    global _store
+    _pages.cache_clear()
+    _store = Store.open(location, create=False)
+
+
+@lru_cache(maxsize=2)
+def _pages(document: str, encoder: EncoderRef) -> DocumentPages:
+    assert _store is not None  # noqa: S101 - _open was called
+    found = _store.vectors(document, encoder)
+    return DocumentPages(PageVectors(found.vectors, found.offsets))
+
+
+@lru_cache(maxsize=8)
+def _methods(names: tuple[str, ...], depth: int) -> list[Method]:
+    return find_methods(names, depth)
+
+
+def _carry_out(task: Task) -> list[Retrieved]:
+    asked = task.asked
+    evidence = [page - 1 for page in asked.evidence_pages]
+    pages = ScoredPages(task.query, _pages(task.document, task.encoder), evidence=evidence)
+    return [_retrieved(task, method, pages) for method in _methods(task.methods, task.depth)]
+
+
+def _retrieved(task: Task, method: Method, pages: ScoredPages) -> Retrieved:
+    asked = task.asked
+    result = method.choose(pages)
+    return Retrieved(
+        dataset=asked.dataset,
+        question=asked.question,
+        encoder=task.encoder.name,
+        method=method.name,
+        k=int(result.k),
+        pages=_numbers(result.pages),
+        ranking=_numbers(result.ranking[: task.depth]),
+        sparsity=None if result.sparsity is None else float(result.sparsity),
+        seconds={stage: float(seconds) for stage, seconds in result.seconds.items()},
+    )
+
+
+def _numbers(pages: Integers) -> tuple[int, ...]:
+    return tuple(int(page) + 1 for page in pages)

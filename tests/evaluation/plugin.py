@@ -1,0 +1,109 @@
+"""Parts that another package could bring: methods, an encoder and a generator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.documents.page import Page
+from visar.encoders.protocol import PageEmbedding
+from visar.generation.protocol import OnText, Prompt, Reply, unheard
+from visar.retrieval.methods import Method, ScoredPages
+
+
+def three(pages: ScoredPages) -> int:
+    """Take the best three pages, or all."""
+    return min(3, len(pages))
+
+
+def broken(pages: ScoredPages) -> int:
+    raise KeyError(f"{len(pages)} pages")
+
+
+def threads(pages: ScoredPages) -> int:
+    """Take as many pages as any library here has threads."""
+    import sklearn.cluster  # noqa: F401 - as Score-Cluster does; it brings libraries of its own
+    from threadpoolctl import threadpool_info
+
+    return min(len(pages), max(int(library["num_threads"]) for library in threadpool_info()))
+
+
+named = Method(name="another name", function=three, label="Three")
+
+
+class Counting:
+    """A model that writes to a log when it loads, works and is released."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name = name
+        self._log = log
+        self._is_loaded = False
+
+    def _load(self) -> None:
+        if not self._is_loaded:
+            self._log.append(f"load {self.name}")
+        self._is_loaded = True
+
+    def release(self) -> None:
+        if self._is_loaded:
+            self._log.append(f"release {self.name}")
+        self._is_loaded = False
+
+
+class CountingEncoder(Counting):
+    """One vector for each word: its letters."""
+
+    reads: Literal["words", "image"] = "words"
+    weak_match = 0.1
+    dimension = 26
+    version = "1"
+
+    def encode_pages(
+        self,
+        pages: Sequence[Page],
+        images: Sequence[Any],  # noqa: ARG002
+    ) -> list[PageEmbedding]:
+        self._load()
+        found = []
+        for page in pages:
+            vectors = np.asarray([_letters(word.text) for word in page.words]).reshape(-1, 26)
+            boxes = np.zeros((len(vectors), 4), np.float32)
+            words = np.arange(len(vectors), dtype=np.int32)
+            found.append(PageEmbedding(vectors.astype(np.float16), boxes, words))
+        return found
+
+    def encode_query(self, question: str) -> NDArray[np.float32]:
+        self._load()
+        return np.asarray([_letters(word) for word in question.split()], np.float32)
+
+
+class CountingGenerator(Counting):
+    """Answers every question with one word, and judges every answer correct."""
+
+    reads: Literal["images", "text"] = "text"
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def generate(
+        self,
+        prompt: Prompt,  # noqa: ARG002
+        *,
+        max_tokens: int,
+        choices: Sequence[str] = (),
+        on_text: OnText = unheard,
+    ) -> Reply:
+        self._load()
+        text = json.dumps({"choice": choices[0]} if choices else {"answer": "April", "pages": []})
+        on_text(text)
+        return Reply(text, f"{self.name}@1", None, min(max_tokens, 3), complete=True)
+
+
+def _letters(word: str) -> NDArray[np.float64]:
+    places = [ord(c) - 97 for c in word.lower() if c.isascii() and c.isalpha()]
+    counts = np.bincount(places, minlength=26) + 0.01
+    return np.asarray(counts / np.linalg.norm(counts))

@@ -1,0 +1,72 @@
+"""What a method of any package may return, and the time that is counted for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from visar.core import maxsim, prepare
+from visar.core.baselines import Choice
+from visar.errors import InvalidOption
+from visar.retrieval.methods import METHODS, Method, ScoredPages, get_method
+
+
+@pytest.fixture
+def pages() -> ScoredPages:
+    random = np.random.default_rng(3)
+    vectors = random.normal(size=(12, 20, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    query = vectors[4, :5]
+    return ScoredPages(query, prepare(list(vectors)))
+
+
+def test_a_number_takes_the_best_by_late_interaction_whatever_it_was_made_from(
+    pages: ScoredPages,
+) -> None:
+    found = get_method(lambda scored: int((scored.scores("s_p") > 0).sum() > 0) + 1).choose(pages)
+    best = np.argsort(-maxsim(pages.query, pages.pages.vectors), kind="stable")
+    assert found.ranking.tolist() == best.tolist()
+    assert found.pages.tolist() == best[:2].tolist()
+    assert found.seconds.keys() >= {"query to page", "self-similarity", "choice"}
+
+
+def test_a_choice_from_a_selection_is_ranked_as_the_selection_is(pages: ScoredPages) -> None:
+    def first(scored: ScoredPages) -> Choice:
+        return Choice(1, scored.select().ranking[:1])
+
+    found = get_method(first).choose(pages)
+    assert found.ranking.tolist() == pages.select().ranking.tolist()
+
+
+def test_what_methods_share_counts_for_each_of_them(pages: ScoredPages) -> None:
+    first, second = (METHODS["top-k"].choose(pages) for _ in range(2))
+    assert first.seconds["query to page"] == second.seconds["query to page"] > 0
+
+    def counted(scored: ScoredPages) -> int:
+        return scored.select().k
+
+    exact = METHODS["visar"].choose(pages)
+    found = get_method(counted).choose(pages)
+    assert found.seconds["page to page"] == exact.seconds["page to page"] > 0
+
+
+def test_a_rule_on_s_p_is_not_charged_for_the_page_to_page_similarity(pages: ScoredPages) -> None:
+    method = Method(name="x", function=METHODS["top-k"].function, options={"scores": "s_p"})
+    found = method.choose(pages)
+    timings = pages.select().timings
+    assert "page to page" not in found.seconds
+    assert sum(found.seconds.values()) - found.seconds["choice"] == pytest.approx(
+        sum(seconds for stage, seconds in timings.items() if stage != "page to page")
+    )
+
+
+def test_a_method_is_known_by_the_name_that_was_typed() -> None:
+    found = get_method("tests.evaluation.plugin:named")
+    assert (found.name, found.label) == ("tests.evaluation.plugin:named", "Three")
+
+
+def test_a_method_that_fails_or_returns_nonsense_is_refused_by_name(pages: ScoredPages) -> None:
+    with pytest.raises(InvalidOption, match="plugin:broken failed: KeyError: '12 pages'"):
+        get_method("tests.evaluation.plugin:broken").choose(pages)
+    with pytest.raises(InvalidOption, match="returned 'three'"):
+        Method(name="words", function=lambda _: "three").choose(pages)  # type: ignore[arg-type, return-value]
