@@ -15,7 +15,6 @@ import pytest
 
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
-from tests.encoders.conftest import checkpoint as checkpoint
 from tests.generation.smollm import SmolLM
 from visar.evaluation.findings import read_manifests
 from visar.evaluation.keeping import read_by_key

@@ -21,11 +21,12 @@ import pytest
 from tests.encoders.servers import Asked, Says, answering, like_the_hub
 from visar.cli import main
 from visar.encoders import registry
-from visar.encoders.published import PUBLISHED
+from visar.encoders.registry import PUBLISHED
 from visar.encoders.visual import VisualEncoder
 from visar.models.hub import is_downloaded
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+BASE_COMMIT = COMMIT[::-1]
 NAME = "someone/colqwen"
 
 
@@ -222,12 +223,14 @@ def test_an_adapter_and_its_base_are_downloaded_each_from_its_own_commit(
     base = Path(f"{checkpoint('colqwen2.5')}-base")
     (base / "pytorch_model.bin").write_bytes(b"pickled")
     cache = tmp_path / "cache"
-    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (COMMIT[::-1], base)})
+    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (BASE_COMMIT, base)})
     with answering(hub) as (endpoint, asked):
         online = child(ENCODE, endpoint, cache)
     (base / "pytorch_model.bin").unlink()
     vectors = VisualEncoder(str(checkpoint("colqwen2.5")), device="cpu").encode_query("revenue")
-    assert online.stdout == f"{COMMIT}-1 {vectors.tobytes().hex()}\n", online.stderr
+    assert online.stdout == f"{COMMIT}-{BASE_COMMIT[:16]}-1 {vectors.tobytes().hex()}\n", (
+        online.stderr
+    )
     got = [request.path for request in asked if request.method == "GET"]
     assert f"/{NAME}/resolve/{COMMIT}/adapter_model.safetensors" in got
     assert not any("pytorch_model.bin" in path for path in got)
@@ -268,7 +271,7 @@ def test_the_program_shows_what_it_downloads_before_its_first_page(
     checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
 ) -> None:
     base = Path(f"{checkpoint('colqwen2.5')}-base")
-    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (COMMIT[::-1], base)})
+    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (BASE_COMMIT, base)})
     fetch = FETCH.format(str(tmp_path / "index"))
     with answering(hub) as (endpoint, asked):
         shown = child(fetch, endpoint, tmp_path / "cache")
