@@ -26,7 +26,6 @@ from visar.generation.protocol import OnText, Prompt, Reply, unheard
 from visar.generation.published import PUBLISHED
 from visar.models.checkpoints import Checkpoint, find_checkpoint
 from visar.models.devices import check_device, is_out_of_memory
-from visar.models.loading import quietly
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -81,8 +80,7 @@ class LocalGenerator:
         """How many tokens a text takes."""
         with _ONE_AT_A_TIME:
             tokenizer = self._reader.tokenizer
-            with quietly():
-                return len(tokenizer(text, add_special_tokens=False)["input_ids"])
+            return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def generate(
         self,
@@ -133,13 +131,12 @@ class LocalGenerator:
         if self.reads == "text" or (beginning and text.startswith(beginning)):
             options["add_special_tokens"] = False  # the template wrote them
         try:
-            with quietly():
-                # The images of one prompt as one list: LLaVA-OneVision sees several otherwise.
-                batch = (
-                    reader.processor(text=[text], images=[images] if images else None, **options)
-                    if self.reads == "images"
-                    else reader.tokenizer([text], **options)
-                )
+            # The images of one prompt as one list: LLaVA-OneVision sees several otherwise.
+            batch = (
+                reader.processor(text=[text], images=[images] if images else None, **options)
+                if self.reads == "images"
+                else reader.tokenizer([text], **options)
+            )
         except ValueError as error:
             raise GenerationError(f"{self.name} cannot read the prompt: {error}") from error
         with self._within_memory():
@@ -156,7 +153,6 @@ class LocalGenerator:
         places = [self._model.device] if self._model.device.type == "cuda" else []
         with (
             self._within_memory(),
-            quietly(),
             torch.inference_mode(),
             torch.random.fork_rng(places),
         ):

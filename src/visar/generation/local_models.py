@@ -11,7 +11,7 @@ from visar.generation.chat import ChatTemplate
 from visar.generation.published import INSTALL, missing_packages
 from visar.models.checkpoints import Checkpoint
 from visar.models.devices import choose_device, choose_dtype, is_out_of_memory
-from visar.models.loading import explained, import_torchvision, quietly, refuse_incomplete
+from visar.models.loading import import_torchvision, loading, refuse_incomplete
 
 Reads: TypeAlias = Literal["images", "text"]
 
@@ -63,7 +63,7 @@ def load_reader(checkpoint: Checkpoint, reads: Reads) -> Reader:
     from transformers import AutoProcessor, AutoTokenizer
 
     loader: Any = AutoProcessor if reads == "images" else AutoTokenizer
-    with quietly(), explained(checkpoint):
+    with loading(checkpoint):
         processor = loader.from_pretrained(**_source(checkpoint))
         template = ChatTemplate(checkpoint.name, processor, with_images=reads == "images")
     return Reader(processor, getattr(processor, "tokenizer", processor), template)
@@ -80,7 +80,7 @@ def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
         raise GeneratorUnavailable(str(error)) from error
     loader: Any = AutoModelForImageTextToText if reads == "images" else AutoModelForCausalLM
     try:
-        with quietly(), explained(checkpoint):
+        with loading(checkpoint):
             model, report = loader.from_pretrained(
                 output_loading_info=True,
                 dtype=choose_dtype(place),
