@@ -52,6 +52,12 @@ def test_quantising_keeps_the_vectors(quantised: Path) -> None:
     assert cosines.mean() > 0.98
 
 
+def test_the_quantiser_gives_no_advice(caplog: pytest.LogCaptureFixture) -> None:
+    """It would give it on the root logger, and set that up for the whole program."""
+    minilm.quantise(minilm.original_model())
+    assert not caplog.records
+
+
 def test_the_cached_file_is_taken_as_it_is(quantised: Path, no_quantising: list[bytes]) -> None:
     (path,) = quantised.iterdir()
     assert minilm.quantised_model(quantised) == path.read_bytes()
