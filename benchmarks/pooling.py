@@ -19,7 +19,6 @@ import math
 import statistics
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,10 +34,10 @@ from benchmarks.planted import planted_document
 from benchmarks.selection import once
 from benchmarks.tables import markdown_table, save_section
 from visar.documents import Page, open_document
-from visar.encoders.patches import grid_boxes
 from visar.encoders.pooling import pool_page
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
+from visar.encoders.visual import grid_boxes
 from visar.index import Index
 from visar.store import EncoderRef, NewDocument, Store
 
@@ -243,13 +242,8 @@ def tiny_colpali(folder: Path) -> Encoder:
     """ColPali as published in shape, of random weights: its pages have 32 × 32 patches."""
     from tests.encoders import tiny
 
-    from visar.models.loading import import_torchvision
-
-    import_torchvision()
     tiny.IMAGE_SIDE = 448
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the libraries, about how checkpoints are saved
-        return get_encoder(str(tiny.save("colpali", folder)), device="cpu")
+    return get_encoder(str(tiny.save("colpali", folder)), device="cpu")
 
 
 def sampled(options: argparse.Namespace) -> Iterator[Subject]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,12 @@ def make_pdf(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Make a tiny checkpoint of a visual encoder's family, once; give its adapter's folder."""
+    from tests.encoders import tiny
+
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return cache(lambda family: tiny.save(family, folder))

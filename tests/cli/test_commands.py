@@ -63,7 +63,7 @@ def test_the_plain_forms_are_readable(visar: Visar, make_pdf: MakePdf) -> None:
     assert "2" in visar("show", "notes.pdf").out
     assert "1 documents, 0 problems, 0 leftovers" in visar("verify").out
     assert visar("compact").out.startswith("dropped 0 pages")
-    assert "encoder     ready" in visar("doctor").out
+    assert "encoders    ready" in visar("doctor").out
     assert "removed" in visar("remove", "notes.pdf").out
     assert "is empty" in visar("list").out
 

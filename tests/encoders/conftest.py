@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.encoders import tiny
 from visar.encoders.visual import VisualEncoder
-from visar.models.loading import import_torchvision
 
 # Part of a checkpoint: it is imported where the test wants it, after torchvision.
 collect_ignore = ["remote_code.py"]
@@ -34,26 +31,7 @@ def pixel_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], V
 
     @cache
     def load(family: str) -> VisualEncoder:
-        path = _saved(family, folder, tiny.look_at_own_pixels_only)
+        path = tiny.save(family, folder, tiny.look_at_own_pixels_only)
         return VisualEncoder(str(path), device="cpu")
 
     return load
-
-
-def _saved(family: str, folder: Path, tune: Callable[[Any], None] | None = None) -> Path:
-    import_torchvision()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the libraries, about how checkpoints are saved
-        return tiny.save(family, folder, tune)
-
-
-@pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Make a tiny checkpoint of a family, once; give the folder of its adapter."""
-    folder = tmp_path_factory.mktemp("checkpoints")
-
-    @cache
-    def make(family: str) -> Path:
-        return _saved(family, folder)
-
-    return make

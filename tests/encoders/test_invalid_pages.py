@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.encoders.test_visual import encode, noise
-from visar.encoders.vectors import page_without_vectors
+from visar.encoders.protocol import page_without_vectors
 from visar.encoders.visual import VisualEncoder
 from visar.errors import InvalidVectors
 from visar.explain.words import why_so_many
@@ -27,7 +27,7 @@ class Failing:
         self.dtypes: list[torch.dtype] = []
         self._left = times
         self._value = value
-        encoder._loaded.model.register_forward_hook(self._fail, with_kwargs=True)
+        encoder._loaded.get().model.register_forward_hook(self._fail, with_kwargs=True)
 
     def _fail(self, model: Any, _args: Any, inputs: dict[str, Any], output: Any) -> Any:
         pixels = inputs.get("pixel_values")
@@ -81,7 +81,7 @@ def test_the_second_try_is_in_float32_and_the_model_comes_back_as_it_was(
     colpali: VisualEncoder,
 ) -> None:
     """float16 stands in for what runs on graphics cards."""
-    model = colpali._loaded.model.half()
+    model = colpali._loaded.get().model.half()
     before = {name: weights.clone() for name, weights in model.named_parameters()}
     failing = Failing(colpali, 2)
     assert encode(colpali, DARK)[0].invalid is not None
@@ -108,10 +108,10 @@ def test_invalid_pages_are_kept_with_the_reason_and_never_found(
     assert isinstance(encoder, VisualEncoder)
     good = encoder._encode
 
-    def broken(images: Any) -> Any:
+    def broken(loaded: Any, images: Any) -> Any:
         return [
             page if np.asarray(image).mean() > 250 else page_without_vectors(128, "no numbers")
-            for image, page in zip(images, good(images), strict=True)
+            for image, page in zip(images, good(loaded, images), strict=True)
         ]
 
     encoder._encode = broken  # type: ignore[method-assign]

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from visar.encoders import minilm
+from visar.encoders.minilm import OVERLAP, WINDOW, cut_windows
 from visar.errors import DamagedModel
 
 TEXT = "The board approved a dividend of 0.42 euro per share for the year that ended in June ."
@@ -47,6 +50,12 @@ def test_quantising_keeps_the_vectors(quantised: Path) -> None:
     cosines = (fast * exact).sum(axis=1)
     # Measured 0.99 over a book's worth of text; per-tensor quantising gives 0.95.
     assert cosines.mean() > 0.98
+
+
+def test_the_quantiser_gives_no_advice(caplog: pytest.LogCaptureFixture) -> None:
+    """It would give it on the root logger, and set that up for the whole program."""
+    minilm.quantise(minilm.original_model())
+    assert not caplog.records
 
 
 def test_the_cached_file_is_taken_as_it_is(quantised: Path, no_quantising: list[bytes]) -> None:
@@ -111,3 +120,26 @@ def test_the_tokenizer_neither_pads_nor_cuts() -> None:
     tokenizer = minilm.load_tokenizer()
     assert len(tokenizer.encode("one", add_special_tokens=False).ids) == 1
     assert len(tokenizer.encode("one " * 1000, add_special_tokens=False).ids) == 1000
+
+
+@given(st.integers(0, 5000))
+def test_every_token_is_taken_once_and_in_order(n_tokens: int) -> None:
+    taken = [i for window in cut_windows(n_tokens) for i in range(window.first, window.last)]
+    assert taken == list(range(n_tokens))
+
+
+@given(st.integers(1, 5000))
+def test_no_token_lacks_context(n_tokens: int) -> None:
+    for window in cut_windows(n_tokens):
+        assert window.end - window.start <= WINDOW
+        assert window.start == 0 or window.first - window.start >= OVERLAP // 2
+        assert window.end == n_tokens or window.end - window.last >= OVERLAP // 2
+
+
+@given(st.integers(WINDOW + 1, 5000))
+def test_little_more_than_the_overlap_is_read_twice(n_tokens: int) -> None:
+    windows = cut_windows(n_tokens)
+    read = sum(window.end - window.start for window in windows)
+    assert read - n_tokens < (len(windows) - 1) * OVERLAP + len(windows)
+    # One window less would not do.
+    assert (len(windows) - 1) * (WINDOW - OVERLAP) < n_tokens - OVERLAP

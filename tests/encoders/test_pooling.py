@@ -19,12 +19,10 @@ from tests.encoders.samples import PixelEncoder, page_with, picture
 from tests.encoders.servers import serving
 from tests.encoders.test_visual import CORNERS, MARK, noise, pages, with_mark
 from visar.encoders.embedded import EmbeddedEncoder
-from visar.encoders.patches import grid_boxes
 from visar.encoders.pooling import PooledEncoder, pool_page
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_vectors
 from visar.encoders.registry import get_encoder
-from visar.encoders.vectors import page_without_vectors, unit_vectors
-from visar.encoders.visual import VisualEncoder
+from visar.encoders.visual import VisualEncoder, grid_boxes
 from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index
 
@@ -113,8 +111,6 @@ def test_questions_are_not_pooled() -> None:
     assert (pooled.name, pooled.version) == ("embedded+pool3", f"{plain.version}-pool3")
     assert (pooled.dimension, pooled.reads) == (plain.dimension, plain.reads)
     assert 0.9 * plain.weak_match < pooled.weak_match < plain.weak_match
-    with pytest.raises(AttributeError, match="no attribute 'temperature'"):
-        _ = pooled.temperature  # type: ignore[attr-defined]
 
 
 def test_pages_with_nothing_to_pool_stay_as_they_are() -> None:
@@ -247,6 +243,6 @@ def test_pooled_and_unpooled_vectors_live_side_by_side(
 def test_pooling_needs_its_extra_and_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidOption, match="from 2 on, not by 1"):
         PooledEncoder(PixelEncoder(), 1)
-    monkeypatch.setitem(sys.modules, "colpali_engine", None)
-    with pytest.raises(MissingExtra, match=r"Token pooling needs .*visar\[colpali\]"):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(MissingExtra, match=r"Token pooling needs .*visar\[pooling\]"):
         get_encoder("embedded+pool2")

@@ -47,8 +47,9 @@ def visrag(folder: Path) -> VisRagEncoder:
 
 def by_hand(encoder: VisRagEncoder, text: str, image: Any) -> np.ndarray[Any, Any]:
     """What its authors describe: the n-th token counts n times, then length 1."""
+    loaded = encoder._loaded.get()
     with torch.no_grad():
-        output = encoder._model(text=[text], image=[image], tokenizer=encoder._tokenizer)
+        output = loaded.model(text=[text], image=[image], tokenizer=loaded.processor)
     hidden = output.last_hidden_state[0].double().numpy()
     total = sum(number * vector for number, vector in enumerate(hidden, start=1))
     return np.asarray(total / np.linalg.norm(total))
@@ -91,7 +92,7 @@ def test_a_page_without_numbers_is_tried_again_then_marked(visrag: VisRagEncoder
             left[0] -= 1
             output.last_hidden_state[-2, 0, 0] = torch.nan
 
-    visrag._model.register_forward_hook(fail)
+    visrag._loaded.get().model.register_forward_hook(fail)
     for page, wanted in zip(visrag.encode_pages(PAGES, IMAGES), expected, strict=True):
         np.testing.assert_allclose(page.vectors, wanted.vectors, atol=5e-4)
 
@@ -99,7 +100,7 @@ def test_a_page_without_numbers_is_tried_again_then_marked(visrag: VisRagEncoder
         tall = output.attention_mask.sum(dim=1) == 5
         output.last_hidden_state[tall] = torch.nan
 
-    visrag._model.register_forward_hook(fail_tall)
+    visrag._loaded.get().model.register_forward_hook(fail_tall)
     first, second, third = visrag.encode_pages(PAGES, IMAGES)
     assert second.invalid == "the encoder gave values that are no numbers, in float32 too"
     assert second.vectors.shape == (0, DIMENSION)

@@ -16,11 +16,13 @@ from PIL import Image
 
 from tests.encoders import tiny
 from visar.documents.page import Page
-from visar.encoders import loading
+from visar.encoders.checkpoint_encoder import LoadedModel
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
-from visar.encoders.visual import VisualEncoder
-from visar.errors import DamagedModel, EmptyQuestion, InvalidVectors
+from visar.encoders.visual import FAMILIES as CLASSES
+from visar.encoders.visual import VisualEncoder, family_of
+from visar.errors import CheckpointError, DamagedModel, EmptyQuestion, InvalidVectors
+from visar.models.checkpoints import find_checkpoint
 
 FAMILIES = tuple(tiny.MAKERS)
 # Pages of one batch against the same pages alone, in float16 of vectors of length 1: padding
@@ -146,7 +148,7 @@ def test_a_changed_adapter_has_another_version(checkpoint: Any, tmp_path: Path) 
 
 def test_a_colpali_page_and_question_have_one_beginning(encoder: Load) -> None:
     """The tokenizer, the processor and colpali-engine's prompt each set one if left alone."""
-    loaded = encoder("colpali")._loaded
+    loaded = encoder("colpali")._loaded.get()
     with _inputs_of(loaded) as seen:
         encode(encoder("colpali"), MIXED[0])
         encoder("colpali").encode_query("what is the total revenue?")
@@ -159,7 +161,7 @@ def test_a_colpali_page_and_question_have_one_beginning(encoder: Load) -> None:
 
 def test_colqwen_finds_positions_from_the_whole_batch(encoder: Load) -> None:
     """Without the image's grid, patches would be numbered as if they were words."""
-    loaded = encoder("colqwen2.5")._loaded
+    loaded = encoder("colqwen2.5")._loaded.get()
     with _inputs_of(loaded) as seen:
         (page,) = encode(encoder("colqwen2.5"), MIXED[0])
     (inputs,) = seen
@@ -171,7 +173,7 @@ def test_colqwen_finds_positions_from_the_whole_batch(encoder: Load) -> None:
 
 
 @contextmanager
-def _inputs_of(loaded: loading.LoadedModel) -> Iterator[list[dict[str, Any]]]:
+def _inputs_of(loaded: LoadedModel) -> Iterator[list[dict[str, Any]]]:
     """What the model is called with."""
     calls: list[dict[str, Any]] = []
 
@@ -267,7 +269,7 @@ def test_a_question_has_unit_vectors(encoder: Load, family: str) -> None:
 def test_the_cpu_never_sees_bfloat16(encoder: Load) -> None:
     """Some CPUs end the process at a product of bfloat16 matrices."""
     for family in FAMILIES:
-        model = encoder(family)._loaded.model
+        model = encoder(family)._loaded.get().model
         assert {weights.dtype for weights in model.parameters()} == {torch.float32}
 
 
@@ -284,3 +286,44 @@ def test_the_layout_is_the_published_one(checkpoint: Any) -> None:
         adapter = json.loads((folder / "adapter_config.json").read_text())
         assert adapter["base_model_name_or_path"] == f"{folder}-base"
         assert "custom_text_proj" in adapter["target_modules"]
+
+
+def test_the_classes_are_colpali_engine_s() -> None:
+    from visar.models.loading import import_torchvision
+
+    import_torchvision()
+    from colpali_engine import models
+
+    for family in CLASSES.values():
+        assert hasattr(models, family.model_class)
+        assert hasattr(models, family.processor_class)
+
+
+@pytest.mark.parametrize("family", CLASSES)
+def test_the_family_is_read_from_the_configuration(checkpoint: Any, family: str) -> None:
+    """The folder's name says nothing."""
+    assert family_of(find_checkpoint(str(checkpoint(family)))) is CLASSES[family]
+    encoder = get_encoder(str(checkpoint(family)), device="cpu")
+    assert isinstance(encoder, VisualEncoder)
+    assert encoder.name == str(checkpoint(family))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "llama"}, r"type 'llama'; ViSAR knows visual encoders of the types pali"),
+        ({"model_type": "colpali"}, r"transformers' own classes"),
+        (
+            {"model_type": "paligemma", "architectures": ["PaliGemmaForConditionalGeneration"]},
+            r"no projection to multi-vector embeddings\. Take a checkpoint of ColPali",
+        ),
+        ({"model_type": "qwen2_5_vl", "architectures": ["BiQwen2_5"]}, r"is BiQwen2_5, not Col"),
+    ],
+)
+def test_a_checkpoint_of_another_kind_is_refused(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=message):
+        get_encoder(str(tmp_path))

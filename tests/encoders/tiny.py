@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from visar.models.loading import import_torchvision
 
 IMAGE_SIDE = 56  # ColPali: 448
 PATCH = 14
@@ -246,6 +249,13 @@ MAKERS: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 def save(family: str, folder: Path, tune: Callable[[Any], None] | None = None) -> Path:
     """Write base and adapter to ``folder``; give the adapter's path, which is what a user names."""
+    import_torchvision()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries, about how checkpoints are saved
+        return _save(family, folder, tune)
+
+
+def _save(family: str, folder: Path, tune: Callable[[Any], None] | None) -> Path:
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(7)

@@ -16,16 +16,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import huggingface_hub.constants
+import numpy as np
 import pytest
 
 from tests.encoders.servers import Asked, Says, answering, like_the_hub
 from visar.cli import main
 from visar.encoders import registry
-from visar.encoders.published import PUBLISHED
+from visar.encoders.registry import PUBLISHED
 from visar.encoders.visual import VisualEncoder
 from visar.models.hub import is_downloaded
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+BASE_COMMIT = COMMIT[::-1]
 NAME = "someone/colqwen"
 
 
@@ -108,9 +110,10 @@ def test_encoders_are_ready_to_be_downloaded_or_missing(
     listed, examined = run("encoders"), run("doctor")
     for name, state in states.items():
         assert re.search(rf"^{re.escape(name)} +{state} ", listed, re.MULTILINE)
-        assert re.search(rf"^encoder +{state} +{re.escape(name)} ", examined, re.MULTILINE)
+        assert re.search(rf"^encoders +{state} .*\b{re.escape(name)}\b", examined, re.MULTILINE)
     assert "1024 patches each → downloads 6 GB when first used" in " ".join(listed.split())
-    assert "1024 patches each → downloads 6 GB when first used" in examined
+    assert "visrag-ret: `python3" in examined
+    assert len(examined.splitlines()) < 24, "one screen"
     entries = json.loads(run("encoders", "--json"))
     assert {entry["name"]: entry["state"] for entry in entries} == states
     assert [entry["ready"] for entry in entries] == [s == "ready" for s in states.values()]
@@ -222,12 +225,14 @@ def test_an_adapter_and_its_base_are_downloaded_each_from_its_own_commit(
     base = Path(f"{checkpoint('colqwen2.5')}-base")
     (base / "pytorch_model.bin").write_bytes(b"pickled")
     cache = tmp_path / "cache"
-    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (COMMIT[::-1], base)})
+    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (BASE_COMMIT, base)})
     with answering(hub) as (endpoint, asked):
         online = child(ENCODE, endpoint, cache)
     (base / "pytorch_model.bin").unlink()
     vectors = VisualEncoder(str(checkpoint("colqwen2.5")), device="cpu").encode_query("revenue")
-    assert online.stdout == f"{COMMIT}-1 {vectors.tobytes().hex()}\n", online.stderr
+    assert online.stdout == f"{COMMIT}-{BASE_COMMIT[:16]}-1 {vectors.tobytes().hex()}\n", (
+        online.stderr
+    )
     got = [request.path for request in asked if request.method == "GET"]
     assert f"/{NAME}/resolve/{COMMIT}/adapter_model.safetensors" in got
     assert not any("pytorch_model.bin" in path for path in got)
@@ -235,6 +240,51 @@ def test_an_adapter_and_its_base_are_downloaded_each_from_its_own_commit(
         offline = child(ENCODE, endpoint, cache)
     assert offline.stdout == online.stdout, offline.stderr
     assert wanted == [f"HEAD /{NAME}/resolve/main/config.json HTTP/1.1"]
+
+
+def changed(base: Path, folder: Path) -> Path:
+    """A copy of a model with other weights."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(base, folder)
+    weights = {name: 1.5 * value for name, value in load_file(base / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_a_base_that_moves_under_its_adapter_changes_the_version(
+    checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
+) -> None:
+    base = Path(f"{checkpoint('colqwen2.5')}-base")
+    moved = changed(base, tmp_path / "moved")
+    seen = []
+    for commit, folder in ((BASE_COMMIT, base), ("f" * 40, moved), (BASE_COMMIT, base)):
+        hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (commit, folder)})
+        with answering(hub) as (endpoint, _):
+            ended = child(ENCODE, endpoint, tmp_path / "cache")
+        assert ended.returncode == 0, ended.stderr
+        seen.append(ended.stdout.split())
+    (version, vectors), (other_version, other_vectors), again = seen
+    assert version != other_version
+    assert vectors != other_vectors
+    assert again == [version, vectors]
+
+
+def test_a_local_adapter_keeps_the_base_its_version_names(
+    checkpoint: Callable[[str], Path], adapter: Path, cache: Path
+) -> None:
+    """Another program may move the main branch in the hub's cache at any time."""
+    base = Path(f"{checkpoint('colqwen2.5')}-base")
+    shutil.copytree(base, snapshot(cache, "someone/base"))
+    before = VisualEncoder(str(adapter), device="cpu")
+    version = before.version
+    assert version.endswith(f"-{COMMIT[:16]}-1")
+    changed(base, snapshot(cache, "someone/base", BASE_COMMIT))
+    after = VisualEncoder(str(adapter), device="cpu")
+    assert after.version == version.replace(COMMIT[:16], BASE_COMMIT[:16])
+    expected = VisualEncoder(str(checkpoint("colqwen2.5")), device="cpu").encode_query("revenue")
+    np.testing.assert_array_equal(before.encode_query("revenue"), expected)
+    assert np.abs(after.encode_query("revenue") - expected).max() > 1e-3
 
 
 def test_the_base_model_that_is_not_to_be_had_is_named(adapter: Path, tmp_path: Path) -> None:
@@ -268,7 +318,7 @@ def test_the_program_shows_what_it_downloads_before_its_first_page(
     checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
 ) -> None:
     base = Path(f"{checkpoint('colqwen2.5')}-base")
-    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (COMMIT[::-1], base)})
+    hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (BASE_COMMIT, base)})
     fetch = FETCH.format(str(tmp_path / "index"))
     with answering(hub) as (endpoint, asked):
         shown = child(fetch, endpoint, tmp_path / "cache")

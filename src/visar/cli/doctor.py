@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from rich.text import Text
 
@@ -21,12 +23,12 @@ from visar.models.protocols import State
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something the program can use."""
+    """An optional package or program."""
 
     name: str
     use: str
     install: str | None
-    """What to do to have it; None when it is there."""
+    """How to get it; None when it is there."""
 
     @property
     def state(self) -> State:
@@ -63,18 +65,19 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
     console.print(f"[bold]visar {report.version}[/bold] · Python {report.python}")
     held = "none yet" if report.documents is None else f"{report.documents} documents"
     console.print(f"index       {report.index} ({held})", soft_wrap=True)
-    for encoder in report.encoders:
-        _print_part("encoder", encoder.state, encoder.name, encoder.description, encoder.next_step)
-    for generator in report.generators:
-        _print_part(
-            "generator",
-            generator.state,
-            generator.name,
-            generator.description,
-            generator.next_step,
-        )
-    for part in report.parts:
-        _print_part("optional", part.state, part.name, part.use, part.install)
+    groups = {
+        "encoders": report.encoders,
+        "generators": report.generators,
+        "optional": report.parts,
+    }
+    for kind, members in groups.items():
+        _print_group(kind, members)
+    missing = [one for members in groups.values() for one in members if one.state == "missing"]
+    console.print()
+    for one in missing:
+        use = f" ({one.use})" if isinstance(one, Part) else ""
+        console.print(Text(f"{one.name}{use}: {one.install}"), soft_wrap=True)
+    console.print("[dim]Sizes of downloads: visar encoders, visar generators[/dim]")
 
 
 def _parts() -> tuple[Part, ...]:
@@ -101,7 +104,10 @@ def _count(location: str) -> int | None:
         return None
 
 
-def _print_part(kind: str, state: State, name: str, use: str, next_step: str | None) -> None:
-    line = Text(f"{kind:<11} ").append(f"{state:<9}", STATE_STYLES[state])
-    line.append(f"  {name:<14} ").append(use, "dim")
-    console.print(line.append(f" → {next_step}" if next_step else ""), soft_wrap=True)
+def _print_group(kind: str, members: Sequence[EncoderInfo | GeneratorInfo | Part]) -> None:
+    """Print the names of a group, a line for each state."""
+    for state in get_args(State):
+        names = [one.name for one in members if one.state == state]
+        if names:
+            line = Text(f"{kind:<11} ").append(f"{state:<9}", STATE_STYLES[state])
+            console.print(line.append(f"  {', '.join(names)}"), soft_wrap=True)

@@ -59,7 +59,7 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
             encoder.name,
             Text(encoder.state, STATE_STYLES[encoder.state]),
             encoder.reads,
-            str(encoder.dimension),
+            None if encoder.dimension is None else str(encoder.dimension),
             encoder.size,
             _needs(encoder),
         )
@@ -71,6 +71,7 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
             line = Text(f"{encoder.name} is missing: {encoder.install}", STATE_STYLES["missing"])
             console.print(line, soft_wrap=True)
     console.print("[dim]A checkpoint of your own: --encoder FOLDER, or its hub name[/dim]")
+    console.print("[dim]A class of your own: --encoder module:Class[/dim]")
     console.print("[dim]One that runs elsewhere: --encoder http://host:port[/dim]", soft_wrap=True)
     console.print("[dim]A model vLLM serves: --encoder vllm+http://host:port/MODEL[/dim]")
 

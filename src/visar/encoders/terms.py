@@ -1,4 +1,4 @@
-"""The terms of a text: what of a printed word carries meaning, and its exact-match signal."""
+"""Terms: the runs of letters and digits of a text, their stems, and their exact-match vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fff
 _RUN = rf"[^\W_{_CJK}]+"
 _TERM = re.compile(rf"(?=\w)[{_CJK}]|{_RUN}(?:[.,'’]{_RUN})*")
 
-# English words that say nothing about what a page is about.
+# English words that do not tell what a page is about.
 _ENGLISH = """
     a about above after again against all also am an and any are aren't as at be because been
     before being below between both but by can can't could couldn't did didn't do does doesn't
@@ -43,10 +43,10 @@ class Term:
     """A run of letters and digits within a word."""
 
     word: int
-    """Index of the word."""
+    """The index of the word."""
     start: int
     end: int
-    """The characters of the word it takes."""
+    """The characters of the word that it takes."""
     key: str
     """Its spelling without case, accents, digit grouping and possessive."""
 
@@ -56,7 +56,7 @@ class Term:
 
 
 def find_terms(words: Sequence[str]) -> list[Term]:
-    """All terms of the words, in order.
+    """Return all terms of the words, in order.
 
     >>> [term.key for term in find_terms(["Zoë's", "(3,500.25)", "late-stage", "—"])]
     ['zoe', '3500.25', 'late', 'stage']
@@ -80,7 +80,7 @@ def _spelling(text: str) -> str:
 
 
 def lexical_vectors(terms: Sequence[Term]) -> NDArray[np.float32]:
-    """Give each term a unit vector, the same for every form of a word; zero for stop words.
+    """Return a unit vector for each term, the same for every form of a word; zero for stop words.
 
     >>> first, second, third = lexical_vectors(find_terms(["Connected", "connections", "the"]))
     >>> bool((first == second).all()), bool(third.any())
@@ -89,21 +89,26 @@ def lexical_vectors(terms: Sequence[Term]) -> NDArray[np.float32]:
     if not terms:
         return np.zeros((0, LEXICAL_DIMENSION), np.float32)
     silent = np.zeros(LEXICAL_DIMENSION, np.float32)
-    return np.stack([silent if t.is_stop_word else _signs(_stem(t.key)) for t in terms])
+    return np.stack([silent if t.is_stop_word else _signs(stem(t.key)) for t in terms])
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _signs(stem: str) -> NDArray[np.float32]:
-    """Draw a direction from the stem's hash: stable over machines and library versions."""
-    digest = hashlib.shake_128(stem.encode("utf-8", "surrogatepass"))
+def _signs(text: str) -> NDArray[np.float32]:
+    """Return a direction derived from a hash: the same on all machines and library versions."""
+    digest = hashlib.shake_128(text.encode("utf-8", "surrogatepass"))
     bits = np.unpackbits(np.frombuffer(digest.digest(LEXICAL_DIMENSION // 8), np.uint8))
     return (bits.astype(np.float32) * 2 - 1) / np.float32(np.sqrt(LEXICAL_DIMENSION))
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _stem(key: str) -> str:
+def stem(word: str) -> str:
+    """Return the stem of an English word in lower case.
+
+    >>> stem("connections")
+    'connect'
+    """
     # The class itself: snowballstemmer.stemmer() would give another implementation when
     # PyStemmer is installed. A new one each time: it keeps state while it works.
     from snowballstemmer.english_stemmer import EnglishStemmer
 
-    return str(EnglishStemmer().stemWord(key))
+    return str(EnglishStemmer().stemWord(word))

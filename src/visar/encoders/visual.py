@@ -6,131 +6,124 @@ ColPali, ColQwen2.5 and ColModernVBERT through colpali-engine, from the hub or a
 
 from __future__ import annotations
 
-import functools
-import logging
-import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.documents.page import Page
-from visar.encoders.families import Family, family_of
-from visar.encoders.loading import LoadedModel, load
-from visar.encoders.protocol import PageEmbedding
-from visar.encoders.vectors import NO_MEMORY, NO_NUMBERS, page_without_vectors, unit_vectors
-from visar.errors import CheckpointError, EmptyQuestion, InvalidVectors
-from visar.models.checkpoints import Checkpoint, find_checkpoint
-from visar.models.devices import Batches, check_device, first_batch, is_out_of_memory
+from visar.documents.page import Box
+from visar.encoders.checkpoint_encoder import NO_NUMBERS, LoadedModel, PageImageEncoder
+from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_vectors
+from visar.errors import CheckpointError, MissingExtra
+from visar.models.checkpoints import Checkpoint
+from visar.models.devices import attention_for, choose_device, choose_dtype
+from visar.models.loading import import_torchvision, loading, refuse_incomplete
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_logger = logging.getLogger(__name__)
-
 DIMENSION = 128
-# Changes with the way vectors are made from a checkpoint.
-_RECIPE = "1"
+WHOLE_PAGE: Box = (0.0, 0.0, 1.0, 1.0)
+
+Batch = Mapping[str, Any]
+PatchBoxes = Callable[[Any, Batch, int], NDArray[np.float32]]
+"""From a processor, its batch and a page of it: the boxes of that page's image tokens."""
 
 
-class VisualEncoder:
-    """One checkpoint of a visual encoder; its model is loaded when it is first used."""
+class VisualEncoder(PageImageEncoder):
+    """A checkpoint of ColPali, ColQwen2.5 or ColModernVBERT.
 
-    reads: Literal["words", "image"] = "image"
+    Parameters
+    ----------
+    instruction_tokens
+        False keeps the vectors of image patches alone, without those of the instruction.
+    **options
+        Those of CheckpointEncoder.
+    """
+
     dimension = DIMENSION
-    # How well a question and a page without an answer match differs between checkpoints, and was
-    # measured for none: every question counts as answered.
-    weak_match = 0.0
 
     def __init__(
         self,
         name: str,
         source: str | Checkpoint | None = None,
         *,
-        expected: str | None = None,
-        revision: str | None = None,
-        device: str = "auto",
         instruction_tokens: bool = True,
-        batch_size: int | None = None,
+        **options: Any,
     ) -> None:
-        """Name what to use; ``source`` says where it is, if that is not a folder or hub name.
-
-        ``expected`` is the class the checkpoint must be of. ``instruction_tokens=False`` keeps
-        the vectors of image patches alone. ``batch_size`` is how many pages are tried at a time.
-        """
-        check_device(device)
-        self.name = name
-        self._source = source or name
-        self._expected = expected
-        self._revision = revision
-        self._device = device
+        super().__init__(name, source, **options)
         self._instruction_tokens = instruction_tokens
-        self._batch_size = batch_size
-        if isinstance(source, Checkpoint):
-            family_of(source)
 
-    @functools.cached_property
+    @property
     def version(self) -> str:
-        """The checkpoint and the way it is used; not the device, whose vectors differ little."""
-        kept = "" if self._instruction_tokens else "-patches"
-        return f"{self._checkpoint.fingerprint}-{_RECIPE}{kept}"
+        return super().version + ("" if self._instruction_tokens else "-patches")
 
-    def fetch(self) -> None:
-        """Download the checkpoint, if it is not on this machine."""
-        self._checkpoint.folder()
-
-    def encode_pages(
-        self,
-        pages: Sequence[Page],
-        images: Sequence[Image],
-    ) -> list[PageEmbedding]:
-        """Encode the image of each page. One that gives no numbers is marked invalid."""
-        if len(images) != len(pages):
-            raise InvalidVectors(f"{len(pages)} pages came with {len(images)} images.")
-        found = self._batches.run(images, self._encode)
-        for index, (page, embedding) in enumerate(zip(pages, found, strict=True)):
-            if embedding.invalid is not None:
-                _logger.info("page %d: encoding again alone in float32", page.number)
-                found[index] = self._encode_again(images[index])
+    def _check(self, found: Checkpoint) -> Checkpoint:
+        family = family_of(found)
+        if self._expected not in (None, family.model_class):
+            raise CheckpointError(
+                f"{found.name} is {family.model_class} where {self._expected} was expected: the "
+                "repository has changed. Give the revision you want."
+            )
         return found
 
-    def encode_query(self, question: str) -> NDArray[np.float32]:
-        """Encode a question, with the marks its model was trained to see after it."""
-        if not question.strip():
-            raise EmptyQuestion("The question is empty. Ask with at least one word.")
-        batch = _without_second_beginning(
-            self._loaded.processor, self._loaded.processor.process_queries([question])
-        )
-        vectors = self._query_vectors(batch)
-        if not np.isfinite(vectors).all():
-            with self._loaded.in_float32():
-                vectors = self._query_vectors(batch)
-        if not np.isfinite(vectors).all():
-            raise InvalidVectors(
-                f"The encoder {self.name} makes no numbers of the question {question[:80]!r}: "
-                "put it in other words, or choose another encoder."
+    def _load(self) -> LoadedModel:
+        """Load an adapter together with its base model, or a whole model."""
+        checkpoint = self._checkpoint.get()
+        family = family_of(checkpoint)
+        import_torchvision()
+        try:
+            from colpali_engine import models
+        except ImportError as error:
+            raise MissingExtra("A visual encoder", "colpali") from error
+        device = choose_device(self._device)
+        attention = attention_for(device)
+        options: dict[str, Any] = {"dtype": choose_dtype(device), "use_safetensors": True}
+        if attention:
+            options["attn_implementation"] = attention
+        if checkpoint.base_revision:
+            options["revision"] = checkpoint.base_revision
+        folder = checkpoint.folder()
+        with loading(checkpoint):
+            model, report = getattr(models, family.model_class).from_pretrained(
+                folder, output_loading_info=True, local_files_only=True, **options
             )
-        return unit_vectors(vectors)
+            processor = getattr(models, family.processor_class).from_pretrained(
+                folder, local_files_only=True
+            )
+        _tie_language_head(model)
+        refuse_incomplete(checkpoint, model, report)
+        if model.dim != DIMENSION:
+            raise CheckpointError(
+                f"{self.name} makes vectors of {model.dim} dimensions, not {DIMENSION}."
+            )
+        if family.page_prompt is not None:
+            processor.visual_prompt_prefix = family.page_prompt
+        return LoadedModel(model.to(device).eval(), processor, attention)
 
-    def _query_vectors(self, batch: Mapping[str, Any]) -> NDArray[np.float32]:
-        output = self._loaded.run(batch, {})
+    def _query_vectors(self, loaded: LoadedModel, question: str) -> NDArray[np.float32]:
+        batch = _without_second_beginning(
+            loaded.processor, loaded.processor.process_queries([question])
+        )
+        output = _run(loaded.model, batch, {})
         return np.asarray(output[0][batch["attention_mask"][0].bool()].numpy(), np.float32)
 
-    def _encode(self, images: Sequence[Image]) -> list[PageEmbedding]:
-        processor = self._loaded.processor
-        with warnings.catch_warnings():
-            # The processor of PaliGemma makes numpy arrays of tensors in an outdated way.
-            warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
-            batch = processor.process_images(list(images))
-        output = self._loaded.run(batch, self._family.forward)
-        is_patch = processor.get_image_mask(batch)
+    def _encode(self, loaded: LoadedModel, images: Sequence[Image]) -> list[PageEmbedding]:
+        family = family_of(self._checkpoint.get())
+        batch = loaded.processor.process_images(list(images))
+        output = _run(loaded.model, batch, family.forward)
+        is_patch = loaded.processor.get_image_mask(batch)
         return [
             self._embedding(
                 output[page].numpy(),
                 batch["attention_mask"][page].bool().numpy(),
                 is_patch[page].numpy(),
-                self._family.patch_boxes(processor, batch, page),
+                family.patch_boxes(loaded.processor, batch, page),
             )
             for page in range(len(images))
         ]
@@ -142,7 +135,7 @@ class VisualEncoder:
         is_patch: NDArray[np.bool_],
         patch_boxes: NDArray[np.float32],
     ) -> PageEmbedding:
-        """One page without its padding."""
+        """Return one page without its padding."""
         boxes = np.zeros((len(vectors), 4), np.float32)
         boxes[is_patch] = patch_boxes
         kept = is_token if self._instruction_tokens else is_patch
@@ -154,47 +147,183 @@ class VisualEncoder:
             np.full(int(kept.sum()), -1, np.int32),
         )
 
-    def _encode_again(self, image: Image) -> PageEmbedding:
-        """A page alone, without padding, in full precision."""
-        try:
-            with self._loaded.in_float32():
-                return self._encode([image])[0]
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return page_without_vectors(DIMENSION, NO_MEMORY)
 
-    @functools.cached_property
-    def _checkpoint(self) -> Checkpoint:
-        return find_checkpoint(self._source, self._revision)
+def _run(model: Any, batch: Batch, extra: Mapping[str, Any]) -> Any:
+    """Return the model's vectors for a batch of its processor: (batch, tokens, D), on the CPU.
 
-    @functools.cached_property
-    def _family(self) -> Family:
-        found = family_of(self._checkpoint)
-        if self._expected not in (None, found.model_class):
-            raise CheckpointError(
-                f"{self._checkpoint.name} is {found.model_class} where {self._expected} was "
-                "expected: the repository has changed. Give the revision you want."
-            )
-        return found
+    The whole batch goes in: the model finds positions from its grids and masks. Only what
+    training needs is left out.
+    """
+    import torch
 
-    @functools.cached_property
-    def _loaded(self) -> LoadedModel:
-        loaded = load(self._checkpoint, self._family, self._device)
-        if loaded.model.dim != DIMENSION:
-            raise CheckpointError(
-                f"{self.name} makes vectors of {loaded.model.dim} dimensions, not {DIMENSION}."
-            )
-        return loaded
-
-    @functools.cached_property
-    def _batches(self) -> Batches:
-        return Batches(self._batch_size or first_batch(self._loaded.device))
+    placed = {key: value.to(model.device) for key, value in batch.items() if key != "labels"}
+    with torch.inference_mode():
+        return model(**placed, **extra).float().cpu()
 
 
-def _without_second_beginning(processor: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop a mark for the beginning of text that two hands have set."""
+def _tie_language_head(model: Any) -> None:
+    """Give the head that predicts words the weights of the embeddings, as its family has them.
+
+    Checkpoints do not hold them twice, and colpali-engine's ColPali does not tie them: they would
+    stay without content, and the model could not be moved to a device.
+    """
+    head = getattr(getattr(model, "model", None), "lm_head", None)
+    if head is not None and head.weight.is_meta:
+        head.weight = model.get_input_embeddings().weight
+
+
+def _without_second_beginning(processor: Any, batch: Batch) -> dict[str, Any]:
+    """Drop a beginning-of-text mark that both colpali-engine and the tokenizer have written."""
     first = getattr(processor.tokenizer, "bos_token_id", None)
     ids = batch["input_ids"][0]
     doubled = first is not None and len(ids) > 1 and bool(ids[0] == ids[1] == first)
     return {key: value[:, 1:] if doubled else value for key, value in batch.items()}
+
+
+_TILE = re.compile(r"<row_(\d+)_col_(\d+)>")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Checkpoints that are loaded by the same classes and place patches the same way."""
+
+    name: str
+    model_type: str
+    """In the configuration of the model, for an adapter of its base model."""
+    model_class: str
+    """In colpali-engine."""
+    processor_class: str
+    patch_boxes: PatchBoxes
+    page_prompt: str | None = None
+    """Replaces colpali-engine's prompt for pages."""
+    forward: dict[str, Any] = field(default_factory=dict)
+    """Arguments of the model beside the processor's batch."""
+
+
+def _colpali_boxes(processor: Any, batch: Batch, page: int) -> NDArray[np.float32]:
+    """Return a square grid: the page is stretched to a square, whatever its shape."""
+    count = int((batch["input_ids"][page] == processor.image_token_id).sum())
+    side = math.isqrt(count)
+    return grid_boxes(side, side)
+
+
+def _colqwen_boxes(processor: Any, batch: Batch, page: int) -> NDArray[np.float32]:
+    """Return a grid of the page's shape; the processor counts patches before they are merged."""
+    _, height, width = batch["image_grid_thw"][page].tolist()
+    merge = processor.image_processor.merge_size
+    return grid_boxes(height // merge, width // merge)
+
+
+def _colmodernvbert_boxes(processor: Any, batch: Batch, page: int) -> NDArray[np.float32]:
+    """Return a grid for each tile, then one for the whole page.
+
+    Text before each tile names its row and column.
+    """
+    tokens = processor.tokenizer.convert_ids_to_tokens(batch["input_ids"][page].tolist())
+    side = math.isqrt(processor.image_seq_len)
+    tiles = _tiles(tokens, processor.image_token)
+    rows = 1 + max((row for row, _ in tiles if row is not None), default=0)
+    columns = 1 + max((column for _, column in tiles if column is not None), default=0)
+    parts = [
+        WHOLE_PAGE if row is None or column is None else tile_box(row, column, rows, columns)
+        for row, column in tiles
+    ]
+    return np.concatenate([grid_boxes(side, side, part) for part in parts])
+
+
+def _tiles(tokens: Sequence[str], image_token: str) -> list[tuple[int | None, int | None]]:
+    """Return the row and column of each run of image tokens; None for the whole page."""
+    found: list[tuple[int | None, int | None]] = []
+    for before, token in pairwise(tokens):
+        if token == image_token and before != image_token:
+            place = _TILE.fullmatch(before)
+            found.append((int(place[1]) - 1, int(place[2]) - 1) if place else (None, None))
+    return found
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family(
+            "colpali",
+            "paligemma",
+            "ColPali",
+            "ColPaliProcessor",
+            _colpali_boxes,
+            # colpali-engine's own prompt names a beginning of text that the processor adds too.
+            # The published checkpoint was trained, and the paper's pages encoded, with one.
+            page_prompt="<image>Describe the image.",
+            # The probabilities of next words are not needed: half a gigabyte a page.
+            forward={"logits_to_keep": 1},
+        ),
+        Family("colqwen2.5", "qwen2_5_vl", "ColQwen2_5", "ColQwen2_5_Processor", _colqwen_boxes),
+        Family(
+            "colmodernvbert",
+            "modernvbert",
+            "ColModernVBert",
+            "ColModernVBertProcessor",
+            _colmodernvbert_boxes,
+        ),
+    )
+}
+
+
+def family_of(checkpoint: Checkpoint) -> Family:
+    """Return the family of a checkpoint, from its configuration.
+
+    Raises
+    ------
+    CheckpointError
+        If it belongs to none, or makes no multi-vector embeddings.
+    """
+    for family in FAMILIES.values():
+        if checkpoint.model_type == family.model_type:
+            _refuse_without_projection(checkpoint, family)
+            return family
+    known = ", ".join(family.model_type for family in FAMILIES.values())
+    hint = ""
+    if checkpoint.model_type in ("colpali", "colqwen2", "colmodernvbert"):
+        hint = (
+            " It is in the layout of transformers' own classes; take the repository it was "
+            "converted from, such as vidore/colpali-v1.2 for vidore/colpali-v1.2-hf."
+        )
+    raise CheckpointError(
+        f"{checkpoint.name} is a model of type {checkpoint.model_type!r}; ViSAR knows visual "
+        f"encoders of the types {known}.{hint}"
+    )
+
+
+def _refuse_without_projection(checkpoint: Checkpoint, family: Family) -> None:
+    """Refuse chat models and single-vector ones: their projection would be random numbers."""
+    multi_vector = family.model_class in checkpoint.architectures
+    adapted = "custom_text_proj" in checkpoint.adapted_modules
+    if not multi_vector and not adapted:
+        kinds = ", ".join(checkpoint.architectures) or checkpoint.model_type
+        raise CheckpointError(
+            f"{checkpoint.name} is {kinds}, not {family.model_class}: it has no projection to "
+            f"multi-vector embeddings. Take a checkpoint of {family.model_class}."
+        )
+
+
+def grid_boxes(rows: int, columns: int, within: Box = WHOLE_PAGE) -> NDArray[np.float32]:
+    """Return the boxes of a grid over a part of the page, row by row.
+
+    >>> grid_boxes(1, 2).tolist()
+    [[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]]
+    """
+    left, top, right, bottom = within
+    across = np.linspace(left, right, columns + 1)
+    down = np.linspace(top, bottom, rows + 1)
+    boxes = np.empty((rows, columns, 4), np.float32)
+    boxes[..., 0], boxes[..., 2] = across[:-1], across[1:]
+    boxes[..., 1], boxes[..., 3] = down[:-1, None], down[1:, None]
+    return boxes.reshape(-1, 4)
+
+
+def tile_box(row: int, column: int, rows: int, columns: int) -> Box:
+    """Return the part of the page that a tile shows; rows and columns count from 0.
+
+    >>> tile_box(1, 0, 2, 4)
+    (0.0, 0.5, 0.25, 1.0)
+    """
+    return column / columns, row / rows, (column + 1) / columns, (row + 1) / rows

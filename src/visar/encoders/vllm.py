@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.protocol import PageEmbedding, page_without_vectors
 from visar.encoders.transport import (
     SECONDS_PER_REQUEST,
     Reply,
@@ -27,7 +27,6 @@ from visar.encoders.transport import (
     parse_address,
     printable,
 )
-from visar.encoders.vectors import page_without_vectors
 from visar.errors import EmptyQuestion, InvalidOption, ServiceError
 from visar.network import TOKEN_VARIABLE
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from visar.encoders.published import PUBLISHED as ENCODERS
+from visar.encoders.registry import PUBLISHED as ENCODERS
 from visar.generation.registry import PUBLISHED as GENERATORS
 
 

@@ -27,7 +27,7 @@ from visar.generation.protocol import OnText, Prompt, Reads, Reply, ignore_text
 from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
 from visar.models.checkpoints import Checkpoint, find_checkpoint
 from visar.models.devices import check_device, choose_device, choose_dtype, is_out_of_memory
-from visar.models.loading import explained, import_torchvision, quietly, refuse_incomplete
+from visar.models.loading import import_torchvision, loading, refuse_incomplete
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -377,7 +377,7 @@ def load_reader(checkpoint: Checkpoint, reads: Reads) -> Reader:
     from transformers import AutoProcessor, AutoTokenizer
 
     loader: Any = AutoProcessor if reads == "images" else AutoTokenizer
-    with quietly(), explained(checkpoint):
+    with loading(checkpoint):
         processor = loader.from_pretrained(**_source(checkpoint))
         template = ChatTemplate(checkpoint.name, processor, with_images=reads == "images")
     return Reader(processor, getattr(processor, "tokenizer", processor), template)
@@ -402,7 +402,7 @@ def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
         raise GeneratorUnavailable(str(error)) from error
     loader: Any = AutoModelForImageTextToText if reads == "images" else AutoModelForCausalLM
     try:
-        with quietly(), explained(checkpoint):
+        with loading(checkpoint):
             model, report = loader.from_pretrained(
                 output_loading_info=True,
                 dtype=choose_dtype(place),

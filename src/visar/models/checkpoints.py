@@ -1,4 +1,4 @@
-"""Finding a checkpoint: in a local folder, or at the Hugging Face hub under the name given."""
+"""Checkpoints: found in a local folder, or at the Hugging Face hub under a name."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that was found, and what its configuration says."""
+    """A checkpoint that was found, and its configuration."""
 
     name: str
     """As the user gave it."""
     revision: str | None
     """The commit at the hub; None for a local folder."""
     fingerprint: str
-    """Tells checkpoints apart: the commit, or a hash of the local files."""
+    """Differs between checkpoints: the commit or a hash of the local files, with the commit of a
+    base model that comes from the hub."""
     config: dict[str, Any]
-    """Of the model; of an adapter's base model."""
+    """Of the model; for an adapter, of its base model."""
     adapter: dict[str, Any] | None
-    """The adapter's own configuration, if it is one."""
+    """The adapter's own configuration; None if it is not an adapter."""
     base: str | None = None
-    """The folder or hub name of the model that the adapter adapts, if it is one."""
+    """The folder or hub name of the model that the adapter adapts."""
+    base_revision: str | None = None
+    """The commit of the base model at the hub; None if it is a folder."""
     is_offline: bool = False
     """Whether the hub is not asked, so that only what was downloaded before can be used."""
 
@@ -54,10 +57,15 @@ class Checkpoint:
         return self.revision is None
 
     def folder(self) -> str:
-        """Where it is on this machine; downloaded if need be, and its base model with it.
+        """Return its folder on this machine; download it and its base model if need be.
 
-        The libraries are given this folder and never the hub's name: they would look for the
-        adapter's commit in the repository of the base model.
+        The libraries are given this folder and never the hub's name, and ``base_revision`` for the
+        base model: its main branch may have moved since the fingerprint was taken.
+
+        Raises
+        ------
+        CheckpointError
+            If something is not on this machine and cannot be downloaded.
         """
         if self.is_local:
             return str(Path(self.name).expanduser())
@@ -67,7 +75,7 @@ class Checkpoint:
                 raise CheckpointError(unreachable(self.name, self.base))
             return str(found)
         if self.base is not None:
-            download(self.base, None, _DECISIVE)
+            download(self.base, self.base_revision, _DECISIVE)
         return str(download(self.name, self.revision, _DECISIVE))
 
     @property
@@ -81,21 +89,35 @@ class Checkpoint:
 
     @property
     def adapted_modules(self) -> str:
-        """What the adapter changes, as its configuration says it."""
+        """The modules that the adapter changes, as text of its configuration."""
         adapter = self.adapter or {}
         return f"{adapter.get('target_modules')} {adapter.get('modules_to_save')}"
 
 
 def is_checkpoint_name(name: str) -> bool:
-    """Whether a name means a checkpoint: a path that is there, or a repository or path by form."""
+    """Whether a name means a checkpoint: it has a slash, or is an existing path."""
     return "/" in name or _local_path(name).exists()
 
 
 def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Checkpoint:
-    """Find a checkpoint by local path or hub name; one that was found is given back.
+    """Find a checkpoint by local path or hub name; a Checkpoint is returned as it is.
 
     A local folder never leads to a download: the base model that an adapter names must be on
     this machine too.
+
+    Parameters
+    ----------
+    name
+        A folder, or a repository of the hub.
+    revision
+        A branch, tag or commit of the repository; its main branch if None.
+
+    Raises
+    ------
+    CheckpointError
+        If there is none, or it is not complete.
+    InvalidOption
+        If the name can be no path, or a folder is given a revision.
     """
     if isinstance(name, Checkpoint):
         return name
@@ -115,7 +137,7 @@ def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Chec
 
 
 def _local_path(name: str) -> Path:
-    """The path a name would mean, refused where there can be none."""
+    """Return the path a name means; raise InvalidOption if it can be none."""
     try:
         path = Path(name).expanduser()
         path.exists()
@@ -127,11 +149,15 @@ def _local_path(name: str) -> Path:
 def _local_checkpoint(name: str, folder: Path) -> Checkpoint:
     adapter = _read(folder / "adapter_config.json")
     own = _read(folder / "config.json")
-    folders, base = [folder], None
+    folders, base, commit = [folder], None, None
     if own is None and adapter is not None:
         base = _base_of(name, adapter)
-        folders.append(_base_folder(name, folder, base))
-        own = _read(folders[-1] / "config.json")
+        found = _base_folder(name, folder, base)
+        own = _read(found / "config.json")
+        if Path(base).is_dir():
+            folders.append(found)
+        else:
+            commit = found.name
     if own is None:
         raise CheckpointError(
             f"{name} is no checkpoint: it has neither a config.json nor an adapter_config.json "
@@ -141,11 +167,12 @@ def _local_checkpoint(name: str, folder: Path) -> Checkpoint:
         raise CheckpointError(
             f"{name} has no weights, or not all of them: a checkpoint keeps them in *.safetensors."
         )
-    return Checkpoint(name, None, _fingerprint(folders), own, adapter, base)
+    fingerprint = _with_base(_fingerprint(folders), commit)
+    return Checkpoint(name, None, fingerprint, own, adapter, base, commit)
 
 
 def _base_folder(name: str, folder: Path, base: str) -> Path:
-    """Where the base model of a local adapter is: in a folder, or in the hub's cache."""
+    """Return the folder of a local adapter's base model, its own or one of the hub's cache."""
     if Path(base).is_dir():
         if has_weights(Path(base)):
             return Path(base)
@@ -170,10 +197,11 @@ def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
     found = hub_file(name, "adapter_config.json", revision, local_only=offline)
     adapter = None if found is None else _read(found)
     configured = hub_file(name, "config.json", revision, local_only=offline)
-    base = None
+    base = base_commit = None
     if configured is None and adapter is not None:
         base = _base_of(name, adapter)
         configured = hub_file(base, "config.json", None, local_only=offline)
+        base_commit = None if configured is None else configured.parent.name
     config = None if configured is None else _read(configured)
     first = found or configured
     if config is None or first is None:
@@ -184,7 +212,12 @@ def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
             "adapter_config.json whose base model has one."
         )
     commit = first.parent.name
-    return Checkpoint(name, commit, commit, config, adapter, base, offline)
+    fingerprint = _with_base(commit, base_commit)
+    return Checkpoint(name, commit, fingerprint, config, adapter, base, base_commit, offline)
+
+
+def _with_base(fingerprint: str, base_commit: str | None) -> str:
+    return fingerprint if base_commit is None else f"{fingerprint}-{base_commit[:16]}"
 
 
 def _base_of(name: str, adapter: dict[str, Any]) -> str:
@@ -235,7 +268,7 @@ def _content(path: Path) -> Iterator[bytes]:
 
 
 def refuse_other_kinds(checkpoint: Checkpoint, expected: str | None, example: str) -> None:
-    """Refuse a checkpoint whose configuration does not name the class it must be of."""
+    """Raise CheckpointError if the configuration does not name the class expected."""
     if expected not in checkpoint.architectures:
         kinds = ", ".join(checkpoint.architectures) or checkpoint.model_type
         raise CheckpointError(

@@ -1,9 +1,11 @@
-"""Where a model runs, in which numbers, and on how many pages at a time."""
+"""Devices: which one a model runs on, in which number format, with how many pages at a time."""
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
@@ -17,18 +19,24 @@ Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# What a batch begins with: on a CPU several pages at a time only take memory.
+# Pages in the first batch: on a CPU several pages at a time only take memory.
 _FIRST_BATCH = {"cuda": 8, "mps": 2, "cpu": 1}
 
 
 def check_device(device: str) -> None:
-    """Refuse a name that is no device's."""
+    """Raise InvalidOption if there is no device of that name."""
     if device not in get_args(Device):
         raise InvalidOption(f"There is no device {device!r}: {', '.join(get_args(Device))}.")
 
 
 def choose_device(device: str) -> str:
-    """Decide where to run; "auto" takes the best there is."""
+    """Return the device to run on; "auto" takes the best that is present.
+
+    Raises
+    ------
+    EncoderUnavailable
+        If the device named is not present.
+    """
     import torch
 
     check_device(device)
@@ -48,10 +56,9 @@ def choose_device(device: str) -> str:
 
 
 def choose_dtype(device: str) -> torch.dtype:
-    """Decide the kind of numbers.
+    """Return the number format for a device: 16 bits on CUDA, float32 elsewhere.
 
-    bfloat16 is for graphics cards alone: on some CPUs a product of such matrices ends the
-    process.
+    Never bfloat16 on a CPU: on some of them a product of such matrices ends the process.
     """
     import torch
 
@@ -61,18 +68,28 @@ def choose_dtype(device: str) -> torch.dtype:
 
 
 def attention_for(device: str) -> str | None:
-    """Flash attention where it is installed and runs; None leaves the choice to the model."""
+    """Return flash attention where it is installed and runs; None for the model's own choice."""
     installed = importlib.util.find_spec("flash_attn") is not None
     return "flash_attention_2" if device == "cuda" and installed else None
 
 
 def first_batch(device: str) -> int:
-    """How many pages to try at a time."""
+    """Return how many pages to try at a time on a device."""
     return _FIRST_BATCH[device]
 
 
 class Batches:
-    """Work done in batches that halve, for good, when memory does not suffice."""
+    """Work in batches whose size is halved, permanently, when memory does not suffice.
+
+    Parameters
+    ----------
+    size
+        Items in the first batch.
+
+    Notes
+    -----
+    Threads may share one object: each keeps its own place, and the size only ever falls.
+    """
 
     def __init__(self, size: int) -> None:
         if size < 1:
@@ -82,7 +99,13 @@ class Batches:
     def run(
         self, items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]
     ) -> list[Result]:
-        """Do the work on all items, in order."""
+        """Do the work on all items, batch by batch; return the results in order.
+
+        Raises
+        ------
+        OutOfMemory
+            If memory does not suffice for a single item.
+        """
         done: list[Result] = []
         while len(done) < len(items):
             batch = items[len(done) : len(done) + self.size]
@@ -99,13 +122,13 @@ class Batches:
             else:
                 continue
             # After the except clause, which holds on to the tensors of the failed call.
-            self.size = max(1, len(batch) // 2)
-            _free_memory()
+            self.size = min(self.size, max(1, len(batch) // 2))
+            free_memory()
         return done
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory did not suffice; torch's kinds differ by device."""
+    """Whether an error means that memory did not suffice; torch has another for each device."""
     import torch
 
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
@@ -114,15 +137,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     return "out of memory" in message or "can't allocate memory" in message
 
 
-def _free_memory() -> None:
-    import torch
-
-    if torch.cuda.is_available():
+def free_memory() -> None:
+    """Collect what nothing refers to any more, and give a graphics card's memory back."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
+    if torch is not None and torch.backends.mps.is_available():
+        torch.mps.empty_cache()
 
 
 def usable_cores() -> int:
-    """Count the cores this process may use: in a container often not all of the machine."""
+    """Return the number of cores this process may use; in a container often not all of them."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,8 +1,9 @@
-"""The Hugging Face hub: its files, and what of them is on this machine already."""
+"""Files of the Hugging Face hub, and which of them are in its cache on this machine."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ _CONFIGURATIONS = ("adapter_config.json", "config.json")
 
 
 def unreachable(name: str, base: str | None = None) -> str:
-    """What to do when the hub cannot be reached, for a checkpoint and the base model it names."""
+    """Return the message for a checkpoint, and its base model, if the hub cannot be reached."""
     what = f"{name} or its base model {base}" if base else name
     return (
         f"The checkpoint {what} is not on this machine and the hub cannot be reached. Download it "
@@ -31,10 +32,10 @@ def unreachable(name: str, base: str | None = None) -> str:
 
 
 def is_reachable(name: str, revision: str | None) -> bool:
-    """Whether the hub answers when asked for a repository, whatever it answers.
+    """Whether the hub answers a request for a repository, whatever the answer.
 
-    It is asked once and not for long: its own downloads try again for minutes where there is no
-    network.
+    One request with a short timeout: the hub's own downloads try again for minutes where there is
+    no network.
     """
     _hub()
     from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
@@ -52,7 +53,16 @@ def is_reachable(name: str, revision: str | None) -> bool:
 
 
 def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) -> Path | None:
-    """A small file of a repository; None where the repository has none, or nothing is cached."""
+    """Return the path of a repository's file, downloaded unless ``local_only``.
+
+    Its folder is named after the commit. None if the repository has no such file, or with
+    ``local_only`` if it is not in the cache.
+
+    Raises
+    ------
+    CheckpointError
+        If the repository or revision does not exist, may not be read, or cannot be reached.
+    """
     _hub()
     from huggingface_hub import errors, hf_hub_download
 
@@ -84,27 +94,38 @@ def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) ->
 
 
 def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
-    """Get the files of a repository that match, unless they are here; the folder they are in."""
+    """Download the files of a repository that match patterns and are not cached.
+
+    Returns
+    -------
+    Path
+        The folder they are in.
+
+    Raises
+    ------
+    CheckpointError
+        If the download fails, or there are no weights among the files.
+    """
     _hub()
     from huggingface_hub import snapshot_download
 
     _logger.info("downloading %s", name)
     try:
-        with _bars_as_wanted():
-            folder = Path(
-                snapshot_download(
-                    name,
-                    revision=revision,
-                    allow_patterns=list(files),
-                    # The same weights for other programs.
-                    ignore_patterns=["*/*.safetensors"],
-                )
+        folder = Path(
+            snapshot_download(
+                name,
+                revision=revision,
+                allow_patterns=list(files),
+                # The same weights for other programs.
+                ignore_patterns=["*/*.safetensors"],
+                tqdm_class=None if _shown.get() else _hidden_bar(),
             )
+        )
     except Exception as error:  # of the HTTP client too, which is another in every few versions
         raise CheckpointError(
             f"{name} could not be downloaded ({error}). Try again: what has arrived is kept."
         ) from error
-    # Where the hub fails on the way, what is in the cache counts as all there is.
+    # If the hub fails half way, snapshot_download returns what is in the cache.
     if not has_weights(folder):
         raise CheckpointError(
             f"{name} has no weights in *.safetensors, or they could not be downloaded: try again."
@@ -113,7 +134,7 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
 
 
 def is_downloaded(name: str, revision: str | None = None) -> bool:
-    """Whether a repository's weights are in the hub's cache, and those of its base model."""
+    """Whether the weights of a repository, and of its base model, are in the hub's cache."""
     folder = cached_folder(name, revision)
     if folder is None or not has_weights(folder):
         return False
@@ -124,7 +145,7 @@ def is_downloaded(name: str, revision: str | None = None) -> bool:
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path | None:
-    """Where the hub's cache has a revision of a repository; None if it has not."""
+    """Return the folder of a repository's revision in the hub's cache; None if it has none."""
     _hub()
     from huggingface_hub import errors, try_to_load_from_cache
 
@@ -136,7 +157,7 @@ def cached_folder(name: str, revision: str | None = None) -> Path | None:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether a folder has a checkpoint's weights, every part where they are in several."""
+    """Whether a folder has a checkpoint's weights, all parts of them if they are in several."""
     indices = list(folder.glob("*.safetensors.index.json"))
     if not indices:
         return any(path.exists() for path in folder.glob("*.safetensors"))
@@ -153,7 +174,7 @@ _shown = ContextVar("downloads are shown", default=False)
 
 @contextlib.contextmanager
 def downloads_shown() -> Iterator[None]:
-    """Show the hub's progress bars in this block; elsewhere they would fall between others."""
+    """Show the hub's progress bars for downloads started in this block, by this thread."""
     token = _shown.set(True)
     try:
         yield
@@ -161,22 +182,15 @@ def downloads_shown() -> Iterator[None]:
         _shown.reset(token)
 
 
-@contextlib.contextmanager
-def _bars_as_wanted() -> Iterator[None]:
-    from huggingface_hub.utils.tqdm import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
+@functools.cache
+def _hidden_bar() -> type[Any]:
+    from huggingface_hub.utils.tqdm import tqdm
 
-    if _shown.get() or are_progress_bars_disabled():
-        yield
-        return
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        enable_progress_bars()
+    class HiddenBar(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options | {"disable": True})  # type: ignore[no-untyped-call]
+
+    return HiddenBar
 
 
 def _json(path: Path) -> dict[str, Any]:

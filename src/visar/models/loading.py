@@ -1,19 +1,26 @@
-"""Loading checkpoints with transformers: imports, errors, completeness, precision."""
+"""Loading checkpoints with transformers: one at a time, quietly, complete, with clear errors."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import sys
-import warnings
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from logging import WARNING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from visar.errors import CheckpointError, DamagedModel, MissingExtra
 from visar.models.checkpoints import Checkpoint
 
 if TYPE_CHECKING:
     from torch.library import Library
+
+Value = TypeVar("Value")
+
+# Held while anything is loaded: transformers and torch change defaults of the process meanwhile.
+_loading = threading.RLock()
+_is_quiet = False
 
 # torchvision is needed for its image transforms. Where its compiled part does not match the torch
 # that is installed (a CUDA build beside a CPU torch), the import fails for lack of two operators
@@ -23,24 +30,91 @@ _OPERATORS = ("nms", "qnms")
 _declared: list[Library] = []
 
 
+class Lazy(Generic[Value]):
+    """A value that is made when first asked for, once for all threads, and can be dropped.
+
+    Parameters
+    ----------
+    make
+        Makes the value. If it raises, the next call of :meth:`get` tries again.
+    """
+
+    def __init__(self, make: Callable[[], Value]) -> None:
+        self._make = make
+        self._lock = threading.RLock()
+        self._made: list[Value] = []
+
+    def get(self) -> Value:
+        """Return the value; a thread that asks while another makes it waits for that one."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self._make())
+            return self._made[0]
+
+    def drop(self) -> None:
+        """Forget the value; the next call of :meth:`get` makes a new one."""
+        with self._lock:
+            self._made.clear()
+
+
+@contextlib.contextmanager
+def loading(checkpoint: Checkpoint) -> Iterator[None]:
+    """Let one thread load at a time, and turn the libraries' errors into CheckpointError.
+
+    Progress bars and warnings of transformers are turned off for good with the first checkpoint,
+    unless the environment or the program around us has chosen what it shows.
+    """
+    from safetensors import SafetensorError
+
+    with _loading:
+        _quiet_transformers()
+        try:
+            yield
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+            on = f" on {checkpoint.base}" if checkpoint.base else ""
+            raise CheckpointError(f"{checkpoint.name}{on} cannot be loaded: {error}") from error
+
+
+def _quiet_transformers() -> None:
+    global _is_quiet
+    if _is_quiet:
+        return
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
+    from transformers.utils import logging
+
+    if logging.get_verbosity() == WARNING:
+        logging.set_verbosity_error()
+    shows_downloads = not are_progress_bars_disabled()
+    logging.disable_progress_bar()
+    if shows_downloads:
+        enable_progress_bars()  # transformers has turned the hub's off together with its own
+    _is_quiet = True
+
+
 def import_torchvision() -> bool:
-    """Import torchvision; tell whether operators had to be declared for it.
+    """Import torchvision; return whether operators had to be declared for it.
 
     The real import is tried first: where the operators exist, nothing is declared, so that
     nothing stands in their way.
+
+    Raises
+    ------
+    MissingExtra
+        If it is not installed.
     """
-    try:
-        importlib.import_module("torchvision")
-    except ImportError as error:
-        raise MissingExtra("A visual encoder", "colpali") from error
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
-        _forget_half_imported()
-        _declare_operators()
-        importlib.import_module("torchvision")
-        return True
-    return False
+    with _loading:
+        try:
+            importlib.import_module("torchvision")
+        except ImportError as error:
+            raise MissingExtra("A visual encoder", "colpali") from error
+        except RuntimeError as error:
+            if "torchvision::" not in str(error):
+                raise
+            _forget_half_imported()
+            _declare_operators()
+            importlib.import_module("torchvision")
+            return True
+        return False
 
 
 def _declare_operators() -> None:
@@ -60,7 +134,15 @@ def _forget_half_imported() -> None:
 
 @contextlib.contextmanager
 def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
-    """Run a model in full precision for a while; ``attention`` is what was chosen for it."""
+    """Run a model in float32 in this block. The caller holds the model's lock.
+
+    Parameters
+    ----------
+    model
+        A model of transformers.
+    attention
+        The attention implementation that was chosen for it, to come back to.
+    """
     import torch
 
     dtype = model.dtype
@@ -79,7 +161,7 @@ def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
 
 
 def refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]) -> None:
-    """Refuse weights that are not all there: the others would be random numbers."""
+    """Raise DamagedModel if weights are missing: transformers fills them with random numbers."""
     empty = [name for name, weights in model.named_parameters() if weights.is_meta]
     reported = [*report.get("missing_keys", ()), *report.get("mismatched_keys", ())]
     absent = sorted({str(name) for name in (*empty, *reported)})
@@ -88,34 +170,3 @@ def refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, A
             f"{checkpoint.name} lacks {len(absent)} weights of its model, such as {absent[0]}: "
             "it is damaged, or made for another model. Get it again."
         )
-
-
-@contextlib.contextmanager
-def explained(checkpoint: Checkpoint) -> Iterator[None]:
-    """Turn what the libraries raise at a bad checkpoint to an error that names it."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
-        on = f" on {checkpoint.base}" if checkpoint.base else ""
-        raise CheckpointError(f"{checkpoint.name}{on} cannot be loaded: {error}") from error
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Without progress bars and without warnings that only the libraries' authors can act on."""
-    from transformers.utils import logging
-
-    showed_bars = logging.is_progress_bar_enabled()
-    verbosity = logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if showed_bars:
-            logging.enable_progress_bar()

@@ -1,4 +1,4 @@
-"""What a model that needs downloads or memory offers beside its main protocol."""
+"""Optional protocols of encoders and generators: downloads, memory, readiness."""
 
 from __future__ import annotations
 

@@ -6,15 +6,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import huggingface_hub.constants
 import pytest
 
 from visar.encoders import registry
-from visar.encoders.families import FAMILIES, family_of
-from visar.encoders.published import PUBLISHED
-from visar.encoders.visual import VisualEncoder
+from visar.encoders.visual import VisualEncoder, family_of
 from visar.errors import CheckpointError, InvalidOption
 from visar.models.checkpoints import find_checkpoint
 
@@ -25,44 +22,6 @@ Make = Callable[[str], Path]
 def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-
-
-def test_the_published_checkpoints() -> None:
-    """What the names stand for is decided here, and in no second place."""
-    table = {name: (p.repository, p.revision, p.model_class) for name, p in PUBLISHED.items()}
-    assert table == {
-        "colpali": ("vidore/colpali-v1.2", "main", "ColPali"),
-        "colqwen2.5": ("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
-        "colmodernvbert": ("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
-        "colbertv2": ("colbert-ir/colbertv2.0", "main", "HF_ColBERT"),
-        "visrag-ret": (
-            "openbmb/VisRAG-Ret",
-            "95ef596df871b606167cb7e4b7215caf1bfdf761",
-            "VisRAG_Ret",
-        ),
-    }
-    for name, family in FAMILIES.items():
-        assert PUBLISHED[name].model_class == family.model_class
-
-
-def test_the_classes_are_colpali_engine_s() -> None:
-    from visar.models.loading import import_torchvision
-
-    import_torchvision()
-    from colpali_engine import models
-
-    for family in FAMILIES.values():
-        assert hasattr(models, family.model_class)
-        assert hasattr(models, family.processor_class)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_family_is_read_from_the_configuration(checkpoint: Make, family: str) -> None:
-    """The folder's name says nothing."""
-    assert family_of(find_checkpoint(str(checkpoint(family)))) is FAMILIES[family]
-    encoder = registry.get_encoder(str(checkpoint(family)), device="cpu")
-    assert isinstance(encoder, VisualEncoder)
-    assert encoder.name == str(checkpoint(family))
 
 
 @pytest.mark.usefixtures("no_network")
@@ -114,27 +73,6 @@ def _changed(adapter: Path, tmp_path: Path, **values: str) -> Path:
     config = json.loads((copy / "adapter_config.json").read_text())
     (copy / "adapter_config.json").write_text(json.dumps(config | values))
     return copy
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"model_type": "llama"}, r"type 'llama'; ViSAR knows visual encoders of the types pali"),
-        ({"model_type": "colpali"}, r"transformers' own classes"),
-        (
-            {"model_type": "paligemma", "architectures": ["PaliGemmaForConditionalGeneration"]},
-            r"no projection to multi-vector embeddings\. Take a checkpoint of ColPali",
-        ),
-        ({"model_type": "qwen2_5_vl", "architectures": ["BiQwen2_5"]}, r"is BiQwen2_5, not Col"),
-    ],
-)
-def test_a_checkpoint_of_another_kind_is_refused(
-    tmp_path: Path, config: dict[str, Any], message: str
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=message):
-        registry.get_encoder(str(tmp_path))
 
 
 def test_what_is_no_checkpoint_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,174 @@
+"""Encoders of other packages, and classes and objects of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.encoders.samples import PixelEncoder, page_with, picture
+from visar.encoders.registry import get_encoder
+from visar.errors import EncoderUnavailable, InvalidOption
+from visar.index import Index
+
+CODE = """
+import numpy as np
+from visar.encoders.protocol import PageEmbedding
+
+class LetterEncoder:
+    name, version, dimension, reads, weak_match = "letters", "1", 26, "words", 0.0
+
+    def encode_pages(self, pages, images):
+        return [
+            PageEmbedding(
+                np.stack([_letters(word.text) for word in page.words]).astype(np.float16),
+                np.array([word.box for word in page.words], np.float32),
+                np.arange(len(page.words), dtype=np.int32),
+            )
+            for page in pages
+        ]
+
+    def encode_query(self, question):
+        return np.stack([_letters(word) for word in question.split()])
+
+def _letters(word):
+    counts = np.array([word.lower().count(letter) for letter in map(chr, range(97, 123))])
+    return (counts + 0.01).astype(np.float32) / np.linalg.norm(counts + 0.01)
+
+class Placed(LetterEncoder):
+    def __init__(self, device):
+        self.name = f"letters-on-{device}"
+
+def any_options(**options):
+    return Placed(options["device"])
+
+def broken():
+    raise KeyError("LETTERS_KEY")
+
+nothing = 5
+
+def no_encoder():
+    return 5
+"""
+ENTRY_POINTS = """
+[visar.encoders]
+letters = letter_vectors:LetterEncoder
+placed = letter_vectors:Placed
+gone = letter_vectors_gone:LetterEncoder
+colpali = letter_vectors:LetterEncoder
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with a package as an installer would leave it, with its own metadata."""
+    folder = tmp_path / "site"
+    described = folder / "letter_vectors-1.2.dist-info"
+    described.mkdir(parents=True)
+    (folder / "letter_vectors.py").write_text(CODE)
+    (described / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: letter-vectors\nVersion: 1.2\n"
+    )
+    (described / "entry_points.txt").write_text(ENTRY_POINTS)
+    return folder
+
+
+@pytest.fixture
+def visar(package: Path, tmp_path: Path) -> Callable[..., str]:
+    """Run the program in a process that finds the package; returns what it prints."""
+    paths = [str(package), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "VISAR_INDEX": str(tmp_path / "index"),
+        "COLUMNS": "200",
+    }
+
+    def run(*arguments: str | Path, code: int = 0) -> str:
+        command = [sys.executable, "-m", "visar", *map(str, arguments)]
+        ended = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == code, ended.stderr
+        assert "Traceback" not in ended.stderr
+        return ended.stderr if code else ended.stdout
+
+    return run
+
+
+def test_a_package_installed_beside_is_listed_and_used(
+    visar: Callable[..., str], make_pdf: Callable[..., Path]
+) -> None:
+    listed = {entry["name"]: entry for entry in json.loads(visar("encoders", "--json"))}
+    assert next(iter(listed)) == "embedded"
+    assert listed["letters"]["description"] == "letter_vectors:LetterEncoder, of letter-vectors 1.2"
+    assert listed["letters"]["dimension"] is None
+    assert listed["colpali"]["dimension"] == 128, "a package does not replace what is built in"
+    assert "gone" in listed, "nothing is imported to be listed"
+    assert re.search(r"^letters +ready +letter_vectors:LetterEncoder", visar("encoders"), re.M)
+    assert "letters" in visar("doctor")
+    path = make_pdf("notes.pdf", "Boats need wind.", "Jazz quiz.")
+    for name in ("letters", "letters+pool2"):
+        visar("add", path, "--encoder", name)
+        found = json.loads(visar("search", "jazz", "--encoder", name, "--json"))
+        assert found["encoder"]["name"] == name
+        assert found["pages"][0]["page"] == 2
+    assert "did you mean letters?" in visar("search", "jazz", "--encoder", "leters", code=2)
+    assert "cannot be imported" in visar("search", "jazz", "--encoder", "gone", code=2)
+
+
+@pytest.fixture
+def importable(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(package)
+
+
+@pytest.mark.usefixtures("importable")
+def test_a_class_or_function_is_named_by_its_module(
+    tmp_path: Path, make_pdf: Callable[..., Path]
+) -> None:
+    assert get_encoder("letter_vectors:LetterEncoder").name == "letters"
+    assert get_encoder("letter_vectors:Placed", device="cpu").name == "letters-on-cpu"
+    assert get_encoder("letter_vectors:any_options").name == "letters-on-auto"
+    pooled = get_encoder("letter_vectors:LetterEncoder+pool2")
+    assert (pooled.name, pooled.version) == ("letters+pool2", "1-pool2")
+    index = Index.open(tmp_path / "index")
+    path = make_pdf("notes.pdf", "Boats need wind.", "Jazz quiz.")
+    added = index.add(path, encoder="letter_vectors:LetterEncoder")
+    assert [known.name for known in added.encoders] == ["letters"]
+    found = index.search("jazz", encoder="letter_vectors:LetterEncoder")
+    assert found.pages[0].page == 2
+
+
+@pytest.mark.usefixtures("importable")
+@pytest.mark.parametrize(
+    ("name", "options", "error", "said"),
+    [
+        ("letter_vectors:Nothing", {}, InvalidOption, "letter_vectors:Nothing cannot be imported"),
+        ("no_such_module:Encoder", {}, InvalidOption, "No module named 'no_such_module'"),
+        ("letter_vectors:no_encoder", {}, InvalidOption, "gave a int, which is no encoder"),
+        ("letter_vectors:nothing", {}, EncoderUnavailable, "'int' object is not callable"),
+        ("letter_vectors:broken", {}, EncoderUnavailable, "KeyError: 'LETTERS_KEY'"),
+        ("letter_vectors:LetterEncoder@main", {}, InvalidOption, "leave out @main"),
+        ("letter_vectors:LetterEncoder+patches", {}, InvalidOption, "has none"),
+        ("letter_vectors:LetterEncoder", {"device": "cuda"}, InvalidOption, "takes no device"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    name: str, options: dict[str, str], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=re.escape(said)):
+        get_encoder(name, **options)
+
+
+def test_an_object_is_taken_where_a_name_is() -> None:
+    mine = PixelEncoder()
+    assert get_encoder(mine) is mine
+    (page,) = get_encoder(mine).encode_pages([page_with("a page")], [picture(1)])
+    assert page.vectors.dtype == np.float16
