@@ -32,7 +32,7 @@ format: .venv/installed-dev
 	$(BIN)/ruff check --fix .
 
 docs: .venv/installed-dev
-	$(BIN)/python -m typer visar.cli.app utils docs --name visar --title "The command line" --output docs/command-line.md
+	$(BIN)/python -m typer visar.cli.reference utils docs --name visar --title "The command line" --output docs/command-line.md
 
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.selection $(ARGS)

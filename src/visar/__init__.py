@@ -1,21 +1,64 @@
 """ViSAR: decide per question how many pages of a document are needed, from its embeddings."""
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from visar.core import PageVectors, Selection, maxsim, prepare, select
+from visar._version import __version__
+from visar.errors import VisarError
 
 if TYPE_CHECKING:
-    from visar.index import Index
+    from visar.core import PageVectors, Selection, maxsim, prepare, select
+    from visar.documents import Limits, Page, ReadOptions, Word
+    from visar.encoders.protocol import Encoder, PageEmbedding
+    from visar.evaluation.questions import Dataset, Question
+    from visar.generation.protocol import Generator, Prompt, Reply
+    from visar.index import AnswerStream, Index
+    from visar.results import Answer, PageHit, SearchResult
+    from visar.retrieval.methods import Method, ScoredPages
 
-__all__ = ["Index", "PageVectors", "Selection", "__version__", "maxsim", "prepare", "select"]
+__all__ = [
+    "Answer",
+    "AnswerStream",
+    "Dataset",
+    "Encoder",
+    "Generator",
+    "Index",
+    "Limits",
+    "Method",
+    "Page",
+    "PageEmbedding",
+    "PageHit",
+    "PageVectors",
+    "Prompt",
+    "Question",
+    "ReadOptions",
+    "Reply",
+    "ScoredPages",
+    "SearchResult",
+    "Selection",
+    "VisarError",
+    "Word",
+    "__version__",
+    "maxsim",
+    "prepare",
+    "select",
+]
 
-__version__ = "0.1.0"
+# Imported when they are asked for: the method needs numpy alone, and the command line often less.
+_MODULES = {
+    "visar.core": ("PageVectors", "Selection", "maxsim", "prepare", "select"),
+    "visar.documents": ("Limits", "Page", "ReadOptions", "Word"),
+    "visar.encoders.protocol": ("Encoder", "PageEmbedding"),
+    "visar.evaluation.questions": ("Dataset", "Question"),
+    "visar.generation.protocol": ("Generator", "Prompt", "Reply"),
+    "visar.index": ("AnswerStream", "Index"),
+    "visar.results": ("Answer", "PageHit", "SearchResult"),
+    "visar.retrieval.methods": ("Method", "ScoredPages"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    """Import the index when it is asked for: the method alone needs numpy and nothing else."""
-    if name == "Index":
-        from visar.index import Index
-
-        return Index
+def __getattr__(name: str) -> object:
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,60 +1,47 @@
-"""The library of a person: documents in, the pages and passages a question needs out."""
+"""The face of the library: documents in, the pages and answers a question needs out."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.documents import (
-    Document,
-    Limits,
-    Ocr,
-    OcrEngine,
-    Page,
-    ReadOptions,
-    find_documents,
-    open_document,
-)
-from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.documents import Page, ReadOptions, find_documents
+from visar.encoders.protocol import Encoder
 from visar.encoders.registry import get_encoder
-from visar.errors import DocumentError, NotInIndex, VisarError
+from visar.errors import DocumentError, NotInIndex
 from visar.generation import extractive
-from visar.generation.answering import USUAL_BUDGET, Budget, answer_from, page_text
-from visar.generation.prompts import GivenPage, page_label
+from visar.generation.answering import USUAL_BUDGET, Budget, gather_pages, stream_answer
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.generation.registry import get_generator
+from visar.ingest import Progress, SourcePool, add_document
 from visar.models.devices import check_device
 from visar.models.protocols import Downloadable, Releasable
-from visar.results import Answer, Method, SearchResult
-from visar.retrieval.passages import best_passages
-from visar.retrieval.search import Library, Searcher
+from visar.results import Answer, SearchResult
+from visar.retrieval.methods import Method, MethodFunction
+from visar.retrieval.search import CorpusCache, Searcher
 from visar.store import (
     Compaction,
     DocumentVectors,
     EncoderRef,
-    NewDocument,
     Problem,
     Store,
     StoredDocument,
 )
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from PIL.Image import Image
 
-Stage: TypeAlias = Literal["reading", "ocr", "encoding"]
-Progress: TypeAlias = Callable[[Stage, int, int], None]
-"""Called with a stage, how many pages it has done, and how many there are."""
-
-PAGES_AT_A_TIME = 8
+    from visar.results import PageHit
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,44 +54,80 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What came of adding several documents."""
+    """The result of adding several documents."""
 
     added: tuple[StoredDocument, ...]
     refused: tuple[Refusal, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How documents are read."""
+class AnswerStream(Iterator[str]):
+    """An answer while it is written: iterate over its pieces, then take :attr:`answer`.
 
-    password: str | None = None
-    ocr: Ocr = "auto"
-    ocr_engine: OcrEngine = "rapidocr"
-    limits: Limits = field(default_factory=Limits)
+    The pages are known before the first piece (:attr:`search`). Closing it stops the generator.
+    """
+
+    def __init__(self, search: SearchResult, pieces: abc.Generator[str, None, Answer]) -> None:
+        self.search = search
+        self._pieces = pieces
+        self._answer: Answer | None = None
+
+    def __next__(self) -> str:
+        try:
+            return next(self._pieces)
+        except StopIteration as end:
+            self._answer = end.value or self._answer
+            raise StopIteration from None
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer; waits for what is still to be written."""
+        for _ in self:
+            pass
+        assert self._answer is not None  # noqa: S101 - the pieces end with it
+        return self._answer
+
+    def close(self) -> None:
+        """Stop writing."""
+        self._pieces.close()
 
 
-_USUAL_READING = Reading()
-
-
-def default_location() -> Path:
-    """``VISAR_INDEX``, or a folder under the user's data directory."""
+def default_location() -> str:
+    """Return ``VISAR_INDEX``, or a folder under the user's data directory."""
     from platformdirs import user_data_path
 
-    chosen = os.environ.get("VISAR_INDEX")
-    return Path(chosen) if chosen else user_data_path("visar") / "index"
+    return os.environ.get("VISAR_INDEX") or str(user_data_path("visar") / "index")
 
 
 class Index:
-    """Documents that questions can be asked about. The README shows how it is used."""
+    """Documents that questions can be asked about. One object serves many threads.
 
-    def __init__(self, store: Store, device: str = "auto") -> None:
+    Open it with :meth:`Index.open`; close it, or use it in a ``with`` block, to end the processes
+    that read documents and to free models.
+
+    Parameters
+    ----------
+    store
+        Where documents, pages and vectors are kept.
+    device
+        Where models run: "auto", "cpu", "cuda" or "mps".
+    options
+        How documents are read, also when their pages are shown later: password, OCR, limits.
+    """
+
+    def __init__(
+        self, store: Store, *, device: str = "auto", options: ReadOptions | None = None
+    ) -> None:
         check_device(device)
         self._store = store
         self._device = device
+        self._options = options or ReadOptions()
+        self._corpora = CorpusCache(store)
+        self._sources = SourcePool()
+        self._lock = threading.Lock()
         self._encoders: dict[str, Encoder] = {}
         self._generators: dict[tuple[str, str | None], Generator] = {}
-        self._lock = threading.Lock()
-        self._library: Library | None = None
+        # The password of a document added here opens it again when its pages are shown.
+        self._options_of: dict[str, ReadOptions] = {}
 
     @classmethod
     def open(
@@ -113,229 +136,98 @@ class Index:
         *,
         create: bool = True,
         device: str = "auto",
+        options: ReadOptions | None = None,
     ) -> Index:
-        """Open the index in a folder (by default the user's own), making it where there is none.
+        """Open the index at a location, making it where there is none.
 
-        ``device`` is where encoders run: "auto", "cpu", "cuda" or "mps".
+        Parameters
+        ----------
+        location
+            A folder, or an address such as ``s3://bucket/prefix``; by default ``VISAR_INDEX``, or
+            a folder of the user's.
+        create
+            Whether a missing index is made; otherwise it is an error.
+        device, options
+            See :class:`Index`.
+
+        Raises
+        ------
+        StoreError
+            If there is no index that this version can read.
         """
-        return cls(Store.open(location or default_location(), create=create), device)
+        store = Store.open(location or default_location(), create=create)
+        return cls(store, device=device, options=options)
 
     def __repr__(self) -> str:
         return f"Index({self.location!r})"
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes that read documents, and free models and vectors."""
+        self._sources.close()
+        self._corpora.clear()
+        self.release()
+
     @property
     def location(self) -> str:
+        """Where the index is."""
         return self._store.location
 
     def documents(self) -> list[StoredDocument]:
-        """All documents, in the order they were added."""
+        """Return all documents, in the order they were added."""
         return self._store.documents()
 
     def get(self, document: str) -> StoredDocument:
-        """A document by its id, the beginning of its id, or its name."""
+        """Return a document by its id, the beginning of its id, or its name.
+
+        Raises
+        ------
+        NotInIndex
+            If no document, or more than one, is meant.
+        """
         named = [known for known in self.documents() if known.name == document]
         return named[0] if len(named) == 1 else self._store.get(document)
 
     def pages(self, document: str) -> tuple[Page, ...]:
-        """The pages of a document with their words."""
+        """Return the pages of a document with their words."""
         return self._store.pages(self.get(document).id)
 
-    def vectors(self, document: str, *, encoder: str = "embedded") -> DocumentVectors:
-        """The vectors that an encoder gave the pages of a document."""
-        return self._store.vectors(self.get(document).id, _reference(self.encoder(encoder)))
+    def page(self, document: str, number: int) -> Page:
+        """Return one page of a document with its words; 1 is the first."""
+        return self._store.pages(self.get(document).id, [number])[0]
 
-    def encode_question(self, question: str, *, encoder: str = "embedded") -> NDArray[np.float32]:
-        """The vectors of a question: what ``visar.select`` takes with those of pages."""
+    def image(self, document: str, number: int, dpi: float = 144) -> Image:
+        """Return one page of a document as a picture, drawn from the file it was added from.
+
+        Raises
+        ------
+        DocumentError
+            If the file is gone, has changed, or needs a password (:class:`Index` takes one).
+        """
+        stored = self.get(document)
+        options = self._options_of.get(stored.id, self._options)
+        with self._sources.lease(stored, options) as source:
+            return source.image(number, dpi)
+
+    def vectors(self, document: str, *, encoder: str | Encoder = "embedded") -> DocumentVectors:
+        """Return the vectors that an encoder gave the pages of a document."""
+        return self._store.vectors(self.get(document).id, EncoderRef.of(self.encoder(encoder)))
+
+    def encode_question(
+        self, question: str, *, encoder: str | Encoder = "embedded"
+    ) -> NDArray[np.float32]:
+        """Return the vectors of a question: what ``visar.select`` takes with those of pages."""
         return self.encoder(encoder).encode_query(question)
-
-    def fetch(self, encoder: str) -> None:
-        """Download the weights of an encoder that are not here yet, as its first use would."""
-        chosen = self.encoder(encoder)
-        if isinstance(chosen, Downloadable):
-            chosen.fetch()
-
-    def add(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        encoder: str = "embedded",
-        reading: Reading = _USUAL_READING,
-        progress: Progress | None = None,
-    ) -> StoredDocument:
-        """Add a document; the same content again changes nothing.
-
-        An interrupted call goes on where it stopped. Words read by OCR are kept: another encoder
-        takes them from the index.
-        """
-        chosen = self.encoder(encoder)
-        options = ReadOptions(
-            password=reading.password,
-            ocr=reading.ocr,
-            ocr_engine=reading.ocr_engine,
-            limits=reading.limits,
-        )
-        with open_document(Path(path), options) as document:
-            new = NewDocument(
-                id=document.id,
-                name=document.name,
-                source=str(Path(path).resolve()),
-                pages=len(document),
-                size=_size(document.path),
-            )
-            encoded = self._encoded(document, chosen, progress or _silently)
-            return self._store.add(new, _reference(chosen), encoded)
-
-    def add_all(
-        self,
-        paths: Iterable[str | os.PathLike[str]],
-        *,
-        encoder: str = "embedded",
-        reading: Reading = _USUAL_READING,
-        progress: Callable[[Path], Progress] | None = None,
-    ) -> Additions:
-        """Add files and the documents of folders; one that is refused does not stop the others."""
-        found = find_documents(paths)
-        added: list[StoredDocument] = []
-        refused = [Refusal(str(path), reason) for path, reason in found.refused]
-        for path in found.paths:
-            try:
-                report = progress(path) if progress else None
-                added.append(self.add(path, encoder=encoder, reading=reading, progress=report))
-            except DocumentError as error:
-                refused.append(Refusal(str(path), str(error)))
-        return Additions(tuple(added), tuple(refused))
-
-    def remove(self, document: str) -> StoredDocument:
-        """Remove a document with everything that belongs to it."""
-        return self._store.remove(self.get(document).id)
-
-    def verify(self) -> list[Problem]:
-        """Read everything and report what is wrong. Changes nothing."""
-        return self._store.verify()
-
-    def compact(self) -> Compaction:
-        """Drop what interrupted additions have left behind and merge small files."""
-        return self._store.compact()
-
-    def search(
-        self,
-        question: str,
-        *,
-        documents: Sequence[str] | None = None,
-        encoder: str = "embedded",
-        method: Method = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
-    ) -> SearchResult:
-        """The pages a question needs, among all documents or those named.
-
-        ``method`` decides how many: ``"visar"``, or for comparison ``"top-k"`` (with ``k``),
-        ``"largest-gap"`` or ``"score-cluster"``. ``max_k`` caps them. ``neighbors`` takes as many
-        pages before and after each along, for tables that continue.
-        """
-        return self.searcher(documents, encoder).search(
-            question, method=method, k=k, max_k=max_k, neighbors=neighbors
-        )
-
-    def ask(
-        self,
-        question: str,
-        *,
-        documents: Sequence[str] | None = None,
-        encoder: str = "embedded",
-        method: Method = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
-        generator: str | Generator = extractive.NAME,
-        budget: Budget = USUAL_BUDGET,
-        on_text: OnText = ignore_text,
-    ) -> Answer:
-        """Answer a question from the pages it needs.
-
-        Without a ``generator`` the answer quotes what matches best. With one, it is written by a
-        language model that is given these pages, within ``budget``; ``on_text`` is called with
-        each piece of its reply.
-        """
-        writer = None if generator == extractive.NAME else self.generator(generator)
-        searcher = self.searcher(documents, encoder)
-        found = searcher.search(question, method=method, k=k, max_k=max_k, neighbors=neighbors)
-        passages = best_passages(searcher.weighed(found))
-        if writer is None:
-            text = extractive.quote(passages) if found.strength != "none" else ""
-            return Answer(question, text, extractive.NAME, passages, found)
-        given = self.given_pages(
-            writer,
-            [(hit.document, hit.page) for hit in found.pages],
-            [document.id for document in found.documents],
-        )
-        written = answer_from(question, given, writer, budget, on_text)
-        return Answer(
-            question,
-            written.text,
-            writer.name,
-            passages,
-            found,
-            written.citations,
-            written.generation,
-        )
-
-    def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[str, Image]]:
-        """Each found page as a picture with the question's heat on it, and a name for it."""
-        from visar.explain.heat import with_heat
-
-        # The encoder itself is not needed, and may not run here.
-        library = Library(self._store, found.documents, found.encoder)
-        for rank, hit in enumerate(found.pages, start=1):
-            document = self.get(hit.document)
-            with self._open_source(document) as source:
-                image = source.image(hit.page, dpi)
-            position = library.position(hit)
-            boxes, _ = library.patches(position)
-            weights = found.selection.patch_weights[position]
-            stem = Path(document.name).stem
-            yield f"{rank:02d}-{stem}-page-{hit.page}.png", with_heat(image, boxes, weights)
-
-    def searcher(self, documents: Sequence[str] | None, encoder: str = "embedded") -> Searcher:
-        """What searches these documents, or all: loaded once for many questions."""
-        chosen = self.encoder(encoder)
-        wanted = self.documents() if documents is None else [self.get(d) for d in documents]
-        if not wanted:
-            raise NotInIndex(f"The index {self.location} is empty: add a document first.")
-        library = Library(self._store, tuple(wanted), _reference(chosen))
-        if library != self._library:
-            # The next question is mostly about the same documents: what is loaded for one is kept.
-            self._library = library
-        return Searcher(self._library, chosen)
-
-    def given_pages(
-        self, generator: Generator, pages: Sequence[tuple[str, int]], documents: Sequence[str]
-    ) -> list[GivenPage]:
-        """Pages, as (document's id, number), in the form that a generator reads.
-
-        ``documents`` are the ids of all that were searched: labels count them.
-        """
-        with ExitStack() as sources:
-            opened: dict[str, Document] = {}
-
-            def content(document: str, number: int) -> Image | str:
-                if generator.reads == "text":
-                    return page_text(self._store.pages(document, [number])[0])
-                if document not in opened:
-                    source = self._open_source(self._store.get(document))
-                    opened[document] = sources.enter_context(source)
-                return opened[document].image(number)
-
-            return [
-                GivenPage(
-                    label=page_label(number, documents.index(document) + 1, len(documents)),
-                    document=document,
-                    number=number,
-                    content=content(document, number),
-                )
-                for document, number in pages
-            ]
 
     def encoder(self, encoder: str | Encoder) -> Encoder:
         """Return the encoder of that name, made once and shared; an encoder is given back."""
@@ -358,6 +250,12 @@ class Index:
                 )
             return self._generators[key]
 
+    def fetch(self, encoder: str | Encoder) -> None:
+        """Download the weights of an encoder that are not here yet, as its first use would."""
+        chosen = self.encoder(encoder)
+        if isinstance(chosen, Downloadable):
+            chosen.fetch()
+
     def release(self) -> None:
         """Free the memory of all loaded models; the next use loads them again."""
         with self._lock:
@@ -366,61 +264,245 @@ class Index:
             if isinstance(model, Releasable):
                 model.release()
 
-    def _encoded(
-        self, document: Document, encoder: Encoder, progress: Progress
-    ) -> Iterator[tuple[Page, PageEmbedding]]:
-        """Pages with their vectors, as far as an interrupted addition has not written them."""
-        total = len(document)
-        written = self._store.unfinished(document.id, _reference(encoder))
-        missing = [number for number in range(1, total + 1) if number not in written]
-        pages = self._pages(document, missing, progress)
-        done = len(written)
-        while batch := list(islice(pages, PAGES_AT_A_TIME)):
-            images = []
-            if encoder.reads == "image":
-                images = [document.image(page.number) for page in batch]
-            yield from zip(batch, encoder.encode_pages(batch, images), strict=True)
-            done += len(batch)
-            progress("encoding", done, total)
+    def add(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        encoder: str | Encoder = "embedded",
+        options: ReadOptions | None = None,
+        progress: Progress | None = None,
+    ) -> StoredDocument:
+        """Add a document; the same content again changes nothing.
 
-    def _pages(
-        self, document: Document, numbers: Sequence[int], progress: Progress
-    ) -> Iterator[Page]:
-        """Pages of a document: those the index has from there, the others from the file."""
-        try:
-            yield from self._store.pages(document.id, numbers)
-        except NotInIndex:
-            total = len(document)
-            done = total - len(numbers)
-            for number in numbers:
-                stage: Stage = "ocr" if document.needs_ocr(number) else "reading"
-                page = document.page(number)
-                done += 1
-                progress(stage, done, total)
-                yield page
+        An interrupted call goes on where it stopped. Words read by OCR are kept: another encoder
+        takes them from the index.
 
-    def _open_source(self, document: StoredDocument) -> Document:
-        """The file a document came from, if it is still there and still the same."""
-        try:
-            source = open_document(document.source, ReadOptions(ocr="never"))
-        except VisarError as error:
-            raise DocumentError(
-                document.name, f"cannot be shown, its file {document.source} is gone: {error}"
-            ) from error
-        if source.id != document.id:
-            source.close()
-            raise DocumentError(document.name, "was changed since it was added: add it again")
-        return source
+        Parameters
+        ----------
+        path
+            A PDF, an image, a folder of page images, or an office document.
+        encoder
+            What makes the vectors: a name (``visar encoders``) or an encoder.
+        options
+            How the document is read, if not as the index's own options say.
+        progress
+            Called with a stage, the pages done, and the pages in all.
+
+        Raises
+        ------
+        DocumentError
+            If it cannot be read.
+        """
+        chosen = options or self._options
+        added = add_document(
+            self._store, path, self.encoder(encoder), options=chosen, progress=progress
+        )
+        self._options_of[added.id] = chosen
+        return added
+
+    def add_all(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        *,
+        encoder: str | Encoder = "embedded",
+        options: ReadOptions | None = None,
+        progress: Callable[[Path], Progress] | None = None,
+    ) -> Additions:
+        """Add files and the documents of folders; one that is refused does not stop the others."""
+        found = find_documents(Path(path) for path in paths)
+        added = []
+        refused = [Refusal(str(path), reason) for path, reason in found.refused]
+        for path in found.paths:
+            try:
+                report = progress(path) if progress else None
+                added.append(self.add(path, encoder=encoder, options=options, progress=report))
+            except DocumentError as error:
+                refused.append(Refusal(str(path), str(error)))
+        return Additions(tuple(added), tuple(refused))
+
+    def remove(self, document: str) -> StoredDocument:
+        """Remove a document with everything that belongs to it; its file stays."""
+        return self._store.remove(self.get(document).id)
+
+    def verify(self) -> list[Problem]:
+        """Read everything and report what is wrong. Changes nothing."""
+        return self._store.verify()
+
+    def compact(self) -> Compaction:
+        """Drop what interrupted additions have left behind and merge small files."""
+        return self._store.compact()
+
+    def searcher(
+        self, documents: Sequence[str] | None = None, encoder: str | Encoder = "embedded"
+    ) -> Searcher:
+        """Return what searches these documents, or all: loaded once for many questions.
+
+        Documents without vectors of the encoder are left out, and named in every result.
+
+        Raises
+        ------
+        NotInIndex
+            If none of the documents has vectors of the encoder.
+        """
+        chosen = self.encoder(encoder)
+        asked = self.documents() if documents is None else [self.get(name) for name in documents]
+        wanted = list({document.id: document for document in asked}.values())
+        if not wanted:
+            raise NotInIndex(f"The index {self.location} is empty: add a document first.")
+        reference = EncoderRef.of(chosen)
+        able = [document for document in wanted if document.has(reference)]
+        left_out = [document for document in wanted if not document.has(reference)]
+        if not able:
+            names = ", ".join(document.name for document in left_out[:5])
+            raise NotInIndex(
+                f"No vectors of {reference} in the index for {names}"
+                f"{' and others' if len(left_out) > 5 else ''}: add the files again with that "
+                f"encoder (visar add FILE --encoder {chosen.name})."
+            )
+        return Searcher(self._corpora.get(able, reference), chosen, left_out=left_out, source=self)
+
+    def search(
+        self,
+        question: str,
+        *,
+        documents: Sequence[str] | None = None,
+        encoder: str | Encoder = "embedded",
+        method: str | Method | MethodFunction = "visar",
+        k: int | None = None,
+        max_k: int | None = None,
+        neighbors: int = 0,
+    ) -> SearchResult:
+        """Find the pages a question needs.
+
+        Parameters
+        ----------
+        question
+            In plain words.
+        documents
+            Ids or names of the documents to search; all by default.
+        encoder
+            The encoder whose vectors are searched: a name or an encoder.
+        method
+            What decides how many pages: ``"visar"``, or for comparison ``"top-k"`` (with ``k``),
+            ``"largest-gap"``, ``"score-cluster"``, a ``module:function``, or a function.
+        k
+            How many pages top-k takes.
+        max_k
+            At most so many pages.
+        neighbors
+            As many pages before and after each are taken along, for tables that continue.
+
+        Raises
+        ------
+        NotInIndex
+            If a document is not there, or none has vectors of the encoder.
+        InvalidOption
+            If there is no such method or encoder, or an option is out of its range.
+        """
+        return self.searcher(documents, encoder).search(
+            question, method=method, k=k, max_k=max_k, neighbors=neighbors
+        )
+
+    def ask(
+        self,
+        question: str,
+        *,
+        documents: Sequence[str] | None = None,
+        encoder: str | Encoder = "embedded",
+        method: str | Method | MethodFunction = "visar",
+        k: int | None = None,
+        max_k: int | None = None,
+        neighbors: int = 0,
+        generator: str | Generator = extractive.NAME,
+        budget: Budget = USUAL_BUDGET,
+        on_text: OnText = ignore_text,
+    ) -> Answer:
+        """Answer a question from the pages it needs.
+
+        Without a ``generator`` the answer quotes what matches best. With one, it is written by a
+        language model that is given these pages, within ``budget``; ``on_text`` is called with
+        each piece of its answer. The other parameters are those of :meth:`search`.
+
+        Raises
+        ------
+        GenerationError
+            If the generator gives no answer.
+        """
+        stream = self.stream(
+            question,
+            documents=documents,
+            encoder=encoder,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+            generator=generator,
+            budget=budget,
+        )
+        for piece in stream:
+            on_text(piece)
+        return stream.answer
+
+    def stream(
+        self,
+        question: str,
+        *,
+        documents: Sequence[str] | None = None,
+        encoder: str | Encoder = "embedded",
+        method: str | Method | MethodFunction = "visar",
+        k: int | None = None,
+        max_k: int | None = None,
+        neighbors: int = 0,
+        generator: str | Generator = extractive.NAME,
+        budget: Budget = USUAL_BUDGET,
+    ) -> AnswerStream:
+        """Answer a question piece by piece; the parameters are those of :meth:`ask`."""
+        writer = None if generator == extractive.NAME else self.generator(generator)
+        found = self.search(
+            question,
+            documents=documents,
+            encoder=encoder,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+        )
+        pieces = _quoted(found) if writer is None else self._written(found, writer, budget)
+        return AnswerStream(found, pieces)
+
+    def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[PageHit, Image]]:
+        """Yield each found page with its picture, the question's heat laid over it."""
+        from visar.explain.heat import with_heat
+
+        corpus = self._corpora.get(found.documents, found.encoder)
+        for hit in found.pages:
+            position = corpus.position(hit.document, hit.page)
+            boxes, _ = corpus.patches(position)
+            weights = found.selection.patch_weights[position]
+            yield hit, with_heat(self.image(hit.document, hit.page, dpi), boxes, weights)
+
+    def _written(
+        self, found: SearchResult, generator: Generator, budget: Budget
+    ) -> abc.Generator[str, None, Answer]:
+        """The pieces of a generator's answer, then the answer."""
+        pages = [(hit.document, hit.page) for hit in found.pages]
+        documents = [document.id for document in found.documents]
+        given = gather_pages(self, generator, pages, documents)
+        written = yield from stream_answer(found.question, given, generator, budget)
+        return Answer(
+            question=found.question,
+            text=written.text,
+            generator=generator.name,
+            passages=found.passages,
+            search=found,
+            citations=written.citations,
+            generation=written.generation,
+        )
 
 
-def _reference(encoder: Encoder) -> EncoderRef:
-    return EncoderRef(encoder.name, encoder.version, encoder.dimension)
-
-
-def _size(path: Path) -> int:
-    files = path.iterdir() if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files)
-
-
-def _silently(stage: Stage, done: int, total: int) -> None:
-    """Report no progress."""
+def _quoted(found: SearchResult) -> abc.Generator[str, None, Answer]:
+    """The quotations of an extractive answer, then the answer."""
+    text = extractive.quote(found.passages) if found.strength != "none" else ""
+    if text:
+        yield text
+    return Answer(found.question, text, extractive.NAME, found.passages, found)

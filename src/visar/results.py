@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from visar.core import Selection
-from visar.documents.page import Box
+from visar.documents.page import Box, Page, Word
+from visar.errors import NotInIndex
 from visar.store.records import EncoderRef, StoredDocument
 
-Method: TypeAlias = Literal["visar", "top-k", "largest-gap", "score-cluster"]
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 Strength: TypeAlias = Literal["good", "weak", "none"]
 
+# Marks fields that JSON does not show.
+_INTERNAL = {"internal": True}
 
-@dataclass(frozen=True, slots=True)
+
+class PageSource(Protocol):
+    """Where pages can be read again; an :class:`visar.Index` is one."""
+
+    def page(self, document: str, number: int) -> Page:
+        """Return a page of a document, by the document's id and its number from 1."""
+        ...
+
+    def image(self, document: str, number: int, dpi: float = 144) -> Image:
+        """Return the picture of a page."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class PageHit:
     """A page that the question needs."""
 
@@ -36,6 +54,31 @@ class PageHit:
     """Where on the page the snippet stands."""
     beside: int | None = None
     """For a neighbour taken along: the selected page it stands beside."""
+    source: PageSource | None = field(default=None, compare=False, metadata=_INTERNAL)
+    """Where its image and words come from; None for a hit that was made without an index."""
+
+    def __repr__(self) -> str:
+        return f"PageHit({self.name!r}, page={self.page}, score={self.score:.2f})"
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """All words of the page with their boxes, read from the index."""
+        return self._from().page(self.document, self.page).words
+
+    def image(self, dpi: float = 144) -> Image:
+        """Return the page as a picture, drawn from the document's file.
+
+        Raises
+        ------
+        DocumentError
+            If the file is gone, has changed, or needs a password.
+        """
+        return self._from().image(self.document, self.page, dpi)
+
+    def _from(self) -> PageSource:
+        if self.source is None:
+            raise NotInIndex(f"{self!r} does not come from an index: it has no image or words.")
+        return self.source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,10 +86,12 @@ class SearchResult:
     """The pages a question needs, best first, and why so many."""
 
     question: str
-    method: Method
+    method: str
     pages: tuple[PageHit, ...]
     documents: tuple[StoredDocument, ...]
     """Those searched."""
+    left_out: tuple[StoredDocument, ...]
+    """Those asked for that have no vectors of the encoder: add them with it."""
     pages_searched: int
     pages_invalid: int
     """Of those: pages the encoder could make nothing of, which are never found."""
@@ -59,7 +104,9 @@ class SearchResult:
     """Whether that is enough to say that the documents speak of it."""
     encoder: EncoderRef
     seconds: float
-    selection: Selection = dataclasses.field(repr=False)
+    passages: tuple[Passage, ...] = field(repr=False, metadata=_INTERNAL)
+    """The passages of these pages that match best."""
+    selection: Selection = field(repr=False)
     """Everything the method saw; pages counted from 0 over all documents searched."""
 
     @property
@@ -147,8 +194,9 @@ class Answer:
         return bool(self.text)
 
     @property
-    def pages(self) -> list[int]:
-        return [hit.page for hit in self.search.pages]
+    def pages(self) -> tuple[PageHit, ...]:
+        """The pages it rests on, best first, each with its document."""
+        return self.search.pages
 
 
 def to_plain(value: Any) -> Any:
@@ -157,7 +205,8 @@ def to_plain(value: Any) -> Any:
         names = ("k", "k_star", "cost", "sparsity", "fallback", "timings")
         return {name: to_plain(getattr(value, name)) for name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        shown = [f.name for f in dataclasses.fields(value) if not f.metadata.get("internal")]
+        return {name: to_plain(getattr(value, name)) for name in shown}
     if isinstance(value, np.ndarray):
         return to_plain(value.tolist())
     if isinstance(value, Mapping):

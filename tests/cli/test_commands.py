@@ -145,3 +145,41 @@ def test_ctrl_c_is_answered_with_a_word(visar: Visar, monkeypatch: pytest.Monkey
     ran = visar("list")
     assert (ran.code, ran.out) == (130, "")
     assert "What was finished is kept" in ran.err
+
+
+def test_a_question_longer_than_a_file_name_is_a_question(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("notes.pdf", BOATS, TAXES)
+    question = "When is income tax due, " + "and why, " * 60 + "please?"
+    asked = visar("ask", path, question)
+    assert asked.code == 0, asked.err
+    assert "Income tax is due in April." in asked.out
+
+
+def test_an_index_in_object_storage_is_no_local_folder(
+    visar: Visar, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_bucket: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["--index", "s3://bucket/prefix"], []):
+        monkeypatch.setenv("VISAR_INDEX", "s3://bucket/prefix")
+        listed = visar("list", *arguments)
+        assert listed.code == 2
+        assert "s3://bucket/prefix" in listed.err
+    assert any("bucket" in path for path in empty_bucket)
+    assert not list(tmp_path.glob("s3:*"))
+
+
+def test_the_same_document_as_file_and_by_name_is_asked_once(
+    visar: Visar, make_pdf: MakePdf
+) -> None:
+    path = make_pdf("notes.pdf", BOATS, TAXES)
+    found = json.loads(visar("search", path, "tax?", "--doc", "notes.pdf", "--json").out)
+    assert found["pages_searched"] == 2
+
+
+def test_a_missing_path_does_not_stop_the_others(visar: Visar, make_pdf: MakePdf) -> None:
+    first, last = make_pdf("first.pdf", BOATS), make_pdf("last.pdf", TAXES)
+    added = visar("add", first, "missing.pdf", last)
+    assert added.code == 1
+    assert "missing.pdf" in added.err
+    listed = json.loads(visar("list", "--json").out)
+    assert [document["name"] for document in listed] == ["first.pdf", "last.pdf"]

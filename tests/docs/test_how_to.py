@@ -17,7 +17,7 @@ import typer
 from PIL import Image
 
 from tests.generation.smollm import SmolLM
-from visar.cli.app import app
+from visar.cli.reference import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOW_TO = (DOCS / "how-to.md").read_text(encoding="utf-8")

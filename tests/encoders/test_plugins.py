@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -161,7 +162,7 @@ def test_a_class_or_function_is_named_by_its_module(
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
-    name: str, options: dict[str, str], error: type[Exception], said: str
+    name: str, options: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=re.escape(said)):
         get_encoder(name, **options)

@@ -12,6 +12,7 @@ from reportlab.pdfgen.canvas import Canvas
 from tests.encoders import tiny
 from visar.encoders.visual import VisualEncoder
 from visar.index import Index
+from visar.store import EncoderRef
 
 Make = Callable[[str], Path]
 QUESTION = "what is the total revenue?"
@@ -64,7 +65,7 @@ def test_heat_lies_where_the_page_as_displayed_has_the_mark(
     index = Index.open(tmp_path / "index", device="cpu")
     monkeypatch.setitem(index._encoders, name, encoder)
     document = index.add(path, encoder=name)
-    held = index._store.vectors(document.id, index.searcher(None, name)._library.encoder)
+    held = index._store.vectors(document.id, EncoderRef.of(encoder))
     dark = held.vectors[held.offsets[2] :][held.boxes[held.offsets[2] :].any(axis=1)][:1]
     monkeypatch.setattr(encoder, "encode_query", lambda _question: dark.astype(np.float32))
     found = index.search("dark", encoder=name, method="top-k", k=3)
@@ -76,6 +77,6 @@ def test_heat_lies_where_the_page_as_displayed_has_the_mark(
     across, down = (left + right) / 2, (top + bottom) / 2
     assert down < 0.36
     assert across > 0.64 if rotation else across < 0.36
-    library = index.searcher(None, name)._library
-    boxes, _ = library.patches(library.position(hit))
+    corpus = index.searcher(None, name)._corpus
+    boxes, _ = corpus.patches(corpus.position(hit.document, hit.page))
     np.testing.assert_array_equal(boxes, held.boxes[:first])

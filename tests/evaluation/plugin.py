@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
-from visar.generation.protocol import OnText, Prompt, Reply, unheard
+from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
 from visar.retrieval.methods import Method, ScoredPages
 
 
@@ -95,7 +95,7 @@ class CountingGenerator(Counting):
         *,
         max_tokens: int,
         choices: Sequence[str] = (),
-        on_text: OnText = unheard,
+        on_text: OnText = ignore_text,
     ) -> Reply:
         self._load()
         text = json.dumps({"choice": choices[0]} if choices else {"answer": "April", "pages": []})

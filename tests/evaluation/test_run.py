@@ -17,7 +17,6 @@ import pytest
 
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
-from tests.encoders.conftest import checkpoint as checkpoint
 from tests.evaluation.plugin import CountingEncoder, CountingGenerator
 from tests.generation.smollm import SmolLM
 from visar import index as visar_index

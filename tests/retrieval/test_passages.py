@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.documents.page import Page, Word
-from visar.retrieval.passages import WeighedPage, best_passages, boxes_of, spans
+from visar.results import Passage
+from visar.retrieval.passages import WeightedPage, best_passages, boxes_of, spans, weight_passages
 
 
 def page_of(*lines: str, gap: float = 0.02, spread: float = 0.01) -> Page:
@@ -75,33 +76,37 @@ def test_every_word_is_in_exactly_one_passage(lines: list[str]) -> None:
     assert covered == list(range(len(page.words)))
 
 
-def weighed(number: int, weight: float, *lines: str) -> WeighedPage:
+def weighted(number: int, weight: float, *lines: str) -> WeightedPage:
     words = page_of(*lines).words
     indices = np.arange(len(words), dtype=np.int32)
     page = Page(number, 595, 842, 0, words, "text layer")
     boxes = np.array([word.box for word in words], np.float32)
-    return WeighedPage("a", page, indices, np.full(len(words), weight, np.float32), boxes)
+    return WeightedPage("a", page, indices, np.full(len(words), weight, np.float32), boxes)
+
+
+def passages(*pages: WeightedPage) -> list[Passage]:
+    return [passage for page in pages for passage in weight_passages(page)]
 
 
 def test_passages_come_rather_from_different_pages() -> None:
     """A page's second sentence gives way to the somewhat lighter one of another page."""
     pages = [
-        weighed(1, 1.0, "Tax is due in April.", "Tax rates are high now."),
-        weighed(2, 0.8, "Duties are due in May."),
+        weighted(1, 1.0, "Tax is due in April.", "Tax rates are high now."),
+        weighted(2, 0.8, "Duties are due in May."),
     ]
-    assert [passage.page for passage in best_passages(pages, most=2)] == [1, 2]
+    assert [passage.page for passage in best_passages(passages(*pages), most=2)] == [1, 2]
 
 
 def test_the_same_words_are_quoted_once() -> None:
-    pages = [weighed(1, 1.0, "Tax is due in April."), weighed(2, 1.0, "Tax is due, in April!")]
-    assert len(best_passages(pages)) == 1
+    pages = [weighted(1, 1.0, "Tax is due in April."), weighted(2, 1.0, "Tax is due, in April!")]
+    assert len(best_passages(passages(*pages))) == 1
 
 
 def test_nothing_is_quoted_where_nothing_weighs() -> None:
     page = page_of("Tax is due in April.")
     boxes = np.zeros((5, 4), np.float32)
-    silent = WeighedPage("a", page, np.arange(5, dtype=np.int32), np.zeros(5, np.float32), boxes)
-    assert best_passages([silent]) == ()
+    silent = WeightedPage("a", page, np.arange(5, dtype=np.int32), np.zeros(5, np.float32), boxes)
+    assert best_passages(passages(silent)) == ()
 
 
 def test_words_under_a_heavy_patch_are_heavy() -> None:
@@ -109,7 +114,7 @@ def test_words_under_a_heavy_patch_are_heavy() -> None:
     page = page_of("Tax is due.", "Cats sleep.")
     first, last = page.words[0].box, page.words[-1].box
     boxes = np.array([[0, 0, 0, 0], first, last], np.float32)
-    weighed = WeighedPage(
+    weighed = WeightedPage(
         "a", page, np.full(3, -1, np.int32), np.array([0.9, 0.5, 0.0], np.float32), boxes
     )
     weights = weighed.word_weights()

@@ -51,7 +51,20 @@ def print_pages(found: SearchResult) -> None:
     for hit in found.pages:
         console.print(_page_line(hit, highest, several, width), soft_wrap=True)
     console.print()
+    if found.left_out:
+        console.print(Text(f"  {_about_left_out(found)}", style="yellow"), soft_wrap=True)
     console.print(Text(f"  {why_so_many(found)}", style="dim"), soft_wrap=True)
+
+
+def _about_left_out(found: SearchResult) -> str:
+    names = ", ".join(document.name for document in found.left_out[:3])
+    others = len(found.left_out) - 3
+    more = f" and {others} more" if others > 0 else ""
+    encoder = found.encoder.name
+    return (
+        f"Left out: {names}{more}, without vectors of {encoder}. "
+        f"To include: visar add FILE --encoder {encoder}"
+    )
 
 
 def _print_quotes(answer: Answer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +15,11 @@ from visar.cli.options import (
     DeviceChoice,
     EncoderName,
     GeneratorName,
-    IndexFolder,
+    IndexLocation,
     Json,
     K,
     MaxK,
-    MethodChoice,
+    MethodName,
     Neighbors,
     OcrChoice,
     OcrEngineChoice,
@@ -30,11 +31,14 @@ from visar.cli.options import (
     open_index,
 )
 from visar.cli.output import complain, console, print_json, progress_bars
+from visar.documents import ReadOptions
 from visar.errors import DocumentError, InvalidOption
+from visar.files import write_whole
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
-from visar.index import Index, Reading
+from visar.index import Index
 from visar.results import SearchResult
+from visar.text import clean_line
 
 Question = Annotated[
     list[str],
@@ -63,7 +67,7 @@ def ask(
     words: Question,
     *,
     documents: Documents = None,
-    method: MethodChoice = "visar",
+    method: MethodName = "visar",
     k: K = None,
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
@@ -77,15 +81,15 @@ def ask(
     password: Password = None,
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
-    index: IndexFolder = None,
+    index: IndexLocation = None,
     as_json: Json = False,
 ) -> None:
     """Ask a question about files, or about what is in the index. Files are remembered."""
     files, question = _split(words)
-    library = open_index(index, create=bool(files), device=device)
-    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    library = open_index(index, create=bool(files), device=device, options=options)
     writer = open_generator(generator, base_url, device)
-    asked = documents_asked(library, files, documents, encoder, reading)
+    asked = documents_asked(library, files, documents, encoder)
     with shown_while_written() as on_text:
         answer = library.ask(
             question,
@@ -112,7 +116,7 @@ def search(
     words: Question,
     *,
     documents: Documents = None,
-    method: MethodChoice = "visar",
+    method: MethodName = "visar",
     k: K = None,
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
@@ -122,14 +126,14 @@ def search(
     password: Password = None,
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
-    index: IndexFolder = None,
+    index: IndexLocation = None,
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
     files, question = _split(words)
-    library = open_index(index, create=bool(files), device=device)
-    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    asked = documents_asked(library, files, documents, encoder, reading)
+    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    library = open_index(index, create=bool(files), device=device, options=options)
+    asked = documents_asked(library, files, documents, encoder)
     found = library.search(
         question,
         documents=asked,
@@ -152,9 +156,16 @@ def _split(words: list[str]) -> tuple[list[str], str]:
     *files, question = words
     if not question.strip():
         raise InvalidOption("The question is empty.")
-    if Path(question).exists():
+    if _is_path(question):
         raise InvalidOption(f"{question!r} is a file: the question comes last, after the files.")
     return files, question
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # longer than a name can be, or with a null character
+        return False
 
 
 def documents_asked(
@@ -162,14 +173,13 @@ def documents_asked(
     files: list[str],
     documents: list[str] | None,
     encoder: str,
-    reading: Reading,
 ) -> list[str] | None:
     """The documents asked about, once the files named are in the index; None for all."""
     if not files:
         return documents
     fetch_encoder(library, encoder)
     with progress_bars() as bars:
-        additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
+        additions = library.add_all(files, encoder=encoder, progress=bars)
     for refusal in additions.refused:
         complain(refusal.reason)
     if not additions.added:
@@ -185,9 +195,17 @@ def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> lis
     except OSError as error:
         raise DocumentError(str(folder), f"cannot be written to: {error.strerror}") from error
     written = []
-    for name, image in library.heat(found):
-        image.save(folder / name)
-        written.append(folder / name)
+    for rank, (hit, image) in enumerate(library.heat(found), start=1):
+        # Short enough for every file system, whatever the document is called.
+        stem = clean_line(Path(hit.name).stem)[:60].replace("/", "-")
+        path = folder / f"{rank:02d}-{stem}-page-{hit.page}.png"
+        picture = io.BytesIO()
+        image.save(picture, "PNG")
+        try:
+            write_whole(path, picture.getvalue())
+        except OSError as error:
+            raise DocumentError(str(path), f"cannot be written: {error.strerror}") from error
+        written.append(path)
     return written
 
 

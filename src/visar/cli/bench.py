@@ -17,7 +17,7 @@ from visar.cli.asking import documents_asked
 from visar.cli.options import (
     DeviceChoice,
     EncoderName,
-    IndexFolder,
+    IndexLocation,
     Json,
     OcrChoice,
     OcrEngineChoice,
@@ -25,8 +25,8 @@ from visar.cli.options import (
     open_index,
 )
 from visar.cli.output import complain, console, errors, print_json
+from visar.documents import ReadOptions
 from visar.errors import InvalidOption
-from visar.index import Reading
 
 if TYPE_CHECKING:
     from visar.evaluation.bench_report import Table as MeasuredTable
@@ -86,7 +86,7 @@ def bench(
     password: Password = None,
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
-    index: IndexFolder = None,
+    index: IndexLocation = None,
     as_json: Json = False,
 ) -> None:
     """Measure on your documents and this machine how long it takes to choose pages."""
@@ -96,9 +96,9 @@ def bench(
     questions = None if question_file is None else _read_questions(question_file)
     if save_folder is not None:
         bench_report.make_ready(save_folder)
-    library = open_index(index, create=bool(files), device=device)
-    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    chosen = documents_asked(library, files or [], documents, encoder, reading)
+    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    library = open_index(index, create=bool(files), device=device, options=options)
+    chosen = documents_asked(library, files or [], documents, encoder)
     try:
         with _progress_bar() as report:
             measured = timing.bench(

@@ -19,9 +19,9 @@ from visar.cli.options import (
     DeviceChoice,
     EncoderName,
     GeneratorName,
-    IndexFolder,
+    IndexLocation,
     MaxK,
-    MethodChoice,
+    MethodName,
     Neighbors,
     OcrChoice,
     Password,
@@ -31,11 +31,11 @@ from visar.cli.options import (
     open_index,
 )
 from visar.cli.output import complain, console
+from visar.documents import ReadOptions
 from visar.errors import StoreError, VisarError
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.generation.protocol import OnText
-from visar.index import Reading
 from visar.results import Answer, to_plain
 
 _HELP = "a question · /history lists those asked · /pages shows the last ones' pages · /quit ends"
@@ -53,7 +53,7 @@ def chat(
     files: Files = None,
     *,
     documents: Documents = None,
-    method: MethodChoice = "visar",
+    method: MethodName = "visar",
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
     generator: GeneratorName = extractive.NAME,
@@ -64,14 +64,14 @@ def chat(
     device: DeviceChoice = "auto",
     password: Password = None,
     ocr: OcrChoice = "auto",
-    index: IndexFolder = None,
+    index: IndexLocation = None,
     as_json: JsonLines = False,
 ) -> None:
     """Ask question after question. Each is answered on its own pages; the models stay loaded."""
-    library = open_index(index, create=bool(files), device=device)
+    options = ReadOptions(password=password, ocr=ocr)
+    library = open_index(index, create=bool(files), device=device, options=options)
     writer = open_generator(generator, base_url, device)
-    reading = Reading(password=password, ocr=ocr)
-    asked = documents_asked(library, [str(f) for f in files or []], documents, encoder, reading)
+    asked = documents_asked(library, [str(f) for f in files or []], documents, encoder)
 
     def answer(question: str, on_text: OnText) -> Answer:
         return library.ask(
@@ -134,7 +134,7 @@ class _Session:
 
     def _print_history(self) -> None:
         for number, answer in enumerate(self._answers, start=1):
-            pages = ", ".join(str(page) for page in answer.pages)
+            pages = ", ".join(str(hit.page) for hit in answer.pages)
             line = Text.assemble(f"  {number:>3}  {answer.question}", (f"  page {pages}", "dim"))
             console.print(line, soft_wrap=True)
 

@@ -12,7 +12,7 @@ from typing import get_args
 from rich.text import Text
 
 from visar._version import __version__
-from visar.cli.options import IndexFolder, Json
+from visar.cli.options import IndexLocation, Json
 from visar.cli.output import STATE_STYLES, console, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders
 from visar.errors import StoreError
@@ -47,7 +47,7 @@ class Report:
     parts: tuple[Part, ...]
 
 
-def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
+def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """Show what is installed, what can run here, and what is missing."""
     location = str(index or default_location())
     report = Report(
@@ -65,7 +65,7 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
     console.print(f"[bold]visar {report.version}[/bold] · Python {report.python}")
     held = "none yet" if report.documents is None else f"{report.documents} documents"
     console.print(f"index       {report.index} ({held})", soft_wrap=True)
-    groups = {
+    groups: dict[str, Sequence[EncoderInfo | GeneratorInfo | Part]] = {
         "encoders": report.encoders,
         "generators": report.generators,
         "optional": report.parts,

@@ -23,7 +23,8 @@ from rich.text import Text
 from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice, fetch_encoder
 from visar.cli.output import complain, console, errors, print_json
 from visar.errors import InvalidOption, MissingExtra
-from visar.index import Index, Stage
+from visar.index import Index
+from visar.ingest import Stage
 
 if TYPE_CHECKING:
     from visar.evaluation.run import Outcome, ProgressListener
@@ -95,7 +96,7 @@ Share = Annotated[
     str, typer.Option(help="Take a share of the documents, such as 1/2; the other is elsewhere.")
 ]
 IndexFolder = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--index",
         help="Of documents and vectors. [default: in the run's folder]",

@@ -12,7 +12,7 @@ from rich.text import Text
 from visar.cli.options import (
     DeviceChoice,
     EncoderName,
-    IndexFolder,
+    IndexLocation,
     Json,
     MaxMegabytes,
     MaxMegapixels,
@@ -25,8 +25,7 @@ from visar.cli.options import (
     open_index,
 )
 from visar.cli.output import complain, console, print_json, progress_bars
-from visar.documents import Limits
-from visar.index import Reading
+from visar.documents import Limits, ReadOptions
 from visar.store import StoredDocument
 
 SHORT_ID = 12
@@ -48,7 +47,7 @@ def add(
     max_megabytes: MaxMegabytes = _LIMITS.max_bytes // 1_000_000,
     max_megapixels: MaxMegapixels = _LIMITS.max_pixels // 1_000_000,
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page,
-    index: IndexFolder = None,
+    index: IndexLocation = None,
     as_json: Json = False,
 ) -> None:
     """Add documents to the index. What is there already is not read again."""
@@ -58,11 +57,11 @@ def add(
         max_pixels=max_megapixels * 1_000_000,
         seconds_per_page=seconds_per_page,
     )
-    reading = Reading(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
-    library = open_index(index, create=True, device=device)
+    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
+    library = open_index(index, create=True, device=device, options=options)
     fetch_encoder(library, encoder)
     with progress_bars() as bars:
-        additions = library.add_all(files, encoder=encoder, reading=reading, progress=bars)
+        additions = library.add_all(files, encoder=encoder, progress=bars)
     if as_json:
         print_json(additions)
     else:
@@ -78,7 +77,7 @@ def add(
         raise typer.Exit(1 if additions.added else 2)
 
 
-def list_documents(*, index: IndexFolder = None, as_json: Json = False) -> None:
+def list_documents(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """List the documents of the index."""
     library = open_index(index)
     documents = library.documents()
@@ -101,7 +100,7 @@ def list_documents(*, index: IndexFolder = None, as_json: Json = False) -> None:
     console.print(table)
 
 
-def show(document: DocumentName, *, index: IndexFolder = None, as_json: Json = False) -> None:
+def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
     """Show what the index knows of a document."""
     stored = open_index(index).get(document)
     if as_json:
@@ -119,7 +118,7 @@ def show(document: DocumentName, *, index: IndexFolder = None, as_json: Json = F
         console.print(Text.assemble("  ", (f"{label:<9}", "dim"), f" {value}"), soft_wrap=True)
 
 
-def remove(document: DocumentName, *, index: IndexFolder = None, as_json: Json = False) -> None:
+def remove(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
     """Remove a document from the index. Its file stays."""
     removed = open_index(index).remove(document)
     if as_json:
@@ -128,7 +127,7 @@ def remove(document: DocumentName, *, index: IndexFolder = None, as_json: Json =
         console.print(Text(f"removed  {_short(removed)}"), soft_wrap=True)
 
 
-def verify(*, index: IndexFolder = None, as_json: Json = False) -> None:
+def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """Check everything in the index; change nothing."""
     library = open_index(index)
     problems = library.verify()
@@ -146,7 +145,7 @@ def verify(*, index: IndexFolder = None, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def compact(*, index: IndexFolder = None, as_json: Json = False) -> None:
+def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """Tidy the index: drop leftovers of interrupted additions, merge small files."""
     dropped = open_index(index).compact()
     if as_json:

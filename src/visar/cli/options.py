@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from visar.documents import ReadOptions
 from visar.generation import extractive
 from visar.generation.protocol import Generator
 from visar.generation.registry import get_generator, is_served
@@ -14,12 +14,13 @@ from visar.index import Index
 from visar.models.hub import downloads_shown
 from visar.models.protocols import Downloadable
 
-IndexFolder = Annotated[
-    Path | None,
+IndexLocation = Annotated[
+    str | None,
     typer.Option(
         "--index",
         envvar="VISAR_INDEX",
-        help="The folder of the index; by default one under your data directory.",
+        metavar="LOCATION",
+        help="The folder of the index, or its address (s3://…); by default a folder of yours.",
         show_default=False,
     ),
 ]
@@ -28,7 +29,7 @@ EncoderName = Annotated[
     str,
     typer.Option(
         "--encoder",
-        help="One of visar encoders, a checkpoint's folder or hub name, or an address; "
+        help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
         "@REVISION chooses a hub's version, +patches leaves out the instruction's vectors, +pool3 "
         "keeps a third of a page's.",
     ),
@@ -97,10 +98,23 @@ MaxMegapixels = Annotated[
 SecondsPerPage = Annotated[
     float, typer.Option("--seconds-per-page", help="Give up on a page after this long.", min=0.1)
 ]
-MethodChoice = Annotated[
-    Literal["visar", "top-k", "largest-gap", "score-cluster"],
+
+
+def _known_method(name: str) -> str:
+    """Refuse an unknown method before documents are read."""
+    from visar.retrieval.methods import get_method
+
+    get_method(name)
+    return name
+
+
+MethodName = Annotated[
+    str,
     typer.Option(
-        "--method", help="What decides how many pages: visar asks the document, the others compare."
+        "--method",
+        callback=_known_method,
+        help="What decides how many pages: visar, or for comparison top-k, single-vector, "
+        "largest-gap, score-cluster, visar-approx, or module:function.",
     ),
 ]
 K = Annotated[
@@ -129,8 +143,15 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
     return generator
 
 
-def open_index(folder: Path | None, *, create: bool = False, device: str = "auto") -> Index:
-    return Index.open(folder, create=create, device=device)
+def open_index(
+    location: str | None,
+    *,
+    create: bool = False,
+    device: str = "auto",
+    options: ReadOptions | None = None,
+) -> Index:
+    """Open the index named by ``--index``."""
+    return Index.open(location, create=create, device=device, options=options)
 
 
 def fetch_encoder(library: Index, encoder: str) -> None:

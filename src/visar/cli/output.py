@@ -22,8 +22,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from visar.index import Progress as Report
-from visar.index import Stage
+from visar.ingest import Progress as Report
+from visar.ingest import Stage
 from visar.results import to_plain
 
 console = Console(highlight=False)

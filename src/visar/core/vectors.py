@@ -179,7 +179,7 @@ def prepare(pages: Any, offsets: Any = None) -> PageVectors:
     >>> prepare([np.eye(3, 4), np.eye(2, 4)])
     PageVectors(pages=2, vectors=5, dimension=4)
     """
-    prepared = pages if isinstance(pages, PageVectors) else PageVectors(pages, offsets)
+    prepared = as_pages(pages, offsets)
     prepared.check()
     return prepared
 

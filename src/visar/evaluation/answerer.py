@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from visar.evaluation.records import KEYS, Answered, Retrieved, key_of
 from visar.generation import extractive
-from visar.generation.answering import answer_from
+from visar.generation.answering import answer_from, gather_pages
 from visar.generation.protocol import Generator
 from visar.index import Index
 from visar.results import SearchResult
-from visar.retrieval.passages import best_passages
+from visar.retrieval.passages import best_passages, weight_passages
 from visar.retrieval.search import Searcher
 
 
@@ -94,7 +94,7 @@ class Answerer:
             return replace(blank, text=text, raw=text, seconds=seconds)
         generator = self._generators[task.generator]
         pages = [(task.document, page) for page in blank.pages]
-        given = self._index.given_pages(generator, pages, [task.document])
+        given = gather_pages(self._index, generator, pages, [task.document])
         written = answer_from(task.question, given, generator)
         generation = written.generation
         return replace(
@@ -118,7 +118,8 @@ class Answerer:
         _, searcher, found = self._last
         started = time.perf_counter()
         positions = [page - 1 for page in pages]
-        passages = best_passages(searcher.weigh(found.selection, positions))
+        weighted = searcher.weigh(found.selection, positions)
+        passages = best_passages(p for page in weighted for p in weight_passages(page))
         text = extractive.quote(passages) if found.strength != "none" else ""
         return text, time.perf_counter() - started
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from visar.core import select
 from visar.core.baselines import oracle
+from visar.documents import ReadOptions
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, EmptyQuestion, InvalidOption, VisarError
 from visar.evaluation.answerer import Answerer, AnswerTask
@@ -50,8 +51,8 @@ from visar.evaluation.workers import Task, retrieve
 from visar.generation import extractive
 from visar.generation.protocol import Generator
 from visar.generation.registry import is_served
-from visar.index import Index, Reading
-from visar.index import Progress as PageProgress
+from visar.index import Index
+from visar.ingest import Progress as PageProgress
 from visar.retrieval.methods import Method
 from visar.store import EncoderRef, StoredDocument
 
@@ -275,7 +276,7 @@ class Run:
                 document = self._index.add(
                     path,
                     encoder=self._addresses[encoder.name],
-                    reading=Reading(ocr=self._plan.ocr),
+                    options=ReadOptions(ocr=self._plan.ocr),
                     progress=self._listener.document(path),
                 )
             except DocumentError as error:

@@ -19,9 +19,10 @@ from visar.generation.prompts import (
     answer_prompt,
     fit_pixels,
     fit_tokens,
+    page_label,
 )
 from visar.generation.protocol import Generator, OnText, Prompt, Reply, ignore_text, stream_reply
-from visar.results import Citation, Generation
+from visar.results import Citation, Generation, PageSource
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -119,6 +120,43 @@ def stream_answer(
     if rest := answer.end(written.text):
         yield rest
     return written
+
+
+def gather_pages(
+    source: PageSource,
+    generator: Generator,
+    pages: Sequence[tuple[str, int]],
+    documents: Sequence[str],
+) -> list[GivenPage]:
+    """Return pages in the form that a generator reads: their texts or their pictures.
+
+    Parameters
+    ----------
+    source
+        Where the pages are read.
+    generator
+        Its ``reads`` decides.
+    pages
+        Each a document's id and a number from 1.
+    documents
+        The ids of all documents that were searched: labels count them.
+
+    Raises
+    ------
+    DocumentError
+        If a picture is wanted of a document whose file is gone.
+    """
+    return [
+        GivenPage(
+            label=page_label(number, documents.index(document) + 1, len(documents)),
+            document=document,
+            number=number,
+            content=page_text(source.page(document, number))
+            if generator.reads == "text"
+            else source.image(document, number),
+        )
+        for document, number in pages
+    ]
 
 
 def page_text(page: Page) -> str:

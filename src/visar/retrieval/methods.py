@@ -209,6 +209,10 @@ class Method:
     max_pages: int | None = None
     """The most pages it can be asked to choose from, if its cost needs a bound."""
 
+    def with_options(self, **options: Any) -> Method:
+        """Return this method with options added or replaced."""
+        return replace(self, options={**self.options, **options})
+
     def choose(self, pages: ScoredPages) -> MethodResult:
         """Choose pages for a question.
 

@@ -116,7 +116,7 @@ def _around(boxes: Sequence[Box]) -> Box:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeighedPage:
+class WeightedPage:
     """A selected page with what the method found in it."""
 
     document: str
@@ -147,9 +147,13 @@ class WeighedPage:
         return weights
 
 
-def best_passages(pages: Iterable[WeighedPage], most: int = MOST_PASSAGES) -> tuple[Passage, ...]:
-    """The passages that speak most of what was asked, best first, rather from different pages."""
-    candidates = _distinct(passage for page in pages for passage in weigh_passages(page))
+def best_passages(passages: Iterable[Passage], most: int = MOST_PASSAGES) -> tuple[Passage, ...]:
+    """Choose the passages that speak most of what was asked, best first.
+
+    A second passage of a page counts less than the first of another page, and one that weighs
+    much less than the best is left out. Passages that say the same are taken once.
+    """
+    candidates = _distinct(passages)
     taken: list[Passage] = []
 
     def worth(passage: Passage) -> float:
@@ -165,18 +169,18 @@ def best_passages(pages: Iterable[WeighedPage], most: int = MOST_PASSAGES) -> tu
     return tuple(taken)
 
 
-def weigh_passages(weighed: WeighedPage) -> list[Passage]:
+def weight_passages(weighted: WeightedPage) -> list[Passage]:
     """Every passage of a page with its weight: the sum over its words, damped by its length."""
-    weights = weighed.word_weights()
+    weights = weighted.word_weights()
     return [
         Passage(
             text=span.text,
-            document=weighed.document,
-            page=weighed.page.number,
+            document=weighted.document,
+            page=weighted.page.number,
             weight=float(weights[list(span.words)].sum() / np.sqrt(len(span.words) + 4)),
-            boxes=boxes_of(weighed.page, span),
+            boxes=boxes_of(weighted.page, span),
         )
-        for span in spans(weighed.page)
+        for span in spans(weighted.page)
         # The labels of a chart's axis say nothing on their own.
         if any(character.isalpha() for character in span.text)
     ]

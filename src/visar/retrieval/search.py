@@ -2,191 +2,268 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.core import PageVectors, Selection, select
-from visar.core.baselines import largest_gap, score_cluster, top_k
+from visar.core import PageVectors, Selection
 from visar.documents.page import Page
 from visar.encoders.protocol import Encoder
 from visar.errors import InvalidOption
-from visar.results import Method, PageHit, Passage, SearchResult, Strength
-from visar.retrieval.passages import WeighedPage, weigh_passages
+from visar.results import PageHit, PageSource, Passage, SearchResult, Strength
+from visar.retrieval.methods import DocumentPages, Method, MethodFunction, ScoredPages, get_method
+from visar.retrieval.passages import WeightedPage, best_passages, weight_passages
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 
-# What fixed top-k retrieves unless told otherwise.
-USUAL_K = 5
-# Below this share of what an encoder calls a weak match, there is none: docs/embedded-encoder.md
-# says how many questions that is right and wrong for.
+# Below this share of what an encoder calls a weak match there is none: docs/embedded-encoder.md
+# says for how many questions that is right and wrong.
 NO_MATCH = 5 / 6
+# Corpora kept loaded: questions mostly come back to the same documents.
+KEPT_CORPORA = 4
 
 
-@dataclass(frozen=True)
-class Library:
-    """The documents searched, as one run of pages counted from 0."""
+class Corpus:
+    """The pages of some documents under one encoder, as one sequence counted from 0.
 
-    store: Store
-    documents: tuple[StoredDocument, ...]
-    encoder: EncoderRef
+    Vectors are loaded when first needed, once, whichever thread asks.
+    """
 
-    @cached_property
-    def parts(self) -> list[DocumentVectors]:
-        return [self.store.vectors(document.id, self.encoder) for document in self.documents]
+    def __init__(
+        self, store: Store, documents: Sequence[StoredDocument], encoder: EncoderRef
+    ) -> None:
+        self.documents = tuple(documents)
+        self.encoder = encoder
+        self._store = store
+        self._starts = np.cumsum([0, *(document.pages for document in self.documents)])
+        self._numbers = {document.id: place for place, document in enumerate(self.documents)}
+        self._lock = threading.Lock()
+        self._loaded: tuple[list[DocumentVectors], DocumentPages] | None = None
 
-    @cached_property
-    def first_pages(self) -> NDArray[np.int64]:
-        """Where in the run each document begins, then the end."""
-        return np.cumsum([0, *(document.pages for document in self.documents)])
+    @property
+    def pages(self) -> DocumentPages:
+        """The vectors of all pages."""
+        return self._load()[1]
 
-    @cached_property
-    def vectors(self) -> PageVectors:
-        if len(self.parts) == 1:
-            return PageVectors(self.parts[0].vectors, self.parts[0].offsets)
-        pages = [page for part in self.parts for page in np.split(part.vectors, part.offsets[1:-1])]
-        return PageVectors(pages)
-
-    def count_invalid(self) -> int:
-        """How many pages the encoder could make nothing of."""
+    @property
+    def invalid_pages(self) -> int:
+        """The number of pages the encoder could not encode."""
         return sum(document.count_invalid(self.encoder.name) for document in self.documents)
 
-    def place(self, position: int) -> tuple[int, int]:
-        """Which document a page of the run belongs to, and its number there from 1."""
-        document = int(np.searchsorted(self.first_pages, position, side="right")) - 1
-        return document, position - int(self.first_pages[document]) + 1
+    def place(self, position: int) -> tuple[StoredDocument, int]:
+        """Return the document a page belongs to, and its number there from 1."""
+        document = int(np.searchsorted(self._starts, position, side="right")) - 1
+        return self.documents[document], position - int(self._starts[document]) + 1
 
-    def position(self, hit: PageHit) -> int:
-        ids = [document.id for document in self.documents]
-        return int(self.first_pages[ids.index(hit.document)]) + hit.page - 1
-
-    def page(self, position: int) -> Page:
-        document, number = self.place(position)
-        return self.store.pages(self.documents[document].id, [number])[0]
+    def position(self, document: str, number: int) -> int:
+        """Return the position of a page, by its document's id and its number from 1."""
+        return int(self._starts[self._numbers[document]]) + number - 1
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """The boxes and words of a page's vectors."""
+        """Return the boxes and word indices of a page's vectors."""
         document, number = self.place(position)
-        part = self.parts[document]
+        part = self._load()[0][self._numbers[document.id]]
         rows = slice(part.offsets[number - 1], part.offsets[number])
         return part.boxes[rows], part.words[rows]
 
+    def read(self, positions: Iterable[int]) -> dict[int, Page]:
+        """Read pages with their words, with one request to the store per document."""
+        wanted: dict[str, list[int]] = {}
+        for position in positions:
+            document, number = self.place(position)
+            wanted.setdefault(document.id, []).append(number)
+        return {
+            self.position(document, page.number): page
+            for document, numbers in wanted.items()
+            for page in self._store.pages(document, numbers)
+        }
+
+    def _load(self) -> tuple[list[DocumentVectors], DocumentPages]:
+        with self._lock:
+            if self._loaded is None:
+                parts = [self._store.vectors(known.id, self.encoder) for known in self.documents]
+                if len(parts) == 1:
+                    vectors = PageVectors(parts[0].vectors, parts[0].offsets)
+                else:
+                    vectors = PageVectors(
+                        [page for p in parts for page in np.split(p.vectors, p.offsets[1:-1])]
+                    )
+                self._loaded = parts, DocumentPages(vectors)
+            return self._loaded
+
+
+class CorpusCache:
+    """The corpora asked about last. Safe for threads."""
+
+    def __init__(self, store: Store, size: int = KEPT_CORPORA) -> None:
+        self._store = store
+        self._size = size
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Any, Corpus] = OrderedDict()
+
+    def get(self, documents: Sequence[StoredDocument], encoder: EncoderRef) -> Corpus:
+        """Return the corpus of these documents as they are now."""
+        key = tuple((known.id, known.added, known.encoders) for known in documents), encoder
+        with self._lock:
+            corpus = self._kept.pop(key, None)
+            if corpus is None:
+                corpus = Corpus(self._store, documents, encoder)
+            self._kept[key] = corpus
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+            return corpus
+
+    def clear(self) -> None:
+        """Drop all corpora and their memory."""
+        with self._lock:
+            self._kept.clear()
+
 
 class Searcher:
-    """Answers questions about one library with one encoder."""
+    """Answers questions about one corpus with one encoder. Safe for threads.
 
-    def __init__(self, library: Library, encoder: Encoder) -> None:
-        self._library = library
+    Parameters
+    ----------
+    corpus
+        The pages searched.
+    encoder
+        Encodes the questions; its reference must be that of the corpus.
+    left_out
+        Documents that were asked for and have no vectors of the encoder: results name them.
+    source
+        Where the pages found get their images and words from.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        encoder: Encoder,
+        *,
+        left_out: Sequence[StoredDocument] = (),
+        source: PageSource | None = None,
+    ) -> None:
+        self._corpus = corpus
         self._encoder = encoder
+        self._left_out = tuple(left_out)
+        self._source = source
 
     @property
     def pages(self) -> PageVectors:
         """The vectors of all pages searched."""
-        return self._library.vectors
+        return self._corpus.pages.vectors
 
     def search(
         self,
         question: str,
         *,
-        method: Method = "visar",
+        method: str | Method | MethodFunction = "visar",
         k: int | None = None,
         max_k: int | None = None,
         neighbors: int = 0,
     ) -> SearchResult:
+        """Find the pages a question needs; see :meth:`visar.Index.search`."""
         started = time.perf_counter()
+        chosen_by = _with_k(get_method(method), k)
         if neighbors < 0:
             raise InvalidOption(f"neighbors must be at least 0, not {neighbors}.")
-        if k is not None and method != "top-k":
-            raise InvalidOption(f"k goes with the method top-k; {method} decides k itself (max_k).")
         query = self._encoder.encode_query(question)
-        selection = select(query, self._library.vectors, max_k=max_k)
-        chosen = _choose(selection, method, k, max_k)
-        hits = tuple(self._hits(selection, chosen, neighbors))
-        match = float(selection.late_interaction.max() / len(query))
+        scored = ScoredPages(query, self._corpus.pages, max_k=max_k)
+        selection = scored.select()
+        chosen = [int(page) for page in chosen_by.choose(scored).pages[:max_k]]
+        beside = dict(self._neighbors(chosen, neighbors))
+        positions = [*chosen, *beside]
+        passages = [weight_passages(page) for page in self.weigh(selection, positions)]
+        best = float(selection.late_interaction.max() / len(query))
         return SearchResult(
             question=question,
-            method=method,
-            pages=hits,
-            documents=self._library.documents,
-            pages_searched=len(self._library.vectors),
-            pages_invalid=self._library.count_invalid(),
+            method=chosen_by.name,
+            pages=tuple(
+                self._hit(selection, position, found, beside.get(position))
+                for position, found in zip(positions, passages, strict=True)
+            ),
+            documents=self._corpus.documents,
+            left_out=self._left_out,
+            pages_searched=len(scored),
+            pages_invalid=self._corpus.invalid_pages,
             k=len(chosen),
             k_star=selection.k_star,
-            match=match,
-            strength=_strength(match, self._encoder.weak_match),
-            encoder=self._library.encoder,
+            match=best,
+            strength=_strength(best, self._encoder.weak_match),
+            encoder=self._corpus.encoder,
             seconds=time.perf_counter() - started,
+            passages=best_passages(passage for found in passages for passage in found),
             selection=selection,
         )
 
-    def weighed(self, found: SearchResult) -> Iterator[WeighedPage]:
-        """The found pages with the weights the question gave to their patches."""
-        return self.weigh(found.selection, map(self._library.position, found.pages))
-
-    def weigh(self, selection: Selection, positions: Iterable[int]) -> Iterator[WeighedPage]:
-        """Pages, by their positions in the library, with the weights of a selection."""
+    def weigh(self, selection: Selection, positions: Sequence[int]) -> list[WeightedPage]:
+        """Read pages, by their positions in the corpus, with the weights of a selection."""
+        pages = self._corpus.read(positions)
+        weighted = []
         for position in positions:
-            yield self._weighed(selection, position)
+            document, _ = self._corpus.place(position)
+            boxes, words = self._corpus.patches(position)
+            weighted.append(
+                WeightedPage(
+                    document=document.id,
+                    page=pages[position],
+                    vector_words=words,
+                    vector_boxes=boxes,
+                    vector_weights=selection.patch_weights[position],
+                )
+            )
+        return weighted
 
-    def _hits(self, selection: Selection, chosen: list[int], neighbors: int) -> Iterator[PageHit]:
-        for position in chosen:
-            yield self._hit(selection, position, None)
+    def _neighbors(self, chosen: Sequence[int], neighbors: int) -> Iterator[tuple[int, int]]:
+        """The pages around the chosen ones within their documents, each once.
+
+        Yields a page's position, and the number of the chosen page it stands beside.
+        """
         taken = set(chosen)
         for position in chosen:
-            document, number = self._library.place(position)
-            last = self._library.documents[document].pages
-            for other in range(number - neighbors, number + neighbors + 1):
+            document, number = self._corpus.place(position)
+            first = max(1, number - neighbors)
+            for other in range(first, min(document.pages, number + neighbors) + 1):
                 beside = position + other - number
-                if 1 <= other <= last and beside not in taken:
+                if beside not in taken:
                     taken.add(beside)
-                    yield self._hit(selection, beside, number)
+                    yield beside, number
 
-    def _hit(self, selection: Selection, position: int, beside: int | None) -> PageHit:
-        document, number = self._library.place(position)
-        passage = self._snippet(selection, position)
+    def _hit(
+        self,
+        selection: Selection,
+        position: int,
+        passages: Sequence[Passage],
+        beside: int | None,
+    ) -> PageHit:
+        document, number = self._corpus.place(position)
+        best = max(passages, key=lambda passage: passage.weight, default=None)
         return PageHit(
-            document=self._library.documents[document].id,
-            name=self._library.documents[document].name,
+            document=document.id,
+            name=document.name,
             page=number,
             score=float(selection.scores[position]),
-            snippet=passage.text if passage else "",
-            boxes=passage.boxes if passage else (),
+            snippet=best.text if best else "",
+            boxes=best.boxes if best else (),
             beside=beside,
+            source=self._source,
         )
 
-    def _snippet(self, selection: Selection, position: int) -> Passage | None:
-        passages = weigh_passages(self._weighed(selection, position))
-        return max(passages, key=lambda passage: passage.weight, default=None)
 
-    def _weighed(self, selection: Selection, position: int) -> WeighedPage:
-        document, _ = self._library.place(position)
-        boxes, words = self._library.patches(position)
-        return WeighedPage(
-            document=self._library.documents[document].id,
-            page=self._library.page(position),
-            vector_words=words,
-            vector_boxes=boxes,
-            vector_weights=selection.patch_weights[position],
+def _with_k(method: Method, k: int | None) -> Method:
+    if k is None:
+        return method
+    if method.adaptive:
+        raise InvalidOption(
+            f"k goes with the method top-k; {method.name} decides k itself (max_k)."
         )
+    return method.with_options(k=k)
 
 
 def _strength(match: float, weak: float) -> Strength:
     if match >= weak:
         return "good"
     return "weak" if match >= NO_MATCH * weak else "none"
-
-
-def _choose(selection: Selection, method: Method, k: int | None, max_k: int | None) -> list[int]:
-    late = selection.late_interaction
-    if method == "visar":
-        pages = selection.pages
-    elif method == "top-k":
-        pages = top_k(late, USUAL_K if k is None else k).pages
-    elif method == "largest-gap":
-        pages = largest_gap(late).pages
-    else:
-        pages = score_cluster(late).pages
-    return [int(page) for page in pages[:max_k]]

@@ -1,0 +1,181 @@
+"""What an index that a server stands on must hold to: threads, gaps, doubles, locked files."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pikepdf
+import pytest
+
+import visar
+from visar.core import baselines
+from visar.documents import Limits, ReadOptions
+from visar.errors import DocumentError, EncryptedDocument, InvalidOption, NotInIndex
+from visar.index import Index
+from visar.retrieval.methods import ScoredPages
+
+MakePdf = Callable[..., Path]
+CATS = "The cat sleeps on the sofa all day.\nIts fur is grey and very soft."
+TAXES = "Income tax is due in April.\nThe rate is nineteen percent of profits."
+BOATS = "Sailing boats need wind to leave the harbour.\nA storm damaged the mast."
+
+
+@pytest.fixture
+def eager_switching() -> Iterator[None]:
+    """Let threads take turns as often as they can, so that races show."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("eager_switching")
+def test_threads_get_the_documents_they_asked_for(tmp_path: Path, make_pdf: MakePdf) -> None:
+    index = Index.open(tmp_path / "index")
+    ids = [index.add(make_pdf(f"{n}.pdf", text)).id for n, text in enumerate((CATS, TAXES, BOATS))]
+    start = threading.Barrier(6)
+
+    def ask(worker: int) -> set[tuple[str, str]]:
+        wanted = ids[worker % 3]
+        start.wait()
+        return {
+            (wanted, hit.document)
+            for _ in range(15)
+            for hit in index.search("Where does it sleep?", documents=[wanted]).pages
+        }
+
+    with ThreadPoolExecutor(6) as pool:
+        found = set().union(*pool.map(ask, range(6)))
+    assert found == {(identity, identity) for identity in ids}
+
+
+def test_a_document_without_the_encoders_vectors_is_left_out(
+    tmp_path: Path, make_pdf: MakePdf
+) -> None:
+    index = Index.open(tmp_path / "index")
+    taxes = index.add(make_pdf("taxes.pdf", TAXES))
+    cats = index.add(make_pdf("cats.pdf", CATS), encoder="embedded+pool2")
+    found = index.search("When is income tax due?")
+    assert {hit.document for hit in found.pages} == {taxes.id}
+    assert [document.id for document in found.left_out] == [cats.id]
+    with pytest.raises(NotInIndex, match=r"cats\.pdf.*visar add FILE --encoder embedded"):
+        index.search("When is income tax due?", documents=["cats.pdf"])
+
+
+def test_a_document_named_twice_is_searched_once(tmp_path: Path, make_pdf: MakePdf) -> None:
+    index = Index.open(tmp_path / "index")
+    path = make_pdf("taxes.pdf", BOATS, TAXES)
+    added = index.add(path)
+    copy = tmp_path / "copy.pdf"
+    copy.write_bytes(path.read_bytes())
+    again = index.add_all([path, copy]).added
+    found = index.search(
+        "When is income tax due?",
+        documents=[added.id, added.id[:10], *(document.id for document in again)],
+    )
+    assert found.pages_searched == 2
+    assert len({(hit.document, hit.page) for hit in found.pages}) == len(found.pages)
+
+
+def test_an_encrypted_document_is_shown_again(tmp_path: Path, make_pdf: MakePdf) -> None:
+    path = tmp_path / "secret.pdf"
+    with pikepdf.open(make_pdf("plain.pdf", TAXES)) as pdf:
+        pdf.save(path, encryption=pikepdf.Encryption("open-sesame", "open-sesame"))
+    options = ReadOptions(password="open-sesame")  # noqa: S106 - of a file made here
+    with Index.open(tmp_path / "index") as index:
+        found = index.add(path, options=options)
+        assert index.image(found.id, 1).width > 100
+    with Index.open(tmp_path / "index", options=options) as index:
+        assert index.search("tax").pages[0].image(dpi=36).width == 200
+    with (
+        Index.open(tmp_path / "index") as index,
+        pytest.raises(EncryptedDocument, match="--password"),
+    ):
+        index.image(found.id, 1)
+
+
+def test_a_document_added_with_higher_limits_is_shown_again(
+    tmp_path: Path, make_pdf: MakePdf
+) -> None:
+    path = make_pdf("long.pdf", *[TAXES] * 4)
+    with Index.open(tmp_path / "index") as index:
+        added = index.add(path)
+    strict = ReadOptions(limits=Limits(max_pages=2, max_bytes=100))
+    with Index.open(tmp_path / "index", options=strict) as index:
+        assert index.image(added.id, 4).width > 100
+
+
+def test_a_file_that_is_gone_is_said_to_be_gone(tmp_path: Path, make_pdf: MakePdf) -> None:
+    path = make_pdf("taxes.pdf", TAXES)
+    with Index.open(tmp_path / "index") as index:
+        hit = index.search("tax", documents=[index.add(path).id]).pages[0]
+        path.unlink()
+        with pytest.raises(DocumentError, match=r"taxes\.pdf"):
+            hit.image()
+        assert [word.text for word in hit.words][:2] == ["Income", "tax"]
+
+
+def test_heat_opens_each_file_once(
+    tmp_path: Path, make_pdf: MakePdf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from visar.ingest import sources
+
+    opened = []
+    original = sources.open_source
+
+    def counted(*arguments: object) -> object:
+        opened.append(arguments)
+        return original(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sources, "open_source", counted)
+    with Index.open(tmp_path / "index") as index:
+        index.add(make_pdf("taxes.pdf", TAXES, CATS, BOATS))
+        found = index.search("tax", method="top-k", k=3)
+        assert len(list(index.heat(found, dpi=36))) == 3
+    assert len(opened) == 1
+
+
+def test_an_unknown_method_is_refused(library: Index) -> None:
+    with pytest.raises(InvalidOption, match=r"no method 'vizar': did you mean visar\?"):
+        library.search("warranty", method="vizar")
+
+
+def test_a_function_is_a_method(library: Index) -> None:
+    def half_of_the_best(pages: ScoredPages) -> int:
+        late = pages.late_interaction
+        return int((late >= 0.5 * late.max()).sum())
+
+    found = library.search("How long is the warranty?", method=half_of_the_best)
+    late = found.selection.late_interaction
+    expected = baselines.top_k(late, int((late >= 0.5 * late.max()).sum()))
+    assert found.method == "half_of_the_best"
+    assert [hit.page for hit in found.pages] == [page + 1 for page in expected.pages]
+
+
+def test_score_cluster_is_bounded() -> None:
+    import numpy as np
+
+    from visar.retrieval.methods import get_method
+
+    pages = visar.prepare(np.tile(np.eye(1, 4, dtype=np.float32), (1001, 1)), range(1002))
+    with pytest.raises(InvalidOption, match="1001 pages"):
+        get_method("score-cluster").choose(ScoredPages(np.eye(1, 4, dtype=np.float32), pages))
+
+
+def test_an_answer_comes_piece_by_piece(library: Index) -> None:
+    stream = library.stream("How long is the warranty on the Aurora 4 lantern?")
+    assert stream.search.pages[0].page == 10
+    pieces = list(stream)
+    assert "".join(pieces) == stream.answer.text
+    assert stream.answer.pages == stream.search.pages
+
+
+def test_the_public_names_are_there() -> None:
+    for name in visar.__all__:
+        assert getattr(visar, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Indices'"):
+        visar.Indices  # noqa: B018
