@@ -190,14 +190,11 @@ def _counted(n: int, noun: str) -> str:
 
 def figures(bench: Bench) -> dict[str, str]:
     """Return the paper's figures of latency, as SVG by file name."""
-    whole = _counted(bench.sizes[-1].pages, "page")
+    whole, encoder = _counted(bench.sizes[-1].pages, "page"), drawing.plain(bench.encoder)
+    components = f"Latency by component, exact and approximate ({encoder})"
     wanted = (
-        ("size", f"Latency against document size ({bench.encoder})", _draw_sizes),
-        (
-            "components",
-            f"Latency by component, exact and approximate ({bench.encoder})",
-            _draw_components,
-        ),
+        ("size", f"Latency against document size ({encoder})", _draw_sizes),
+        ("components", components, _draw_components),
         ("strategies", f"Latency by acceleration strategy, {whole}", _draw_strategies),
     )
     drawn = {}
@@ -218,7 +215,7 @@ def _draw_sizes(axes: Axes, bench: Bench) -> None:
     from matplotlib.ticker import LogLocator
 
     methods = _methods([*bench.documents, *bench.sizes])
-    looks = drawing.method_looks([method for method in methods if method not in METHODS])
+    looks = drawing.method_looks([key for key in methods if key not in drawing.LOOKS])
     for key in methods:
         color, marker, name = (looks[key][part] for part in ("color", "marker", "label"))
         measured = [part for part in bench.sizes if key in part.timings]

@@ -315,9 +315,7 @@ def test_another_setting_is_said_to_be_another(tables: dict[str, Table]) -> None
 def test_names_from_data_do_no_harm() -> None:
     table = Table("k", "<b>|*x*", ("a|b",), ((Cell("<script>&"),), (Cell("`]("),)), ("<i>",))
     html = to_html(alone(table))
-    assert "<script" not in html
-    assert "<b>" not in html
-    assert "<i>" not in html
+    assert not any(tag in html for tag in ("<script", "<b>", "<i>"))
     markdown = to_markdown(alone(table))
     assert r"\<b\>\|\*x\*" in markdown
     assert r"| \<script\>\& |" in markdown

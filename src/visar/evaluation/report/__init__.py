@@ -16,7 +16,7 @@ from visar.evaluation.report.markup import Picture, Report, Table
 from visar.files import write_whole
 
 
-def write_report(folder: Path, out: Path | None = None) -> Path:
+def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     """Write ``report.html``, ``report.md`` with ``figures/*.svg``, and ``report.json``.
 
     The files hold ids and numbers only, no question, answer or page. The same run gives the same

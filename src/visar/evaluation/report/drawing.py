@@ -105,8 +105,9 @@ def figure_style() -> Iterator[None]:
     except ImportError:
         raise MissingExtra("A figure", "eval") from None
     # From matplotlib's own defaults: a reader's matplotlibrc must not change the figures.
-    with _DRAWING, mpl.rc_context(), warnings.catch_warnings():
-        # A letter that this machine's font lacks, the reader's may have.
+    with _DRAWING, mpl.rc_context():
+        # A letter that this machine's font lacks, the reader's may have. The filter stays: taking
+        # it away with catch_warnings could undo what other threads set meanwhile.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
@@ -170,9 +171,16 @@ def _add_legend(figure: Figure) -> None:
 
 
 def plain(text: str, longest: int = 44) -> str:
-    """Return text that matplotlib does not take for a formula, cut where it would overlap."""
-    shown = text if len(text) <= longest else text[: longest - 1] + "…"
-    return shown.replace("$", r"\$")
+    r"""Return text that matplotlib does not take for a formula, without its middle if too long.
+
+    >>> plain("package.methods:costs_$5", longest=16)
+    'package…osts_\\$5'
+    """
+    if len(text) > longest:
+        # Names of one package differ at their ends.
+        half = (longest - 1) // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return text.replace("$", r"\$")
 
 
 def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:

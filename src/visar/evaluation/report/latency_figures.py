@@ -26,7 +26,7 @@ _SHADED = (LATE, "visar", "visar-approx")
 _DECOMPOSED = ("visar", "visar-approx")
 _SHORTCUTS = scope.of_group("acceleration")
 # Shortcuts one by one: their lines are told apart by their strokes.
-_SHORTCUT_LINES = ("--", "-.", ":")
+_SHORTCUT_LINES = ("--", "-.", ":", (0, (6, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 _Bins = Sequence[tuple[int, int]]
 _Lines = tuple[_Bins, dict[str, dict[int, list[float]]]]
