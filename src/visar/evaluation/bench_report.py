@@ -1,4 +1,4 @@
-"""What was measured, as tables and as files."""
+"""What ``visar bench`` has measured, as tables, as the paper's figures of latency and as files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
 
 from visar.errors import InvalidOption
-from visar.evaluation.bench_figures import LABELS, counted, figures, in_milliseconds
 from visar.evaluation.methods import METHODS
-from visar.evaluation.palette import figure_style
-from visar.evaluation.timing import APPROXIMATE, COMPARED, EXACT, LATE, Bench, Part, Timing
+from visar.evaluation.report import drawing
+from visar.evaluation.report.markup import escape_markdown, markdown_table
+from visar.evaluation.report.scope import label
+from visar.evaluation.timing import APPROXIMATE, EXACT, LATE, SHORTCUTS, Bench, Part, Timing
+from visar.files import write_whole
 from visar.results import to_plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Of a bar, where one document size takes the space of 1.
+BAR_WIDTH = 0.38
+_SHORTCUT_NAMES = {
+    name: f"{option.replace('_', '-')} = {value}"
+    for name, options in SHORTCUTS.items()
+    for option, value in options.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +42,42 @@ class Table:
 
 
 def tables(bench: Bench) -> list[Table]:
-    """What a person looks at: all methods, all documents, and latency against size."""
-    sizes = "Latency against document size: the first pages of " + bench.sizes[-1].name
+    """Return what a person looks at: all methods, all documents, and latency against size."""
+    longest = bench.sizes[-1]
     return [
-        _by_method(f"All methods · {counted(len(bench.documents), 'document')}", bench.overall),
+        _by_method(f"All methods · {_counted(len(bench.documents), 'document')}", bench.overall),
         _by_part("Documents", "DOCUMENT", [(part.name, part) for part in bench.documents]),
-        _by_part(sizes, "PART", [(_share(part, bench), part) for part in bench.sizes]),
+        _by_part(
+            f"Latency against document size: the first pages of {longest.name}",
+            "PART",
+            [(f"{part.pages / longest.pages:.0%}", part) for part in bench.sizes],
+        ),
     ]
 
 
 def save(bench: Bench, folder: Path) -> list[Path]:
-    """Write bench.json, bench.md and the figures into a folder that :func:`make_ready` has made."""
+    """Write bench.json, bench.md and the figures into a folder, and return their paths."""
     texts = {
         "bench.json": json.dumps(to_plain(bench), ensure_ascii=False, indent=2) + "\n",
         "bench.md": to_markdown(bench),
         **figures(bench),
     }
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        write_whole(folder / name, text.encode())
     return [folder / name for name in texts]
 
 
 def make_ready(folder: Path) -> None:
-    """See that everything can be saved there, before the time is spent."""
-    with figure_style():
+    """Check that everything can be saved in a folder, before the time is spent.
+
+    Raises
+    ------
+    InvalidOption
+        If the folder cannot be made or written to.
+    MissingExtra
+        If matplotlib is not installed.
+    """
+    with drawing.figure_style():
         pass
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,19 +88,19 @@ def make_ready(folder: Path) -> None:
 
 
 def summary_lines(bench: Bench) -> list[str]:
-    """What the numbers were measured with, and what they leave out."""
+    """Return what the numbers were measured with, and what they leave out."""
     same = sum(part.same_pages for part in bench.documents)
     questions = sum(len(part.k_star) for part in bench.documents)
     machine = bench.machine
     return [
-        f"milliseconds: median (quartiles) of {counted(bench.rounds, 'round')} per question, "
+        f"milliseconds: median (quartiles) of {_counted(bench.rounds, 'round')} per question, "
         "methods in turns; × is the ratio to late interaction",
         f"exact and approximate ViSAR chose the same pages for {same} of "
-        f"{counted(questions, 'question')} (approximate ViSAR takes "
+        f"{_counted(questions, 'question')} (approximate ViSAR takes "
         f"{METHODS[APPROXIMATE].options['top_s']} at most)",
         f"not included: encoding a question with {bench.encoder}, "
         f"{bench.encoding.median:.1f} ms; loading a document",
-        f"{machine['processor']}, {counted(int(machine['cores']), 'core')}, numpy "
+        f"{machine['processor']}, {_counted(int(machine['cores']), 'core')}, numpy "
         f"{machine['numpy']}, OMP_NUM_THREADS {machine['OMP_NUM_THREADS'] or 'not set'}, "
         f"visar {machine['visar']}",
         *bench.notes,
@@ -82,51 +108,44 @@ def summary_lines(bench: Bench) -> list[str]:
 
 
 def to_markdown(bench: Bench) -> str:
-    """All tables, each document's by method and stage included."""
-    parts = ["# Latency", *(f"- {line}" for line in summary_lines(bench))]
-    text = "\n".join([parts[0], "", *parts[1:], ""])
-    every = tables(bench) + [
-        _by_method(f"{_escaped(part.name)} · {counted(part.pages, 'page')}", part.timings)
+    """Return all tables, each document's by method and stage included."""
+    text = "# Latency\n\n" + "".join(f"- {line}\n" for line in summary_lines(bench))
+    by_document = [
+        _by_method(f"{part.name} · {_counted(part.pages, 'page')}", part.timings)
         for part in bench.documents
     ]
-    for table in every:
-        rows = [table.columns, ["---"] + ["---:"] * (len(table.columns) - 1), *table.rows]
-        lines = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in rows]
-        text += "\n".join([f"\n## {table.title}", "", *lines, ""])
-    images = [
-        ("Latency against document size", "latency-size.svg"),
-        ("Latency by component", "latency-components.svg"),
-        ("Latency by acceleration strategy", "latency-strategies.svg"),
-    ]
-    return text + "".join(f"\n![{title}]({name})\n" for title, name in images)
+    for table in tables(bench) + by_document:
+        rows = ([escape_markdown(cell) for cell in row] for row in table.rows)
+        numeric = [False] + [True] * (len(table.columns) - 1)
+        shown = markdown_table(table.columns, rows, numeric)
+        text += f"\n## {escape_markdown(table.title)}\n\n{shown}\n"
+    return text + (
+        "\n![Latency against document size](latency-size.svg)\n"
+        "\n![Latency by component](latency-components.svg)\n"
+        "\n![Latency by acceleration strategy](latency-strategies.svg)\n"
+    )
 
 
 def _by_method(title: str, timings: Mapping[str, Timing]) -> Table:
     stages = tuple(timings[EXACT].stages)
     rows = tuple(
         (
-            LABELS.get(name, name),
+            f"{_SHORTCUT_NAMES[name]} only" if name in SHORTCUTS else label(name),
             _spread(timing),
             f"{timing.ratio:.1f}×",
             *(f"{timing.share(s):.0%}" if s in timing.stages else "" for s in stages),
         )
         for name, timing in timings.items()
     )
-    return Table(
-        title,
-        ("METHOD", "MS", "TIMES LATE", *(stage.upper().replace("-", " ") for stage in stages)),
-        rows,
-    )
+    columns = ("METHOD", "MS", "TIMES LATE", *(s.upper().replace("-", " ") for s in stages))
+    return Table(title, columns, rows)
 
 
 def _by_part(title: str, first: str, parts: Sequence[tuple[str, Part]]) -> Table:
     # Largest-Gap is late interaction but for some microseconds: the other tables have it.
-    shown = [
-        key
-        for key in COMPARED
-        if key != "largest-gap" and any(key in part.timings for _, part in parts)
-    ]
-    columns = (first, "PAGES", "VECTORS", "k*", *(_heading(key) for key in shown), "SAME PAGES")
+    shown = [key for key in _methods([part for _, part in parts]) if key != "largest-gap"]
+    short = {LATE: "LATE", APPROXIMATE: "VISAR APPROX."}
+    headings = [short.get(key, label(key).upper().replace("-", " ")) for key in shown]
     rows = tuple(
         (
             name,
@@ -138,30 +157,139 @@ def _by_part(title: str, first: str, parts: Sequence[tuple[str, Part]]) -> Table
         )
         for name, part in parts
     )
-    return Table(title, columns, rows)
+    return Table(title, (first, "PAGES", "VECTORS", "k*", *headings, "SAME PAGES"), rows)
 
 
-def _heading(key: str) -> str:
-    short = {LATE: "LATE", APPROXIMATE: "VISAR APPROX."}
-    return short.get(key, METHODS[key].label.upper().replace("-", " "))
+def _methods(parts: Sequence[Part]) -> list[str]:
+    """Everything that was measured but single shortcuts."""
+    measured = dict.fromkeys(key for part in parts for key in part.timings)
+    return [key for key in measured if key not in SHORTCUTS]
 
 
 def _spread(timing: Timing) -> str:
     ms = timing.milliseconds
-    middle, *quartiles = map(in_milliseconds, (ms.median, ms.lower_quartile, ms.upper_quartile))
+    middle, *quartiles = map(_milliseconds, (ms.median, ms.lower_quartile, ms.upper_quartile))
     return f"{middle} ({'–'.join(quartiles)})"
 
 
 def _median(timing: Timing | None) -> str:
     if timing is None:
         return "–"
-    middle = in_milliseconds(timing.milliseconds.median)
+    middle = _milliseconds(timing.milliseconds.median)
     return middle if timing.method == LATE else f"{middle} {timing.ratio:.1f}×"
 
 
-def _share(part: Part, bench: Bench) -> str:
-    return f"{part.pages / bench.sizes[-1].pages:.0%}"
+def _milliseconds(value: float) -> str:
+    """With as many digits as a reader can use."""
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|")
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def figures(bench: Bench) -> dict[str, str]:
+    """Return the paper's figures of latency, as SVG by file name."""
+    whole, encoder = _counted(bench.sizes[-1].pages, "page"), drawing.plain(bench.encoder)
+    components = f"Latency by component, exact and approximate ({encoder})"
+    wanted = (
+        ("size", f"Latency against document size ({encoder})", _draw_sizes),
+        ("components", components, _draw_components),
+        ("strategies", f"Latency by acceleration strategy, {whole}", _draw_strategies),
+    )
+    drawn = {}
+    with drawing.figure_style():
+        from matplotlib.figure import Figure
+
+        for name, title, draw in wanted:
+            figure = Figure()
+            axes = figure.add_subplot()
+            axes.set_title(title)
+            draw(axes, bench)
+            drawn[f"latency-{name}.svg"] = drawing.to_svg(figure)
+    return drawn
+
+
+def _draw_sizes(axes: Axes, bench: Bench) -> None:
+    """A line per method over the parts of the longest document; a point per document."""
+    from matplotlib.ticker import LogLocator
+
+    methods = _methods([*bench.documents, *bench.sizes])
+    looks = drawing.method_looks([key for key in methods if key not in drawing.LOOKS])
+    for key in methods:
+        color, marker, name = (looks[key][part] for part in ("color", "marker", "label"))
+        measured = [part for part in bench.sizes if key in part.timings]
+        if measured:
+            pages = [part.pages for part in measured]
+            ms = [part.timings[key].milliseconds for part in measured]
+            axes.plot(pages, [each.median for each in ms], label=name, color=color, marker=marker)
+            axes.fill_between(
+                pages,
+                [each.lower_quartile for each in ms],
+                [each.upper_quartile for each in ms],
+                color=color,
+                alpha=0.2,
+                linewidth=0,
+            )
+        documents = [part for part in bench.documents if key in part.timings]
+        axes.plot(
+            [part.pages for part in documents],
+            [part.timings[key].milliseconds.median for part in documents],
+            linestyle="",
+            alpha=0.35,
+            color=color,
+            marker=marker,
+        )
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_xlim(left=0)
+    axes.set_xlabel("pages")
+    text = "lines: the first pages of the longest document · points: whole documents"
+    small = {"va": "top", "fontsize": 8, "color": "#555555"}
+    _annotate(axes, text, (0, 0), (0, -34), xycoords="axes fraction", **small)
+    axes.set_ylabel("milliseconds")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _draw_components(axes: Axes, bench: Bench) -> None:
+    """For each part of the longest document: ViSAR exact and approximate, stage upon stage."""
+    bars = [
+        (place + side * (BAR_WIDTH / 2 + 0.02), part.timings[key])
+        for place, part in enumerate(bench.sizes)
+        for side, key in ((-1, EXACT), (1, APPROXIMATE))
+    ]
+    _stack(axes, bars)
+    names = ["exact", "appr."] * len(bench.sizes)
+    axes.set_xticks([place for place, _ in bars], names, fontsize="small")
+    for place, part in enumerate(bench.sizes):
+        below = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
+        _annotate(axes, _counted(part.pages, "page"), (place, 0), (0, -22), **below)
+
+
+def _draw_strategies(axes: Axes, bench: Bench) -> None:
+    """On the whole longest document: no shortcut, each of them alone, and all of them."""
+    shortcuts = {key: name.replace(" ", "\n", 1) for key, name in _SHORTCUT_NAMES.items()}
+    names = {EXACT: "none\n(exact)"} | shortcuts | {APPROXIMATE: "all three\n(approx.)"}
+    timings = bench.sizes[-1].timings
+    _stack(axes, [(place, timings[key]) for place, key in enumerate(names)])
+    axes.set_xticks(range(len(names)), list(names.values()))
+
+
+def _stack(axes: Axes, bars: Sequence[tuple[float, Timing]]) -> None:
+    """Bars of stages, the first lowest, with the whole above."""
+    places = [place for place, _ in bars]
+    known = dict.fromkeys((*drawing.STAGE_COLOURS, *(s for _, each in bars for s in each.stages)))
+    stages = {stage: [timing.stages.get(stage, 0.0) for _, timing in bars] for stage in known}
+    heights = drawing.stack_stages(axes, places, stages, BAR_WIDTH)
+    for place, height in zip(places, heights, strict=True):
+        text = _milliseconds(height)
+        _annotate(axes, text, (place, height), (0, 2), ha="center", fontsize=8)
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _annotate(
+    axes: Axes, text: str, at: tuple[float, float], offset: tuple[int, int], **options: Any
+) -> None:
+    axes.annotate(text, at, offset, textcoords="offset points", **options)

@@ -15,7 +15,9 @@ from tests.evaluation.synthetic import DATASETS, ENCODERS, JUDGE, write_records,
 from visar.evaluation.findings import Findings, read_findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked, Judged, Retrieved
-from visar.evaluation.tables import Cell, Table, make_tables, to_html, to_json, to_markdown
+from visar.evaluation.report import make_tables
+from visar.evaluation.report.markup import Cell, Report, Table, to_html, to_json, to_markdown
+from visar.evaluation.report.scope import LATE
 
 DATASET, ENCODER, GENERATOR = DATASETS[0], ENCODERS[1], "extractive"
 Raw = dict[str, Any]
@@ -59,6 +61,10 @@ def chosen(folder: Path, method: str) -> list[Raw]:
     ]
 
 
+def alone(table: Table) -> Report:
+    return Report("Title", (), (table,), (), "[]")
+
+
 def row(table: Table, *start: str) -> dict[str, Cell]:
     for cells in table.rows:
         if tuple(cell.value for cell in cells[: len(start)]) == start:
@@ -93,7 +99,7 @@ def test_table_1_ends_with_the_evidence(folder: Path, tables: dict[str, Table]) 
     assert cells["R@k* %"].text == "—"
 
 
-@pytest.mark.parametrize("method", ["top-k", "single-vector", "visar"])
+@pytest.mark.parametrize("method", [LATE, "single-vector", "visar"])
 @pytest.mark.parametrize("rank", [5, 10])
 def test_tables_2_and_s1(folder: Path, tables: dict[str, Table], method: str, rank: int) -> None:
     pages = evidence(folder)
@@ -130,7 +136,7 @@ def verdicts(folder: Path, method: str, max_k: int) -> dict[str, bool]:
 
 @pytest.mark.parametrize("max_k", [5, 10])
 def test_tables_3_and_4(folder: Path, tables: dict[str, Table], max_k: int) -> None:
-    visar, fixed = (verdicts(folder, name, max_k) for name in ("visar", "top-k"))
+    visar, fixed = (verdicts(folder, name, max_k) for name in ("visar", LATE))
     cells = row(tables["table-3-4-mmlongbench-extractive-rules"], ENCODER, "ViSAR")
     accuracy = cells[f"Max-{max_k} %"]
     assert accuracy.value == pytest.approx(100 * sum(visar.values()) / 40)
@@ -157,7 +163,7 @@ def test_a_significant_difference_is_marked(tmp_path: Path) -> None:
         [
             Judged("D", one.question, "e", method, "g", 5, "rules", correct=method == "visar")
             for one in asked
-            for method in ("visar", "top-k")
+            for method in ("visar", LATE)
         ],
     )
     table = next(t for t in make_tables(read_findings(tmp_path)) if t.key.startswith("table-3"))
@@ -165,14 +171,14 @@ def test_a_significant_difference_is_marked(tmp_path: Path) -> None:
     assert cells["p, Max-5"].value == 2 / 2**12
     assert cells["Max-5 %"].marked
     assert not row(table, "e", "Late-Interaction")["Max-5 %"].marked
-    assert "**100.00 (100.00–100.00)**" in to_markdown(table)
-    assert "<strong>100.00" in to_html(table)
+    assert "**100.00 (100.00–100.00)**" in to_markdown(alone(table))
+    assert "<strong>100.00" in to_html(alone(table))
 
 
 def test_table_s8(folder: Path, tables: dict[str, Table]) -> None:
     table = tables["table-s8-mmlongbench-embedded-extractive"]
     means = {}
-    for method in ("top-k", "visar"):
+    for method in (LATE, "visar"):
         retrieval = {
             one["question"]: sum(one["seconds"].values()) for one in chosen(folder, method)
         }
@@ -189,7 +195,7 @@ def test_table_s8(folder: Path, tables: dict[str, Table]) -> None:
             statistics.mean(generation.values())
         )
         assert cells["End to end, Max-10 s"].value == pytest.approx(means[method])
-    change = 100 * (means["visar"] / means["top-k"] - 1)
+    change = 100 * (means["visar"] / means[LATE] - 1)
     cells = row(table, "ViSAR")
     assert cells["End to end, Max-10 s"].remark == f"−{-change:.1f} %"
 
@@ -252,12 +258,11 @@ def test_missing_results_are_counted_by_row(folder: Path) -> None:
     assert any(f"left out of their rows only: ViSAR ({ENCODER}) 1." in note for note in table.notes)
 
 
-def test_records_of_other_questions_and_methods_are_no_obstacle(folder: Path) -> None:
-    """A folder may hold more than was asked, and methods that this version does not know."""
+def test_records_of_other_questions_are_no_obstacle(folder: Path) -> None:
     findings = read_findings(folder)
     one = findings.retrieved[0]
     strays = (replace(one, question="gone"), replace(one, dataset="gone"))
-    more = (*findings.retrieved, *strays, replace(one, method="later"))
+    more = (*findings.retrieved, *strays)
     made = make_tables(replace(findings, retrieved=more))
     assert "Left out: 2 records of questions that the run did not ask." in made[0].notes
     assert made[1:] == make_tables(findings)[1:]
@@ -286,8 +291,8 @@ def test_the_papers_number_stands_beside_ours_in_the_same_setting() -> None:
     accuracy = tables["table-3-4-mmlongbench-qwen2-5-vl-rules"]
     assert row(accuracy, "colpali", "ViSAR")["Max-5 %"].paper == 35.42
     assert "Judged by rules; in the paper by Qwen2.5-14B-Instruct." in accuracy.notes
-    assert "100.00 (100.00–100.00) · paper 35.42" in to_markdown(accuracy)
-    assert to_json(accuracy)["rows"][0][2]["paper"] == 35.42
+    assert "100.00 (100.00–100.00) · paper 35.42" in to_markdown(alone(accuracy))
+    assert json.loads(to_json(alone(accuracy)))["tables"][0]["rows"][0][2]["paper"] == 35.42
 
 
 def test_no_number_of_the_paper_stands_beside_corrected_evidence() -> None:
@@ -309,11 +314,9 @@ def test_another_setting_is_said_to_be_another(tables: dict[str, Table]) -> None
 
 def test_names_from_data_do_no_harm() -> None:
     table = Table("k", "<b>|*x*", ("a|b",), ((Cell("<script>&"),), (Cell("`]("),)), ("<i>",))
-    html = to_html(table)
-    assert "<script" not in html
-    assert "<b>" not in html
-    assert "<i>" not in html
-    markdown = to_markdown(table)
+    html = to_html(alone(table))
+    assert not any(tag in html for tag in ("<script", "<b>", "<i>"))
+    markdown = to_markdown(alone(table))
     assert r"\<b\>\|\*x\*" in markdown
     assert r"| \<script\>\& |" in markdown
     assert r"| \`\]( |" in markdown

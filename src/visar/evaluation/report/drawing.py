@@ -1,0 +1,270 @@
+"""What all figures share: colours, style, grids of panels, bins and legends.
+
+The colours are those of Okabe and Ito, which people with any kind of colour blindness can tell
+apart; methods that belong together are shades of one hue.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import threading
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import cycle, pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from visar.errors import MissingExtra
+from visar.evaluation.report.markup import Picture
+from visar.evaluation.report.scope import LATE, label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LOOKS: dict[str, tuple[str, str]] = {
+    "visar": ("#0072B2", "o"),
+    "visar-approx": ("#56B4E9", "s"),
+    LATE: ("#E69F00", "^"),
+    "single-vector": ("#999999", "v"),
+    "largest-gap": ("#D55E00", "D"),
+    "score-cluster": ("#CC79A7", "P"),
+    "oracle": ("#009E73", "*"),
+    "evidence": ("#000000", "x"),
+}
+"""Colour and point by the key of a method; ``evidence`` stands for what the data set says."""
+# For methods of other packages, in turn: dark hues that are none of the above.
+OTHER_LOOKS = (("#332288", "X"), ("#999933", "p"), ("#882255", "h"), ("#117733", "<"))
+
+STAGE_COLOURS: dict[str, str] = {
+    "query to page": "#C6DBEF",
+    "page to query": "#7FB7DA",
+    "self-similarity": "#2E7EBC",
+    "page to page": "#0B3F78",
+}
+"""By the stage of ``Selection.timings``: ViSAR's blue, darker from stage to stage."""
+_OTHER_STAGE_COLOURS = ("#444444", "#767676", "#A6A6A6", "#D9D9D9")
+
+# Lines of ViSAR with several encoders: shades of ViSAR's hue, told apart by line and point too.
+_ENCODER_LOOKS: tuple[tuple[str, Any, str], ...] = (
+    ("#0072B2", "-", "o"),
+    ("#0B3F78", "--", "s"),
+    ("#7FB7DA", "-.", "^"),
+    ("#444444", ":", "D"),
+    ("#2E7EBC", (0, (6, 1)), "v"),
+)
+
+_PANEL_SIZE = (3.9, 2.7)
+_TITLE_LENGTH = 35
+_STYLE: dict[Any, Any] = {
+    "figure.figsize": (6.0, 3.6),
+    "figure.constrained_layout.use": True,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    # Text stays text: it can be searched, read aloud and copied. Where the font is missing, the
+    # browser's sans-serif takes its place, which is hardly ever wider.
+    "svg.fonttype": "none",
+    # Ids within the file come from this and not from chance: the same figure is the same file.
+    "svg.hashsalt": "visar",
+}
+# matplotlib's settings belong to the process: one figure at a time.
+_DRAWING = threading.RLock()
+
+Data = TypeVar("Data")
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Give figures that are made and written while the block runs the common look.
+
+    Make them as ``matplotlib.figure.Figure()``, which needs no display and leaves nothing open,
+    and write them with :func:`to_svg`.
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise MissingExtra("A figure", "eval") from None
+    # From matplotlib's own defaults: a reader's matplotlibrc must not change the figures.
+    with _DRAWING, mpl.rc_context():
+        # A letter that this machine's font lacks, the reader's may have. The filter stays: taking
+        # it away with catch_warnings could undo what other threads set meanwhile.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def to_svg(figure: Figure) -> str:
+    """Return a figure as SVG, without date and version: the same whenever it is made."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue()
+
+
+def draw_grid(
+    key: str,
+    title: str,
+    caption: str,
+    draw: Callable[[Axes, Data], None],
+    panels: Sequence[tuple[str, Data]],
+    *,
+    columns: int = 2,
+) -> list[Picture]:
+    """Draw panels row by row under one legend, which names each series once.
+
+    ``panels`` are titles with the data that ``draw`` draws, at most ``columns`` in a row. Returns
+    one figure, or none if there are no panels.
+    """
+    if not panels:
+        return []
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    with figure_style():
+        from matplotlib.figure import Figure
+
+        width, height = _PANEL_SIZE
+        figure = Figure(figsize=(max(width * columns, 5.0), height * rows + 0.5))
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, (name, data) in zip(grid, panels, strict=False):
+            axes.set_title("\n".join(textwrap.wrap(plain(name, longest=80), _TITLE_LENGTH)))
+            draw(axes, data)
+        for axes in grid[len(panels) :]:
+            axes.set_visible(False)
+        _add_legend(figure)
+        return [Picture(key, title, caption, to_svg(figure))]
+
+
+def _add_legend(figure: Figure) -> None:
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(name, handle)
+    if named:
+        # In characters: what a row of the legend has room for, and what each of its columns takes.
+        room = int(figure.get_size_inches()[0] * 13)
+        figure.legend(
+            list(named.values()),
+            list(named),
+            loc="outside lower center",
+            ncols=max(1, min(len(named), room // (6 + max(map(len, named))))),
+        )
+
+
+def plain(text: str, longest: int = 44) -> str:
+    r"""Return text that matplotlib does not take for a formula, without its middle if too long.
+
+    >>> plain("package.methods:costs_$5", longest=16)
+    'package…osts_\\$5'
+    """
+    if len(text) > longest:
+        # Names of one package differ at their ends.
+        half = (longest - 1) // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return text.replace("$", r"\$")
+
+
+def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the arguments of ``Axes.plot`` for each method, the same in every figure.
+
+    Methods of other packages (``others``) take colours and points in turn.
+    """
+    looks = LOOKS | dict(zip(others, cycle(OTHER_LOOKS), strict=False))
+    names = {method: plain(label(method)) for method in looks} | {"evidence": "Evidence"}
+    return {
+        method: {"color": colour, "marker": marker, "label": names[method]}
+        for method, (colour, marker) in looks.items()
+    }
+
+
+def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:
+    """Return the arguments of ``Axes.plot`` for an encoder where all lines are ViSAR's."""
+    colour, line, marker = _ENCODER_LOOKS[encoders.index(encoder) % len(_ENCODER_LOOKS)]
+    return {"color": colour, "linestyle": line, "marker": marker, "label": plain(encoder)}
+
+
+def stack_stages(
+    axes: Axes, places: Sequence[float], stages: Mapping[str, Sequence[float]], width: float
+) -> list[float]:
+    """Draw a bar at each place, stage upon stage, and return how high the bars are."""
+    heights = [0.0] * len(places)
+    known = [stage for stage in STAGE_COLOURS if stage in stages]
+    others = sorted(stages.keys() - STAGE_COLOURS.keys())
+    colours = STAGE_COLOURS | dict(zip(others, cycle(_OTHER_STAGE_COLOURS), strict=False))
+    for stage in (*known, *others):
+        values = stages[stage]
+        axes.bar(places, values, width, heights, color=colours[stage], label=plain(stage))
+        heights = [height + value for height, value in zip(heights, values, strict=True)]
+    axes.grid(visible=False, axis="x")
+    axes.set_ylabel("milliseconds")
+    return heights
+
+
+def with_count(title: str, counts: Iterable[int]) -> str:
+    """Return a panel's title with how many questions are behind its points.
+
+    >>> with_count("MMLongBench", [168, 172, 168])
+    'MMLongBench, n=168–172'
+    """
+    known = sorted(counts)
+    return f"{title}, n={range_label(known[0], known[-1])}" if known else title
+
+
+def range_label(first: int, last: int) -> str:
+    """Return a range as text; one number where there is but one."""
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def label_bins(axes: Axes, cap: int) -> None:
+    """Set ticks 1 … cap, the last with a plus; every second one where they would touch."""
+    step = 1 if cap <= 12 else 2
+    ticks = [number for number in range(1, cap + 1) if (cap - number) % step == 0]
+    axes.set_xticks(ticks, [f"{tick}+" if tick == cap else str(tick) for tick in ticks])
+
+
+def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:
+    """Return ranges of document sizes, ends included, with about as many sizes in each.
+
+    A document more than twice as large as all others has its own.
+
+    >>> size_bins([3, 5, 5, 8, 40, 468], most=3)
+    [(3, 5), (8, 40), (468, 468)]
+    """
+    known = sorted(set(sizes))
+    has_giant = len(known) > 1 and known[-1] > 2 * known[-2]
+    usual = known[:-1] if has_giant else known
+    count = min(most - has_giant, len(usual))
+    edges = [round(place * len(usual) / count) for place in range(count + 1)] if count else []
+    bins = [(usual[first], usual[end - 1]) for first, end in pairwise(edges)]
+    return [*bins, (known[-1], known[-1])] if has_giant else bins
+
+
+def group(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values of each key, in the order they come.
+
+    >>> group([(1, "a"), (2, "b"), (1, "c")])
+    {1: ['a', 'c'], 2: ['b']}
+    """
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found

@@ -1,0 +1,98 @@
+"""Methods and encoders of other packages, which no version of the report knows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.synthetic import write_records, write_run
+from visar.evaluation.bench_report import figures, tables, to_markdown
+from visar.evaluation.findings import read_findings
+from visar.evaluation.report import write_report
+from visar.evaluation.report.drawing import OTHER_LOOKS, STAGE_COLOURS
+from visar.evaluation.statistics import summarize
+from visar.evaluation.timing import APPROXIMATE, COMPARED, EXACT, SHORTCUTS, Bench, Part, Timing
+
+DATASET, ENCODER = "MMLongBench", "their_package.encoders:Tiny"
+METHODS = ("costs $5 <b>", "their_package.methods:cheap")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with two more methods, which take the pages that ViSAR takes."""
+    folder = write_run(
+        tmp_path_factory.mktemp("run"),
+        questions=12,
+        datasets=(DATASET,),
+        encoders=(ENCODER,),
+        generators=("extractive",),
+        groups=("main",),
+    )
+    findings = read_findings(folder)
+    for name in METHODS:
+        for kind in ("retrieved", "answered", "judged"):
+            ours = [one for one in getattr(findings, kind) if one.method == "visar"]
+            write_records(
+                folder / f"{kind}-more.jsonl", (replace(one, method=name) for one in ours)
+            )
+    write_report(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("key", "methods"),
+    [
+        ("table-1-mmlongbench", 1),
+        ("table-2-s1-mmlongbench", 1),
+        ("table-3-4-mmlongbench-extractive-rules", 1),
+        ("table-s8-mmlongbench-their-package-encoders-tiny-extractive", 0),
+    ],
+)
+def test_each_has_a_row_like_ours_under_its_name(folder: Path, key: str, methods: int) -> None:
+    tables = json.loads((folder / "report.json").read_text(encoding="utf-8"))["tables"]
+    rows = next(table["rows"] for table in tables if table["key"] == key)
+    by_method = {row[methods]: row[methods + 1 :] for row in rows}
+    values = [cell["value"] if isinstance(cell, dict) else cell for cell in by_method["ViSAR"]]
+    for name in METHODS:
+        theirs = [cell["value"] if isinstance(cell, dict) else cell for cell in by_method[name]]
+        # McNemar's test is of ViSAR alone.
+        assert [v for v in theirs if v is not None] == [
+            ours for ours, value in zip(values, theirs, strict=True) if value is not None
+        ]
+        assert theirs[0] is not None
+
+
+@pytest.mark.parametrize(
+    "key", ["figure-s1", "figure-s2", "figure-s4", "figure-4", "figure-4-budgets", "figure-s10"]
+)
+def test_each_has_a_colour_and_a_label(folder: Path, key: str) -> None:
+    svg = (folder / "figures" / f"{key}.svg").read_text(encoding="utf-8")
+    for name, (colour, _) in zip(METHODS, OTHER_LOOKS, strict=False):
+        assert name.replace("<", "&lt;").replace(">", "&gt;") in svg
+        assert colour.lower() in svg
+
+
+def test_a_bench_shows_them_too() -> None:
+    keys = (*COMPARED, "their-method", *SHORTCUTS)
+    timings = {
+        key: Timing(
+            key,
+            summarize([1.0, 2.0, 4.0]),
+            1.5,
+            dict.fromkeys(STAGE_COLOURS, 0.5) if key in (EXACT, APPROXIMATE, *SHORTCUTS) else {},
+        )
+        for key in keys
+    }
+    part = Part("a.pdf", 9, 90, 8, (1, 2), 2, timings)
+    machine = {"processor": "P", "cores": 1, "numpy": "2", "visar": "1", "OMP_NUM_THREADS": None}
+    measured = Bench("embedded", 1, machine, summarize([1]), (part,), timings, (part,), ())
+    by_method, by_document, _ = tables(measured)
+    assert ("their-method", "2.00 (1.50–3.00)", "1.5×", "", "", "", "") in by_method.rows
+    assert "THEIR METHOD" in by_document.columns
+    assert "| their-method | 2.00 (1.50–3.00) | 1.5× |" in to_markdown(measured)
+    svg = figures(measured)["latency-size.svg"]
+    assert "their-method" in svg
+    assert OTHER_LOOKS[0][0].lower() in svg
