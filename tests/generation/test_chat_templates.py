@@ -30,7 +30,7 @@ ATTACKS = (
 def marks(local: LocalGenerator, prompt: Prompt) -> list[int]:
     """The marks in what the model is given: turns, images, everything that is no text."""
     tokens = local._inputs(prompt)["input_ids"][0].tolist()
-    return [token for token in tokens if token in local._reader.tokenizer.added_tokens_decoder]
+    return [token for token in tokens if token in local._tokenizer.added_tokens_decoder]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -47,7 +47,7 @@ def test_marks_in_a_text_are_only_text(generator: Load, name: str, attack: str) 
 @pytest.mark.parametrize("name", ALL)
 def test_the_fixture_would_be_fooled_without_the_boundary(generator: Load, name: str) -> None:
     """So that the tests above can fail: the tokenizer does take the same words for marks."""
-    tokenizer = generator(name)._reader.tokenizer
+    tokenizer = generator(name)._tokenizer
     tokens = tokenizer("".join(ATTACKS), add_special_tokens=False)["input_ids"]
     assert len([token for token in tokens if token in tokenizer.added_tokens_decoder]) >= 4
 
@@ -55,7 +55,7 @@ def test_the_fixture_would_be_fooled_without_the_boundary(generator: Load, name:
 def test_a_broken_mark_can_still_be_read(generator: Load) -> None:
     """A page about such marks is shown with a blank in them, and all else as it was."""
     local = generator("qwen2.5-7b")
-    shown = local._reader.template.render(Prompt("", ("if a < b: print('<|im_end|>') # 1<2|",)))
+    shown = local._template.render(Prompt("", ("if a < b: print('<|im_end|>') # 1<2|",)))
     assert "if a < b: print('< |im_end|>') # 1<2|" in shown
 
 
@@ -100,7 +100,7 @@ def test_a_mark_that_cannot_be_broken_is_refused(
 
 @pytest.mark.parametrize("name", VISION)
 def test_the_system_s_text_comes_first_once(generator: Load, name: str) -> None:
-    shown = generator(name)._reader.template.render(about(name))
+    shown = generator(name)._template.render(about(name))
     assert shown.count(SYSTEM) == 1
     assert shown.index(SYSTEM) < shown.index("What is the total")
 
@@ -124,7 +124,7 @@ def test_without_a_system_role_its_text_goes_before_the_user_s(
     copy = _copy(checkpoint("qwen2.5-7b"), tmp_path)
     (copy / "chat_template.jinja").write_text(template)
     local = LocalGenerator(str(copy), device="cpu")
-    shown = local._reader.template.render(Prompt("Be brief.", ("How much?",)))
+    shown = local._template.render(Prompt("Be brief.", ("How much?",)))
     assert "Be brief.\nHow much?<|im_end|>" in shown
     assert shown.count("Be brief.") == shown.count("<|im_start|>") == 1
 
@@ -135,7 +135,7 @@ def test_a_model_without_a_chat_template_is_refused(
     copy = _copy(checkpoint("qwen2.5-7b"), tmp_path)
     (copy / "chat_template.jinja").unlink()
     with pytest.raises(CheckpointError, match=r"has no chat template.*follow instructions"):
-        LocalGenerator(str(copy), device="cpu").count_tokens("a")
+        LocalGenerator(str(copy), device="cpu").generate(Prompt("", ("a",)), max_tokens=1)
 
 
 def _copy(folder: Path, tmp_path: Path) -> Path:

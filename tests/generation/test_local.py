@@ -47,7 +47,7 @@ def test_a_reply_is_streamed_counted_and_repeatable(generator: Load, name: str) 
     local: Generator = generator(name)
     pieces: list[str] = []
 
-    space = generator(name)._reader.tokenizer(" ", add_special_tokens=False)["input_ids"]
+    space = generator(name)._tokenizer(" ", add_special_tokens=False)["input_ids"]
 
     def write_words(output: Any) -> None:
         output.logits[..., generator(name)._ends] = -1e4
@@ -82,10 +82,10 @@ def test_the_pages_are_looked_at(generator: Load, name: str) -> None:
 def test_every_page_stands_after_its_label(generator: Load, name: str) -> None:
     """What the model is given, decoded: label, that page's image, next label."""
     local = generator(name)
-    processor = local._reader.processor
+    processor = local._processor
     tokens = local._inputs(about(name))["input_ids"][0].tolist()
     labels = [f"Page {number}:" for number in (1, 2, 3)]
-    sections = _between(local._reader.tokenizer.decode(tokens), [*labels, "Now answer."])
+    sections = _between(local._tokenizer.decode(tokens), [*labels, "Now answer."])
     assert processor.image_token not in sections[0] + sections[-1]
     for page, section in zip(PAGES, sections[1:-1], strict=True):
         alone = local._inputs(Prompt("x", (page, "x")))["input_ids"][0].tolist()
@@ -114,7 +114,7 @@ def test_the_inputs_are_those_of_the_libraries_own_way(generator: Load, name: st
         {"role": "system", "content": [{"type": "text", "text": "Read."}]},
         {"role": "user", "content": contents},
     ]
-    theirs = local._reader.processor.apply_chat_template(
+    theirs = local._processor.apply_chat_template(
         turns, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
     )
     ours = local._inputs(Prompt("Read.", ("One:", PAGES[0], "Two:", PAGES[1])))
@@ -143,7 +143,7 @@ def test_the_model_chooses(generator: Load) -> None:
     local = generator("qwen2.5-7b")
     prompt = about("qwen2.5-7b")
     inputs = local._inputs(prompt)
-    words = local._reader.tokenizer
+    words = local._tokenizer
     common = words('{"choice": "', add_special_tokens=False)["input_ids"]
     options = {letter: words(letter, add_special_tokens=False)["input_ids"] for letter in "XYZ"}
     assert all(len(tokens) == 1 for tokens in options.values())
@@ -185,7 +185,7 @@ def test_a_greedy_reply_is_the_likeliest_token_each_time(generator: Load) -> Non
             tokens = torch.cat([tokens, scores.argmax().reshape(1, 1)], dim=1)
             if int(tokens[0, -1]) in local._ends:
                 break
-    expected = local._reader.tokenizer.decode(tokens[0, given:], skip_special_tokens=True)
+    expected = local._tokenizer.decode(tokens[0, given:], skip_special_tokens=True)
     assert local.generate(about("qwen2.5-7b"), max_tokens=6).text == expected
 
 
@@ -193,7 +193,7 @@ def test_a_greedy_reply_is_the_likeliest_token_each_time(generator: Load) -> Non
 def test_the_end_of_a_turn_ends_the_reply_and_is_not_shown(generator: Load, name: str) -> None:
     local = generator(name)
     mark = "<end_of_utterance>" if name == "idefics3" else "<|im_end|>"
-    end = local._reader.tokenizer.convert_tokens_to_ids(mark)
+    end = local._tokenizer.convert_tokens_to_ids(mark)
     steps = 0
 
     def end_after_three(output: Any) -> None:
@@ -292,7 +292,7 @@ def test_a_reply_can_be_read_as_an_iterator(generator: Load, name: str) -> None:
 def test_closing_the_iterator_ends_the_work(generator: Load) -> None:
     """The model stops long before its limit and is free for others; its thread ends."""
     local = generator("qwen2.5-7b")
-    space = local._reader.tokenizer(" ", add_special_tokens=False)["input_ids"]
+    space = local._tokenizer(" ", add_special_tokens=False)["input_ids"]
     running = set(threading.enumerate())
     closed = threading.Event()
     steps = itertools.count()
@@ -372,7 +372,7 @@ import sys, threading
 from visar.generation.local import LocalGenerator
 from visar.generation.protocol import Prompt
 local = LocalGenerator("qwen2.5-vl", sys.argv[1], device="cpu")
-local._reader, local._model
+local._processor, local._model
 try:
     while True:
         local.generate(Prompt("", ("Go on.",)), max_tokens=3000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -25,7 +26,13 @@ from tests.generation.scripted import (
 )
 from visar.errors import GenerationError, InvalidOption
 from visar.generation.openai_server import OpenAIGenerator
-from visar.generation.protocol import Prompt, Reply
+from visar.generation.protocol import (
+    Prompt,
+    Reply,
+    StreamingGenerator,
+    read_pieces,
+    stream_reply,
+)
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -62,6 +69,31 @@ def test_a_reply_is_streamed_and_counted() -> None:
         "max_tokens": 64,
     }
     assert asked.headers["user-agent"].startswith("visar/")
+
+
+def test_threads_share_one_client_and_what_it_learned() -> None:
+    refusal = refuses(400, "Unsupported parameter: 'seed'", param="seed")
+    answers = [replies("60 ", "months") for _ in range(16)]
+    with scripted(refusal, *answers) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+
+        def ask(_: int) -> tuple[str, int]:
+            reply = generator.generate(QUESTION, max_tokens=8)
+            return reply.text, id(generator._client())
+
+        first = ask(0)
+        with ThreadPoolExecutor(8) as threads:
+            assert set(threads.map(ask, range(15))) == {first}
+    assert [("seed" in asked.json) for asked in server.asked] == [True] + [False] * 16
+
+
+def test_a_reply_can_be_read_as_an_iterator() -> None:
+    with scripted(replies("60 ", "months")) as server:
+        generator = OpenAIGenerator("m", base_url=server.url)
+        assert isinstance(generator, StreamingGenerator)
+        pieces: list[str] = []
+        reply = read_pieces(stream_reply(generator, QUESTION, max_tokens=8), pieces.append)
+    assert (reply.text, pieces) == ("60 months", ["60 ", "months"])
 
 
 def test_names_are_what_the_user_types() -> None:
@@ -158,6 +190,12 @@ UNUSABLE = {
     "an error as a reply": (Says(body=b'{"error": {"message": "CUDA"}}'), "error .CUDA"),
     "odd types": (streams(event({"choices": "x", "usage": [], "model": 3}), DONE), "not answer as"),
 }
+
+
+def test_odd_types_are_told_as_text_or_not_at_all() -> None:
+    odd = {"model": 3, "usage": {"prompt_tokens": "7"}, "choices": [{"delta": {"content": 60}}]}
+    reply = reply_to(streams(event(odd), delta("stop"), DONE))
+    assert reply == Reply("60", "m-1", None, None, complete=True)
 
 
 @pytest.mark.parametrize("case", UNUSABLE)

@@ -1,8 +1,8 @@
-"""A prompt in the words of a model's chat template.
+"""Prompts rendered with a model's chat template, safe from marks in the text of pages.
 
-What stands in a page or a question can hold the very marks by which a model tells turns and
-images apart. They are broken before the template sees them, and what comes out is checked to have
-the marks the template wrote and no other.
+A page or a question can hold the marks by which a model tells turns and images apart. They are
+broken before the template is applied, and the result is checked to have the template's marks and no
+other.
 """
 
 from __future__ import annotations
@@ -15,16 +15,31 @@ from typing import Any
 from visar.errors import CheckpointError, GenerationError
 from visar.generation.protocol import Prompt
 
-# Texts that stand for others when a template is tried out; no template holds them.
+# Texts with which a template is tried out; no template holds them.
 _SYSTEM, _BEFORE, _AFTER = "sys1tried", "bef2tried", "aft3tried"
 _REPLY = "rep4tried"
 
 Part = str | None
-"""Of a user's message: a text, or None for the next image."""
+"""A part of a message: a text, or None for the next image."""
 
 
 class ChatTemplate:
-    """The template of a checkpoint's processor, or of its tokenizer if it only reads text."""
+    """The chat template of a checkpoint.
+
+    Parameters
+    ----------
+    name
+        The checkpoint's, for messages.
+    renderer
+        Its processor, or its tokenizer if it reads text alone.
+    with_images
+        Whether messages can hold images.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no template, or images cannot be put where they belong.
+    """
 
     def __init__(self, name: str, renderer: Any, *, with_images: bool) -> None:
         self._name = name
@@ -38,7 +53,13 @@ class ChatTemplate:
         self._has_order = not with_images or self._keeps_order()
 
     def render(self, prompt: Prompt) -> str:
-        """The whole chat up to where the model's reply begins."""
+        """Return the chat up to the place where the model's reply begins.
+
+        Raises
+        ------
+        GenerationError
+            If a text of the prompt would be taken for a mark even after breaking.
+        """
         parts = _merged(prompt)
         rendered = self._chat(
             self._marks.broken(prompt.system),
@@ -54,7 +75,7 @@ class ChatTemplate:
         return rendered
 
     def end_of_turn(self) -> int | None:
-        """The mark that ends a reply, as the template writes it; None where it writes none."""
+        """Return the token with which the template ends a reply; None if it writes none."""
         turns = [self._message("user", ["x"]), self._message("assistant", [_REPLY])]
         try:
             _, _, after = self._apply(turns, reply=False).rpartition(_REPLY)
@@ -97,7 +118,7 @@ class ChatTemplate:
             ) from error
 
     def _keeps_system(self) -> bool:
-        """Whether the template has a place for the system's text; some refuse it, some drop it."""
+        """Whether the template shows a system message; some refuse it, some drop it."""
         turns = [self._message("system", [_SYSTEM]), self._message("user", [_BEFORE])]
         try:
             return _SYSTEM in self._apply(turns)
@@ -105,7 +126,7 @@ class ChatTemplate:
             return False
 
     def _keeps_order(self) -> bool:
-        """Whether an image stays where it stands between texts; some put all images first."""
+        """Whether an image stays between its texts; some templates put all images first."""
         shown = self._apply([self._message("user", [_BEFORE, None, _AFTER])])
         between = re.search(f"{_BEFORE}(.*){_AFTER}", shown, re.DOTALL)
         kept = between is not None and bool(between[1].strip())
@@ -125,7 +146,7 @@ class ChatTemplate:
 
 
 class _Marks:
-    """The texts that a tokenizer or processor takes for something else than text."""
+    """The strings that a tokenizer or processor takes for something else than text."""
 
     def __init__(self, tokenizer: Any, processor: Any) -> None:
         self._tokenizer = tokenizer
@@ -146,14 +167,14 @@ class _Marks:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def broken(self, text: str) -> str:
-        """The text with a blank after the first sign of each mark, so that it is none."""
+        """Insert a blank after the first character of each mark."""
         text = text.encode(errors="replace").decode()  # a tokenizer takes no half characters
         while (broken := self._pattern.sub(_break, text)) != text:
             text = broken
         return text
 
     def among(self, text: str) -> list[int]:
-        """The marks that the tokenizer finds, in order."""
+        """Return the marks that the tokenizer finds in a text, in order."""
         return [token for token in _tokenized(self._tokenizer, text) if token in self.ids]
 
 
@@ -167,7 +188,7 @@ def _tokenized(tokenizer: Any, text: str) -> list[int]:
 
 
 def _merged(prompt: Prompt) -> list[Part]:
-    """The parts with neighbouring texts as one: a mark must not grow where two of them meet."""
+    """Join neighbouring texts: a mark must not grow where two of them meet."""
     return _joined([part if isinstance(part, str) else None for part in prompt.parts])
 
 

@@ -1,4 +1,4 @@
-"""The answer without a language model: the passages that weigh most, quoted."""
+"""Answers without a language model: the passages that match best, quoted."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ NAME = "extractive"
 
 
 def quote(passages: Sequence[Passage]) -> str:
-    """The answer's text."""
+    """Return the passages as the text of an answer, one on a line."""
     return "\n".join(passage.text for passage in passages)

@@ -10,9 +10,8 @@ import functools
 import gc
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from visar.errors import (
     CheckpointError,
@@ -28,9 +27,6 @@ from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
 from visar.models.checkpoints import Checkpoint, find_checkpoint
 from visar.models.devices import check_device, choose_device, choose_dtype, is_out_of_memory
 from visar.models.loading import import_torchvision, loading, refuse_incomplete
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 _SEED = 0
 # Held while a model draws tokens: torch has one source of chance for the whole process.
@@ -110,7 +106,7 @@ class LocalGenerator:
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, without loading the weights."""
         with self._lock:
-            return len(_tokenized(self._reader.tokenizer, text))
+            return len(_tokenized(self._tokenizer, text))
 
     def generate(
         self,
@@ -129,12 +125,12 @@ class LocalGenerator:
             raise InvalidOption(f"A reply has at least one token, not {max_tokens}.")
         with self._lock:
             inputs = self._inputs(prompt)
-            held = ChoiceTokens(choices, self._reader.tokenizer, self._ends[0]) if choices else None
+            held = ChoiceTokens(choices, self._tokenizer, self._ends[0]) if choices else None
             limit = held.longest if held else max_tokens
             self._refuse_beyond_context(inputs, limit)
             if held is None:
                 pieces: list[str] = []
-                streamer = _streamer(self._reader.tokenizer, (pieces.append, on_text))
+                streamer = _streamer(self._tokenizer, (pieces.append, on_text))
                 tokens = self._write(inputs, limit, self._decoding, streamer)
                 text = "".join(pieces)
             else:
@@ -151,22 +147,19 @@ class LocalGenerator:
 
     def _inputs(self, prompt: Prompt) -> Any:
         """Return what the model is given, on its device."""
-        reader = self._reader
-        images = [_in_colour(image) for image in prompt.images]
+        images = [i if i.mode == "RGB" else i.convert("RGB") for i in prompt.images]
         if images and self.reads == "text":
             raise GenerationError(f"{self.name} reads text alone, and was given page images.")
-        text = reader.template.render(prompt)
-        beginning = reader.tokenizer.bos_token
-        options: dict[str, Any] = {"return_tensors": "pt"}
+        text = self._template.render(prompt)
+        options: dict[str, Any] = {"text": [text], "return_tensors": "pt"}
+        beginning = self._tokenizer.bos_token
         if self.reads == "text" or (beginning and text.startswith(beginning)):
             options["add_special_tokens"] = False  # the template wrote them
+        if images:
+            # Those of one prompt as one list: LLaVA-OneVision sees several otherwise.
+            options["images"] = [images]
         try:
-            # The images of one prompt as one list: LLaVA-OneVision sees several otherwise.
-            batch = (
-                reader.processor(text=[text], images=[images] if images else None, **options)
-                if self.reads == "images"
-                else reader.tokenizer([text], **options)
-            )
+            batch = self._processor(**options)
         except ValueError as error:
             raise GenerationError(f"{self.name} cannot read the prompt: {error}") from error
         with self._within_memory():
@@ -242,19 +235,63 @@ class LocalGenerator:
         return found
 
     @functools.cached_property
-    def _reader(self) -> Reader:
-        return load_reader(self._checkpoint, self.reads)
+    def _processor(self) -> Any:
+        """What makes a model's inputs: a tokenizer, for a model that reads text alone."""
+        return self._loaded("AutoProcessor", "AutoTokenizer")
+
+    @property
+    def _tokenizer(self) -> Any:
+        return getattr(self._processor, "tokenizer", self._processor)
+
+    @functools.cached_property
+    def _template(self) -> ChatTemplate:
+        with_images = self.reads == "images"
+        with loading(self._checkpoint):
+            return ChatTemplate(self._checkpoint.name, self._processor, with_images=with_images)
 
     @functools.cached_property
     def _model(self) -> Any:
-        return load_model(self._checkpoint, self.reads, self._device)
+        name = self._checkpoint.name
+        try:
+            device = choose_device(self._device)
+        except EncoderUnavailable as error:
+            raise GeneratorUnavailable(str(error)) from error
+        try:
+            model, report = self._loaded(
+                "AutoModelForImageTextToText",
+                "AutoModelForCausalLM",
+                dtype=choose_dtype(device),
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+            refuse_incomplete(self._checkpoint, model, report)
+            return model.to(device).eval()
+        except (MemoryError, RuntimeError, CheckpointError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise GenerationError(
+                f"{name} does not fit into the memory of the device ({device}): choose a smaller "
+                "model, another device, or a server that runs it."
+            ) from error
+
+    def _loaded(self, for_images: str, for_text: str, **options: Any) -> Any:
+        """Load with one of two classes of transformers, after what `reads` says."""
+        folder = self._checkpoint.folder()
+        import_torchvision()  # transformers imports it too
+        import transformers
+
+        kind = getattr(transformers, for_images if self.reads == "images" else for_text)
+        with loading(self._checkpoint):
+            return kind.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False, **options
+            )
 
     @functools.cached_property
     def _ends(self) -> list[int]:
         """The tokens that end a reply: the template's first, then those of the configurations."""
         configured = self._model.generation_config.eos_token_id
         ends = configured if isinstance(configured, list) else [configured]
-        template, tokenizer = self._reader.template, self._reader.tokenizer
+        template, tokenizer = self._template, self._tokenizer
         candidates = [template.end_of_turn(), *ends, tokenizer.eos_token_id]
         found = list(dict.fromkeys(token for token in candidates if token is not None))
         if not found:
@@ -330,16 +367,6 @@ class ChoiceTokens:
         return self._texts[tuple(token for token in tokens if token != self._end)]
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """What makes a model's inputs of a prompt."""
-
-    processor: Any
-    """For a model that reads text alone: its tokenizer."""
-    tokenizer: Any
-    template: ChatTemplate
-
-
 def reads_of(checkpoint: Checkpoint) -> Reads:
     """Return what a checkpoint reads, by the class its configuration names.
 
@@ -371,66 +398,5 @@ def reads_of(checkpoint: Checkpoint) -> Reads:
     )
 
 
-def load_reader(checkpoint: Checkpoint, reads: Reads) -> Reader:
-    """Load a checkpoint's processor or tokenizer, without its weights."""
-    import_torchvision()
-    from transformers import AutoProcessor, AutoTokenizer
-
-    loader: Any = AutoProcessor if reads == "images" else AutoTokenizer
-    with loading(checkpoint):
-        processor = loader.from_pretrained(**_source(checkpoint))
-        template = ChatTemplate(checkpoint.name, processor, with_images=reads == "images")
-    return Reader(processor, getattr(processor, "tokenizer", processor), template)
-
-
-def load_model(checkpoint: Checkpoint, reads: Reads, device: str) -> Any:
-    """Load a checkpoint's weights to the device.
-
-    Raises
-    ------
-    GeneratorUnavailable
-        If there is no such device.
-    GenerationError
-        If its memory does not suffice.
-    """
-    import_torchvision()
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-
-    try:
-        place = choose_device(device)
-    except EncoderUnavailable as error:
-        raise GeneratorUnavailable(str(error)) from error
-    loader: Any = AutoModelForImageTextToText if reads == "images" else AutoModelForCausalLM
-    try:
-        with loading(checkpoint):
-            model, report = loader.from_pretrained(
-                output_loading_info=True,
-                dtype=choose_dtype(place),
-                use_safetensors=True,
-                **_source(checkpoint),
-            )
-        refuse_incomplete(checkpoint, model, report)
-        return model.to(place).eval()
-    except (MemoryError, RuntimeError, CheckpointError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise GenerationError(
-            f"{checkpoint.name} does not fit into the memory of the device ({place}): choose a "
-            "smaller model, another device, or a server that runs it."
-        ) from error
-
-
-def _source(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {
-        "pretrained_model_name_or_path": checkpoint.folder(),
-        "local_files_only": True,
-        "trust_remote_code": False,
-    }
-
-
 def _tokenized(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _in_colour(image: Image) -> Image:
-    return image if image.mode == "RGB" else image.convert("RGB")

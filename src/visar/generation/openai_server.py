@@ -157,11 +157,11 @@ class OpenAIGenerator:
 
     def stream(self, prompt: Prompt, *, max_tokens: int, choices: Sequence[str] = ()) -> Pieces:
         """Yield the pieces of a reply and return it; closing the iterator closes the connection."""
-        content = _content(prompt)
+        whole = self._request(prompt, max_tokens, choices)
         with self._lock:
             refused = self._refused
         while True:
-            request = self._request(prompt.system, content, max_tokens, choices, refused)
+            request = _without(refused, whole, choices)
             written, failure, unknown = _Written(), None, None
             # What the client raises holds the key: nothing of it is left in what is raised here.
             try:
@@ -187,35 +187,23 @@ class OpenAIGenerator:
             text, complete = choice_text(find_choice(text, choices) or ""), True
         return Reply(text, model, written.input_tokens, written.output_tokens, complete)
 
-    def _request(
-        self,
-        system: str,
-        content: list[dict[str, Any]],
-        max_tokens: int,
-        choices: Sequence[str],
-        refused: frozenset[str],
-    ) -> dict[str, Any]:
+    def _request(self, prompt: Prompt, max_tokens: int, choices: Sequence[str]) -> dict[str, Any]:
+        """Return a request with every parameter; both names of the limit, the likelier first."""
+        content = [_part(part) for part in prompt.parts]
         limits = reversed(_LIMITS) if self._endpoint.is_openai else _LIMITS
-        if choices and "response_format" in refused:
-            listed = " or ".join(map(choice_text, choices))
-            asked = f"Reply with one of these JSON objects and nothing else: {listed}"
-            content = [*content, {"type": "text", "text": asked}]
-        # Servers of text models may not know lists.
-        is_text = all(part["type"] == "text" for part in content)
-        said = "\n".join(part["text"] for part in content) if is_text else content
         request = {
             "model": self._model,
             "messages": [
-                {"role": "system", "content": _sendable(system)},
-                {"role": "user", "content": said},
+                {"role": "system", "content": _sendable(prompt.system)},
+                {"role": "user", "content": content},
             ],
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": 0,
             "seed": 0,
-            next(name for name in limits if name not in refused): max_tokens,
-        } | ({"response_format": _choice_format(choices)} if choices else {})
-        return {name: value for name, value in request.items() if name not in refused}
+            **dict.fromkeys(limits, max_tokens),
+        }
+        return request | ({"response_format": _choice_format(choices)} if choices else {})
 
     def _pieces(self, request: dict[str, Any], written: _Written, max_tokens: int) -> Iterator[str]:
         """Ask once, with the client's retries; note in ``written`` what is no piece of text."""
@@ -329,7 +317,7 @@ class OpenAIGenerator:
         offered: list[str] = []
         with suppress(Exception):  # a server need not tell, and can tell anything
             client = self._client().with_options(max_retries=0, timeout=_SECONDS_TO_CONNECT)
-            offered = [model.id for model in client.models.list().data]
+            offered = [str(model.id) for model in client.models.list().data]
         if offered and self._model not in offered:
             more = ", …" if len(offered) > _MODELS_SHOWN else ""
             listed = ", ".join(map(self._endpoint.quoted, offered[:_MODELS_SHOWN]))
@@ -358,13 +346,14 @@ class _Written:
 
     def take(self, event: ChatCompletionChunk | ChatCompletion) -> str:
         """Take a piece of the reply, or all of it; return its text."""
-        self.model = event.model or self.model
+        # The client builds events from whatever a server sends: types are not what they say.
+        if event.model:
+            self.model = str(event.model)
         if event.usage:
-            self.input_tokens = event.usage.prompt_tokens
-            self.output_tokens = event.usage.completion_tokens
+            counts = event.usage.prompt_tokens, event.usage.completion_tokens
+            self.input_tokens, self.output_tokens = map(_count, counts)
         if not event.choices:  # the event with the usage has none
             return ""
-        # The client builds events from whatever a server sends: types are not what they say.
         choice: Any = event.choices[0]
         self.finish_reason = choice.finish_reason or self.finish_reason
         said = getattr(choice, "delta", None) or getattr(choice, "message", None)
@@ -376,9 +365,12 @@ class _Written:
         text = said.content or ""
         if isinstance(text, list):  # some servers write parts
             text = "".join(part["text"] for part in text if part.get("type") == "text")
-        if text:
-            self.pieces.append(text)
+        self.pieces += [str(text)] if text else []
         return str(text)
+
+
+def _count(tokens: object) -> int | None:
+    return tokens if isinstance(tokens, int) else None
 
 
 def _whole(response: httpx2.Response) -> ChatCompletion:
@@ -438,14 +430,29 @@ def _choice_format(choices: Sequence[str]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": named}
 
 
-def _content(prompt: Prompt) -> list[dict[str, Any]]:
-    """Return a prompt's texts and images in their order, as the content of a message."""
-    return [
-        {"type": "text", "text": _sendable(part)}
-        if isinstance(part, str)
-        else {"type": "image_url", "image_url": {"url": _data_uri(part)}}
-        for part in prompt.parts
-    ]
+def _without(
+    refused: frozenset[str], request: dict[str, Any], choices: Sequence[str]
+) -> dict[str, Any]:
+    """Return a request in the form that a server understands which refused parameters."""
+    known = {name: value for name, value in request.items() if name not in refused}
+    for other in [name for name in known if name in _LIMITS][1:]:
+        del known[other]
+    system, user = request["messages"]
+    content = user["content"]
+    if choices and "response_format" in refused:
+        listed = " or ".join(map(choice_text, choices))
+        asked = f"Reply with one of these JSON objects and nothing else: {listed}"
+        content = [*content, _part(asked)]
+    if all(part["type"] == "text" for part in content):  # servers of text may know no lists
+        content = "\n".join(part["text"] for part in content)
+    return known | {"messages": [system, {"role": "user", "content": content}]}
+
+
+def _part(part: str | Image) -> dict[str, Any]:
+    """Return a text or an image as a part of a message."""
+    if isinstance(part, str):
+        return {"type": "text", "text": _sendable(part)}
+    return {"type": "image_url", "image_url": {"url": _data_uri(part)}}
 
 
 def _sendable(text: str) -> str:
