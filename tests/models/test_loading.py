@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -36,7 +37,7 @@ def test_a_value_is_made_once_for_all_threads() -> None:
 
 
 def test_a_value_that_could_not_be_made_is_tried_again() -> None:
-    results = iter([ValueError("not yet"), "made"])
+    results: Iterator[ValueError | str] = iter([ValueError("not yet"), "made"])
 
     def make() -> str:
         result = next(results)

@@ -66,7 +66,7 @@ def doctor(*, index: IndexFolder = None, as_json: Json = False) -> None:
     console.print(f"[bold]visar {report.version}[/bold] · Python {report.python}")
     held = "none yet" if report.documents is None else f"{report.documents} documents"
     console.print(f"index       {report.index} ({held})", soft_wrap=True)
-    groups = {
+    groups: dict[str, Sequence[EncoderInfo | GeneratorInfo | Part]] = {
         "encoders": report.encoders,
         "generators": report.generators,
         "optional": report.parts,
