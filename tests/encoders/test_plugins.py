@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -149,23 +148,28 @@ def test_a_class_or_function_is_named_by_its_module(
 
 @pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize(
-    ("name", "options", "error", "said"),
+    ("name", "device", "error", "said"),
     [
-        ("letter_vectors:Nothing", {}, InvalidOption, "letter_vectors:Nothing cannot be imported"),
-        ("no_such_module:Encoder", {}, InvalidOption, "No module named 'no_such_module'"),
-        ("letter_vectors:no_encoder", {}, InvalidOption, "gave a int, which is no encoder"),
-        ("letter_vectors:nothing", {}, EncoderUnavailable, "'int' object is not callable"),
-        ("letter_vectors:broken", {}, EncoderUnavailable, "KeyError: 'LETTERS_KEY'"),
-        ("letter_vectors:LetterEncoder@main", {}, InvalidOption, "leave out @main"),
-        ("letter_vectors:LetterEncoder+patches", {}, InvalidOption, "has none"),
-        ("letter_vectors:LetterEncoder", {"device": "cuda"}, InvalidOption, "takes no device"),
+        (
+            "letter_vectors:Nothing",
+            "auto",
+            InvalidOption,
+            "letter_vectors:Nothing cannot be imported",
+        ),
+        ("no_such_module:Encoder", "auto", InvalidOption, "No module named 'no_such_module'"),
+        ("letter_vectors:no_encoder", "auto", InvalidOption, "gave a int, which is no encoder"),
+        ("letter_vectors:nothing", "auto", EncoderUnavailable, "'int' object is not callable"),
+        ("letter_vectors:broken", "auto", EncoderUnavailable, "KeyError: 'LETTERS_KEY'"),
+        ("letter_vectors:LetterEncoder@main", "auto", InvalidOption, "leave out @main"),
+        ("letter_vectors:LetterEncoder+patches", "auto", InvalidOption, "has none"),
+        ("letter_vectors:LetterEncoder", "cuda", InvalidOption, "takes no device"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
-    name: str, options: dict[str, Any], error: type[Exception], said: str
+    name: str, device: str, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=re.escape(said)):
-        get_encoder(name, **options)
+        get_encoder(name, device=device)
 
 
 def test_an_object_is_taken_where_a_name_is() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
@@ -72,12 +73,22 @@ def make_app(wanted: str | None) -> typer.Typer:
     return app
 
 
-def _program(
-    version: bool = typer.Option(False, "--version", help="Show the version and exit."),
-) -> None:
-    if version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"visar {__version__}")
         raise typer.Exit
+
+
+def _program(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Take the options before a command."""
 
 
 def _load(place: str) -> typer.Typer:

@@ -146,7 +146,7 @@ def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
 
 
 def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:
-    """Tidy the index: drop leftovers of interrupted additions, merge small files."""
+    """Drop what interrupted additions have left in the index."""
     dropped = open_index(index).compact()
     if as_json:
         print_json(dropped)
