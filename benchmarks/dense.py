@@ -1,4 +1,4 @@
-"""The method as the paper describes it, to compare with: dense similarity in blocks of pages.
+"""The paper's dense similarity in blocks of pages, as a baseline for the exact selection.
 
 Inactive pages are skipped; of active pages every patch is multiplied with every patch. Stages 1
 and 2 are the engine's own, so that only what differs is compared.

@@ -1,4 +1,4 @@
-"""Documents made up to behave like those of visual encoders: topics, background, blank paper."""
+"""Synthetic page vectors with planted topics, which resemble those of visual encoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to select pages, against late interaction and against the paper's way.
+"""Cost of selecting pages, against late interaction and the paper's dense similarity.
 
 Everything is measured in one run and given as ratios: times alone mean little on a shared
 machine. ``--embeddings DIR`` measures saved embeddings of real documents instead: .npz files
@@ -37,7 +37,7 @@ DENSE, APPROXIMATE, EXACT, FULL = "dense", "dense approx.", "ViSAR exact", "ViSA
 
 @dataclass(frozen=True)
 class QueryRun:
-    """What one question cost."""
+    """The measurements of one question."""
 
     selection: visar.Selection
     late: float
@@ -95,7 +95,7 @@ def measure_query(
 
 
 def fastest(call: Callable[[], Any]) -> tuple[float, Any]:
-    """The least disturbed of a few runs."""
+    """Return the seconds and the result of the fastest of a few runs."""
     return min((once(call) for _ in range(REPEATS)), key=lambda run: run[0])
 
 
@@ -106,7 +106,7 @@ def once(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def peak_megabytes(call: Callable[[], Any]) -> float:
-    """What a call allocates at most, beyond what was there before."""
+    """Return the most memory that a call allocates at a time."""
     gc.collect()
     tracemalloc.start()
     call()
@@ -169,7 +169,10 @@ def main() -> None:
     parser.add_argument("--pages", type=int, nargs="*", default=SIZES, help="planted sizes")
     parser.add_argument("--queries", type=int, default=4, help="questions per document")
     parser.add_argument(
-        "--dense-up-to", type=int, default=max(SIZES), help="pages up to which rivals run"
+        "--dense-up-to",
+        type=int,
+        default=max(SIZES),
+        help="pages up to which the dense version runs",
     )
     parser.add_argument("--save", action="store_true", help="write to docs/benchmarks.md")
     options = parser.parse_args()

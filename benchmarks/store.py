@@ -1,4 +1,4 @@
-"""How fast the index is written and read, beside the same bytes in plain .npy files.
+"""Speed of writing and reading the index, against the same arrays in .npy files.
 
 Run as ``python benchmarks/store.py [--save docs/benchmark-store.md]``. Everything is warm: in the
 page cache of the operating system, as a document in use is. Store and .npy are timed in turn, and
@@ -30,7 +30,7 @@ REPEATS = 15
 
 @dataclass(frozen=True)
 class Shape:
-    """What an encoder makes of a page."""
+    """The shape of a page's vectors."""
 
     name: str
     vectors: int
@@ -88,7 +88,7 @@ def measure(shape: Shape) -> str:
 
 
 def add(store: Store, name: str, pages: int, encoder: EncoderRef, shape: Shape) -> float:
-    """Add a document and tell how many seconds the store took; making the pages is not its work."""
+    """Add a document and return the seconds the store took, without making the pages."""
     spent = 0.0
 
     def given() -> Iterator[tuple[Page, PageEmbedding]]:

@@ -1,4 +1,4 @@
-"""Tables as the benchmarks print them, and as docs/benchmarks.md keeps them."""
+"""Markdown tables of the benchmarks, printed and saved to docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def save_section(name: str, table: str) -> None:
-    """Replace what stands between the markers of this section."""
+    """Replace the text between the markers of a section of docs/benchmarks.md."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(begin)

@@ -201,6 +201,16 @@ def test_without_matplotlib_the_extra_is_named(
     assert not (tmp_path / "report.html").exists()
 
 
+def test_without_jinja_the_extra_is_named(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtra, match=r"visar\[eval\]"):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.md").exists()
+
+
 @pytest.mark.parametrize("content", [b"no archive", b""])
 def test_a_damaged_detail_is_named(small: Path, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
