@@ -245,9 +245,9 @@ class LocalGenerator:
 
     @functools.cached_property
     def _template(self) -> ChatTemplate:
-        with_images = self.reads == "images"
+        name, processor = self._checkpoint.name, self._processor
         with loading(self._checkpoint):
-            return ChatTemplate(self._checkpoint.name, self._processor, with_images=with_images)
+            return ChatTemplate(name, processor, with_images=self.reads == "images")
 
     @functools.cached_property
     def _model(self) -> Any:

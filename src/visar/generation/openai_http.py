@@ -29,10 +29,8 @@ ADDRESS_VARIABLE = "OPENAI_BASE_URL"
 KEY_VARIABLE = "OPENAI_API_KEY"
 # Of an answer that is no reply: an error, a list of models.
 _MOST_BYTES = 2**20
-# Failures that will not pass, which the client would try again all the same.
-_LASTING = re.compile(
-    r"insufficient_quota|\bimages?\b|image_url|vision|multi-?modal", re.IGNORECASE
-)
+NO_QUOTA = "insufficient_quota"
+ABOUT_IMAGES = re.compile(r"\b(images?|image_url|vision|multi-?modal)\b", re.IGNORECASE)
 _NO_COMMENT = re.compile(rb"^[^:\s]", re.MULTILINE)
 
 
@@ -97,13 +95,13 @@ class Endpoint:
 def _checked(address: str) -> str:
     with suppress(ValueError):
         parts = urlsplit(address)
-        is_plain = address.isascii() and address.isprintable() and not parts.query + parts.fragment
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and is_plain:
-            if "@" not in parts.netloc:
-                return address.rstrip("/")
-            address = "An address with a user or password, which others could see,"
+        is_plain = address.isascii() and address.isprintable() and "@" not in address
+        is_bare = is_plain and not (parts.query or parts.fragment)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and is_bare:
+            return address.rstrip("/")
+    shown = "What holds a user or password" if "@" in address else repr(address)
     raise InvalidOption(
-        f"{address} is no address of a server: write http://host:port/v1 or https://host/v1. A key "
+        f"{shown} is no address of a server: write http://host:port/v1 or https://host/v1. A key "
         f"goes into {KEY_VARIABLE} in the environment."
     )
 
@@ -146,8 +144,7 @@ class HttpClient(httpx2.Client):
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise UnusableReply("sends compressed what was asked for as it is")
         response.stream = Body(cast("httpx2.SyncByteStream", response.stream), self._patience)
-        status = response.status_code
-        if status in (429, 500, 501) and (status == 501 or _LASTING.search(_text(response))):
+        if _is_lasting(response):
             response.headers["x-should-retry"] = "false"
 
 
@@ -182,5 +179,9 @@ def _drop_telemetry(request: httpx2.Request) -> None:
         del request.headers[name]
 
 
-def _text(response: httpx2.Response) -> str:
-    return response.read().decode("utf-8", "replace")
+def _is_lasting(response: httpx2.Response) -> bool:
+    """True for failures that will not pass, which the client would try again all the same."""
+    if response.status_code not in (429, 500):
+        return response.status_code == 501
+    said = response.read().decode("utf-8", "replace")
+    return NO_QUOTA in said or bool(ABOUT_IMAGES.search(said))

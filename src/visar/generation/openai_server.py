@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, cast
 from visar._version import __version__
 from visar.errors import GenerationError, InvalidOption
 from visar.generation.openai_http import (
+    ABOUT_IMAGES,
     KEY_VARIABLE,
+    NO_QUOTA,
     Body,
     Endpoint,
     HttpClient,
@@ -67,7 +69,6 @@ _NO_MODEL = re.compile(
     r"|(unknown|invalid|no such) model",
     re.IGNORECASE | re.DOTALL,
 )
-_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal", re.IGNORECASE)
 _WORD = re.compile(r" ?[A-Za-z]+")
 _MODELS_SHOWN = 12
 # Pages of more are smaller as JPEG, and those of fewer exact as PNG.
@@ -300,13 +301,13 @@ class OpenAIGenerator:
             )
         if status == 404 or (status in (400, 422) and _NO_MODEL.search(reason)):
             return f"is not there {said}: {self._about_models()}"
-        if status == 429 and "insufficient_quota" in _everything(error):
+        if status == 429 and NO_QUOTA in _everything(error):
             return f"has no quota left for this key {said}: see your account there"
         if status == 429:
             seconds = headers.get("Retry-After", "")
             when = f"in {seconds} s" if re.fullmatch("[0-9]{1,9}", seconds) else "later"
             return f"is asked too often {said}: try again {when}"
-        if with_images and _IMAGES.search(reason):
+        if with_images and ABOUT_IMAGES.search(reason):
             return (
                 f"does not take these page images {said}: lower --max-k if they are too many, or "
                 f"use openai-text:{self._model}, which is given their text"
