@@ -174,6 +174,18 @@ def test_one_bad_file_does_not_stop_the_others(tmp_path: Path, make_pdf: MakePdf
     assert "bad.pdf" in additions.refused[0].reason
 
 
+def test_one_missing_path_does_not_stop_the_others(tmp_path: Path, make_pdf: MakePdf) -> None:
+    index = Index.open(tmp_path / "index")
+    good = make_pdf("good.pdf", CATS)
+    additions = index.add_all([tmp_path / "missing.pdf", "x" * 300, good])
+    assert [document.name for document in additions.added] == ["good.pdf"]
+    assert [refusal.path for refusal in additions.refused] == [
+        str(tmp_path / "missing.pdf"),
+        "x" * 300,
+    ]
+    assert "does not exist" in additions.refused[0].reason
+
+
 def test_mistakes_are_named(tmp_path: Path, make_pdf: MakePdf) -> None:
     index = Index.open(tmp_path / "index")
     with pytest.raises(NotInIndex, match="is empty: add a document first"):

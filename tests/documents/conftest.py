@@ -19,6 +19,8 @@ from visar.documents import Document, Page, ReadOptions, open_document
 
 Draw = Callable[[Any], None]
 A5 = (420.0, 595.0)
+# Variables that programs which read files must not see.
+SECRETS = {"OPENAI_API_KEY", "VISAR_TOKEN", "VISAR_PASSWORD", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"}
 
 
 def write_pdf(path: Path, *pages: Draw, size: tuple[float, float] = A5, **options: Any) -> Path:

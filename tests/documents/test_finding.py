@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from visar.documents import find_documents
@@ -44,3 +47,71 @@ def test_what_cannot_be_used_is_reported_and_does_not_stop_the_rest(tmp_path: Pa
         (missing, f"{missing} does not exist, or not any more."),
         (empty, f"{empty} is a folder without documents."),
     )
+
+
+def test_names_of_any_kind_are_reported_not_raised(tmp_path: Path) -> None:
+    touch(tmp_path / "z.pdf")
+    odd = ["x" * 300, "x/" * 3000, "nu\0ll", os.fsdecode(b"caf\xe9")]
+    found = find_documents([*odd, tmp_path / "z.pdf"])
+    assert found.paths == (tmp_path / "z.pdf",)
+    assert [path for path, _ in found.refused] == [Path(name) for name in odd]
+    for _, reason in found.refused:
+        reason.encode()
+
+
+def test_a_folder_that_cannot_be_listed_does_not_stop_its_siblings(tmp_path: Path) -> None:
+    """Even root cannot list a folder whose path is longer than the system takes."""
+    touch(tmp_path / "a" / "a.pdf", tmp_path / "c" / "c.pdf")
+    deep = os.open(tmp_path / "a", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("b" * 250, dir_fd=deep)
+        below = os.open("b" * 250, os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+    os.close(deep)
+    found = find_documents([tmp_path])
+    assert found.paths == (tmp_path / "a" / "a.pdf", tmp_path / "c" / "c.pdf")
+    ((path, reason),) = found.refused
+    assert path.name == "b" * 250
+    assert reason.endswith("cannot be read: File name too long.")
+    shutil.rmtree(tmp_path / "a")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_folders_and_files_that_may_not_be_read(tmp_path: Path) -> None:
+    touch(tmp_path / "a" / "a.pdf", tmp_path / "b" / "b.pdf")
+    picture(tmp_path / "mixed" / "1.png")
+    touch(tmp_path / "mixed" / "2.pdf")
+    (tmp_path / "a").chmod(0)
+    (tmp_path / "mixed" / "1.png").chmod(0)
+    found = find_documents([tmp_path])
+    (tmp_path / "a").chmod(0o755)
+    names = ["b.pdf", "1.png", "2.pdf"]
+    assert [path.name for path in found.paths] == names
+    assert found.refused == (
+        (tmp_path / "a", f"{tmp_path / 'a'} cannot be read: Permission denied."),
+    )
+
+
+def test_links_to_folders_are_followed_only_if_named(tmp_path: Path) -> None:
+    touch(tmp_path / "real" / "a.pdf")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "loop").symlink_to(tmp_path)
+    (tmp_path / "real" / "gone.pdf").symlink_to(tmp_path / "nowhere")
+    found = find_documents([tmp_path / "link"])
+    assert found.paths == (tmp_path / "link" / "a.pdf",)
+    assert [path.name for path, _ in found.refused] == ["gone.pdf"]
+
+
+def test_folders_nested_deeper_than_python_calls(tmp_path: Path) -> None:
+    folder = tmp_path
+    for _ in range(1200):
+        folder = folder / "d"
+        folder.mkdir()
+    touch(folder / "a.pdf")
+    assert find_documents([tmp_path]).paths == (folder / "a.pdf",)
+    (folder / "a.pdf").unlink()
+    # What removes the folders of tests calls itself for each.
+    while folder != tmp_path:
+        folder.rmdir()
+        folder = folder.parent

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.documents.conftest import (
+    SECRETS,
     embedded_font,
     ink,
     lines_at,
@@ -233,6 +236,42 @@ def test_a_failing_engine_is_an_error_of_the_page(
     document = opened(scanned_pdf(tmp_path / "scan.pdf"), ocr_engine="tesseract")
     with pytest.raises(PageError, match=r"^scan.pdf, page 1, could not .* Tesseract: no language"):
         document.page(1)
+
+
+def test_tesseract_is_given_no_secrets_and_one_thread(
+    tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "tesseract"
+    environment = tmp_path / "environment"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, pathlib\n"
+        f"pathlib.Path({str(environment)!r}).write_text(json.dumps(dict(os.environ)))\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for name in SECRETS:
+        monkeypatch.setenv(name, "s3cret")
+    opened(scanned_pdf(tmp_path / "scan.pdf"), ocr_engine="tesseract").page(1)
+    given = json.loads(environment.read_text())
+    assert given["OMP_THREAD_LIMIT"] == "1"
+    assert not SECRETS & given.keys()
+
+
+def test_rapidocr_computes_with_as_many_threads_as_asked(tmp_path: Path, opened: Any) -> None:
+    document = opened(scanned_pdf(tmp_path / "scan.pdf"), ocr_threads=1)
+    assert lines_of(document.page(1)) == ["Warranty period", "twelve months"]
+    reader = ocr._rapidocr_reader(1)
+    for part in (reader.text_det, reader.text_rec):
+        assert part.session.session.get_session_options().intra_op_num_threads == 1
+
+
+def test_threads_read_scans_of_their_own(tmp_path: Path, opened: Any) -> None:
+    names = [tmp_path / f"scan{number}.pdf" for number in range(3)]
+    documents = [opened(scanned_pdf(path, f"scan {n}")) for n, path in enumerate(names)]
+    with ThreadPoolExecutor(3) as pool:
+        pages = list(pool.map(lambda document: document.page(1), documents))
+    assert [lines_of(page) for page in pages] == [["scan 0"], ["scan 1"], ["scan 2"]]
 
 
 def test_without_tesseract_the_error_says_what_to_do(

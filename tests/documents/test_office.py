@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import shutil
+import struct
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -8,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.documents.conftest import lines_of, text_at, write_pdf
+from tests.documents.conftest import SECRETS, lines_of, text_at, write_pdf
 from visar.documents import Limits, ReadOptions, open_document
+from visar.documents.office import office_format
 from visar.errors import DocumentError
 
 DOCX_PARTS = {
@@ -95,6 +99,68 @@ def test_conversions_that_fail(
         open_document(
             write_docx(tmp_path / "a.docx"), ReadOptions(limits=Limits(conversion_seconds=1))
         )
+
+
+def test_a_zip_directory_is_read_in_the_worker_with_its_limits(tmp_path: Path) -> None:
+    """A zip directory takes many times its size in memory: of this one, 140 MB."""
+    count = 400_000
+    entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", *[0] * 9, 4, *[0] * 6) + b"x.md"
+    start = b"PK\3\4" + bytes(26)
+    end = struct.pack(
+        "<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, count * len(entry), len(start), 0
+    )
+    path = tmp_path / "bomb.docx"
+    path.write_bytes(start + entry * count + end)
+    program = f"""
+import resource
+from visar.documents import Limits, ReadOptions, open_document
+from visar.errors import DocumentError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    open_document({str(path)!r}, ReadOptions(limits=Limits(worker_memory=200_000_000)))
+except DocumentError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    error, kilobytes = ran.stdout.splitlines()
+    assert error == "bomb.docx needs more memory than 0.2 GB (Limits.worker_memory)."
+    assert int(kilobytes) < 40_000
+
+
+def test_old_office_documents_are_told_without_reading_them_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a stream may stand anywhere, and across the pieces in which the file is read."""
+    for place in (600, (1 << 20) - 7, (1 << 20) + 99):
+        content = bytearray(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3 << 20))
+        name = "PowerPoint Document".encode("utf-16-le")
+        content[place : place + len(name)] = name
+        (tmp_path / "a.bin").write_bytes(content)
+        assert office_format(tmp_path / "a.bin") == ".ppt"
+    monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("read whole"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DocumentError, match=r"^a.bin is an office document: .*LibreOffice"):
+        open_document(tmp_path / "a.bin")
+
+
+def test_libreoffice_is_given_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_soffice(
+        tmp_path / "bin",
+        f"""
+import json, os
+pathlib.Path({str(tmp_path / "environment")!r}).write_text(json.dumps(dict(os.environ)))""",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for name in SECRETS:
+        monkeypatch.setenv(name, "s3cret")
+    with pytest.raises(DocumentError):
+        open_document(write_docx(tmp_path / "a.docx"))
+    given = json.loads((tmp_path / "environment").read_text())
+    assert given["PATH"] == str(tmp_path / "bin")
+    assert not SECRETS & given.keys()
 
 
 def test_encrypted_office_documents_are_refused_as_such(tmp_path: Path) -> None:

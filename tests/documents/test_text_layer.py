@@ -83,6 +83,22 @@ def test_ligatures_and_line_end_hyphens_are_plain_letters(tmp_path: Path, opened
     assert lines_of(page) == ["The first flood of an inter-", "national kind"]
 
 
+def test_letters_of_formulas_are_plain_letters(tmp_path: Path, opened: Any) -> None:
+    """Mathematical letters are beyond 16 bits: PDFium gives their two halves one by one."""
+
+    def draw(canvas: Any) -> None:
+        canvas.setFont(embedded_font(), 10)
+        canvas.drawString(50, 500, "rate")
+
+    with pikepdf.open(write_pdf(tmp_path / "a.pdf", draw)) as pdf:
+        (font,) = [f for f in pdf.pages[0].Resources.Font.values() if "/ToUnicode" in f]
+        table = font.ToUnicode.read_bytes()
+        # The r of the font is said to be a mathematical bold r.
+        font.ToUnicode.write(table.replace(b"<0072>", b"<D835DC2B>"))
+        pdf.save(tmp_path / "formula.pdf")
+    assert lines_of(opened(tmp_path / "formula.pdf").page(1)) == ["rate"]
+
+
 def test_what_no_reader_sees_is_no_part_of_a_word(tmp_path: Path, opened: Any) -> None:
     """Bullets of private fonts, and characters a terminal would obey."""
 

@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.documents.conftest import lines_of, text_at, write_pdf
+from tests.documents.conftest import SECRETS, lines_of, text_at, write_pdf
 from tests.documents.test_hostile import exponential_pdf
-from visar.documents import Document, Limits, ReadOptions, open_document
+from visar.documents import Document, Limits, ReadOptions, Word, open_document
+from visar.documents.worker import PageContent
 from visar.errors import DocumentError, PageError
 
 
@@ -164,3 +166,45 @@ def test_modules_lying_around_are_not_imported(
     monkeypatch.chdir(tmp_path)
     with open_document(write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))) as document:
         assert len(document) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_the_worker_is_given_no_secrets(
+    tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in SECRETS | {"PYTHONSTARTUP", "LC_TIME"}:
+        monkeypatch.setenv(name, "s3cret")
+    document = opened(write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a")))
+    content = Path(f"/proc/{pid_of(document)}/environ").read_bytes()
+    names = {pair.partition(b"=")[0].decode() for pair in content.split(b"\0")}
+    assert {"PATH", "PYTHONPATH", "OMP_NUM_THREADS", "LC_TIME"} <= names
+    assert not (SECRETS | {"PYTHONSTARTUP"}) & names
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"texts": ["a", "b"]},
+        {"texts": "a"},
+        {"texts": [7]},
+        {"texts": ["\x1b"]},
+        {"texts": ["a\nb"]},
+        {"texts": ["\ud800"]},
+        {"size": [0, 5]},
+        {"size": ["nan", 5]},
+        {"size": None},
+        {"figures": [[0, 0, 2, 1]]},
+        {"rotation": "x"},
+        {"columns": [[-1, 0, 0, 0, 0]]},
+        {"columns": [[0, 0, 0, 100_001, 0]]},
+        {"columns": []},
+    ],
+)
+def test_answers_that_are_not_as_they_must_be_are_refused(change: dict[str, Any]) -> None:
+    """A worker that a file has taken over may answer anything."""
+    columns = np.array(change.pop("columns", [[1, 2, 3, 4, 0]]), "<i4").tobytes()
+    message = {"size": [10, 10], "rotation": 0, "blank": False, "figures": [], "texts": ["é"]}
+    good = PageContent.from_message(message, np.array([1, 2, 3, 4, 0], "<i4").tobytes())
+    assert good.words.words() == (Word("é", (1e-5, 2e-5, 3e-5, 4e-5), 0),)
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        PageContent.from_message(message | change, columns)

@@ -1,7 +1,7 @@
 """Files to pages: PDF, images, office documents, OCR, and limits on hostile input."""
 
-from visar.documents.document import Document, Identity, identify, open_document
-from visar.documents.finding import FoundDocuments, Kind, find_documents
+from visar.documents.document import Document, open_document
+from visar.documents.finding import FoundDocuments, Identity, Kind, find_documents, identify
 from visar.documents.options import Limits, Ocr, OcrEngine, ReadOptions
 from visar.documents.page import Box, Page, TextSource, Word
 

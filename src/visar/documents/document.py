@@ -1,32 +1,20 @@
-"""A document: what it is known by, and its pages' words and images, whatever the file is."""
+"""A document: the words and images of its pages, whatever the file is."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-import stat
 import tempfile
-import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from visar.documents import ocr as ocr_engines
-from visar.documents.finding import (
-    DOCUMENT_SUFFIXES,
-    Kind,
-    document_name,
-    file_mode,
-    head_of,
-    kind_of,
-    page_images,
-    refusals,
-)
+from visar.documents.finding import Identity, identify, refusals, unknown_kind
 from visar.documents.layout import EMPTY, Piece, WordTable, arrange, unread_figures
 from visar.documents.ocr import OcrFailed
 from visar.documents.office import ENCRYPTED, convert
@@ -34,12 +22,10 @@ from visar.documents.options import Limits, ReadOptions
 from visar.documents.page import Box, Page, TextSource
 from visar.documents.worker import PageContent, Worker
 from visar.errors import DocumentError, InvalidOption, MissingExtra, PageError
-from visar.text import clean_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_USUAL_LIMITS = Limits()
 _USUAL_OPTIONS = ReadOptions()
 _WHOLE_PAGE: Box = (0.0, 0.0, 1.0, 1.0)
 _SOURCES: dict[tuple[bool, bool], TextSource] = {
@@ -52,134 +38,8 @@ _SOURCES: dict[tuple[bool, bool], TextSource] = {
 # that is asked for again.
 _KEPT = 64
 
-_Key = TypeVar("_Key", bound=Hashable)
+_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True, slots=True)
-class FileState:
-    """A file and its state when its content was hashed."""
-
-    path: Path
-    size: int
-    modified: int
-    """In nanoseconds."""
-
-    @classmethod
-    def of(cls, path: Path, document: str) -> FileState:
-        """The state of a file now; DocumentError if it cannot be read."""
-        with refusals(document):
-            found = path.stat()
-        return cls(path, found.st_size, found.st_mtime_ns)
-
-    def check(self, document: str) -> None:
-        """Raise a DocumentError if the file vanished or changed."""
-        if FileState.of(self.path, document) != self:
-            raise DocumentError(document, "was changed while it was read: open it again")
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What a document is known by, from the content of its files alone."""
-
-    id: str
-    """SHA-256 in hexadecimal: the same content has the same id wherever it lies."""
-    name: str
-    """That of the file or folder, fit to be shown."""
-    kind: Kind
-    """Whether an ``"office"`` file really is one shows when it is opened."""
-    files: tuple[FileState, ...]
-    """One, or the pages of a folder of images in their order."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
-
-    def check(self) -> None:
-        """Raise a DocumentError if one of the files vanished or changed."""
-        for file in self.files:
-            file.check(self.name)
-
-
-def identify(path: str | os.PathLike[str], limits: Limits = _USUAL_LIMITS) -> Identity:
-    """Tell what a document is and compute its id, without opening it.
-
-    Reads every byte once; starts no process and converts nothing. An index that knows the id
-    needs no more.
-
-    Parameters
-    ----------
-    path
-        A file, or a folder of page images.
-    limits
-        Of which ``max_bytes`` counts here.
-
-    Raises
-    ------
-    DocumentError
-        The path does not exist, cannot be read, is too large, or is of no known kind.
-    """
-    path = Path(path)
-    name = document_name(path)
-    files, is_folder = _files(path, name, limits)
-    kind: Kind = "images" if is_folder else _kind(path, name)
-    digests = []
-    for file in files:
-        with refusals(name), file.path.open("rb") as stream:
-            digests.append(hashlib.file_digest(stream, "sha256"))
-        file.check(name)
-    if not is_folder:
-        return Identity(digests[0].hexdigest(), name, kind, files)
-    whole = hashlib.sha256()
-    for file, digest in zip(files, digests, strict=True):
-        # Digests, not names, so that no name can be mistaken for another's content.
-        whole.update(hashlib.sha256(file.path.name.encode(errors="surrogateescape")).digest())
-        whole.update(digest.digest())
-    return Identity(whole.hexdigest(), name, kind, files)
-
-
-def _files(path: Path, name: str, limits: Limits) -> tuple[tuple[FileState, ...], bool]:
-    """The files of a document, and whether it is a folder of pages."""
-    mode = file_mode(path, name)
-    if stat.S_ISDIR(mode):
-        paths = page_images(path)
-        if not paths:
-            raise DocumentError(
-                clean_line(path),
-                "is a folder that is not made of page images only: name the documents in it",
-            )
-    elif stat.S_ISREG(mode):
-        paths = [path]
-    else:
-        raise DocumentError(name, "is neither a file nor a folder")
-    files = tuple(FileState.of(file, name) for file in paths)
-    size = sum(file.size for file in files)
-    if size > limits.max_bytes:
-        raise DocumentError(
-            name,
-            f"has {size:,} bytes, more than the limit of {limits.max_bytes:,} (Limits.max_bytes)",
-        )
-    return files, stat.S_ISDIR(mode)
-
-
-def _kind(path: Path, name: str) -> Kind:
-    head = head_of(path, name)
-    if not head:
-        raise DocumentError(name, "is empty")
-    kind = kind_of(head)
-    if kind is None:
-        raise _unknown_kind(path, name)
-    return kind
-
-
-def _unknown_kind(path: Path, name: str) -> DocumentError:
-    claim = path.suffix.lower()
-    if claim in DOCUMENT_SUFFIXES:
-        return DocumentError(name, f"does not contain what its name says: it is no {claim[1:]}")
-    return DocumentError(
-        name, "is of no kind that can be read: PDF, PNG, JPEG, TIFF, WebP, or an office format"
-    )
 
 
 def open_document(
@@ -223,7 +83,7 @@ def open_document(
         if identity.kind == "office":
             suffix = worker.office_format(paths[0])
             if suffix is None:
-                raise _unknown_kind(path, name)
+                raise unknown_kind(path, name)
             if suffix == ENCRYPTED:
                 raise DocumentError(
                     name,
@@ -275,8 +135,8 @@ class Document:
         self._worker = worker
         self._cleanup = cleanup
         self._last_read: tuple[int, PageContent] | None = None
-        self._read_by_ocr: _Recent[int, Page] = _Recent(_KEPT)
-        self._read_pictures: _Recent[bytes, list[Piece]] = _Recent(_KEPT)
+        self._read_by_ocr: OrderedDict[int, Page] = OrderedDict()
+        self._read_pictures: OrderedDict[bytes, list[Piece]] = OrderedDict()
         self.read_image = ocr_engines.read_image
         """Runs OCR on a picture; may be replaced, to run it in another process."""
 
@@ -340,7 +200,7 @@ class Document:
             text_source=_SOURCES[len(layer) > 0, len(words) > len(layer)],
         )
         if regions:
-            self._read_by_ocr.put(number, page)
+            _remember(self._read_by_ocr, number, page)
         return page
 
     def pages(self, numbers: Iterable[int] | None = None) -> Iterator[Page]:
@@ -371,7 +231,7 @@ class Document:
 
     def needs_ocr(self, number: int) -> bool:
         """Whether :meth:`page` will run OCR, which takes seconds. Asking takes milliseconds."""
-        if self._read_by_ocr.get(number) is not None:
+        if number in self._read_by_ocr:
             return False
         return bool(self._regions_to_read(self._content(number)))
 
@@ -457,10 +317,8 @@ class Document:
         key = hashlib.sha256(picture.tobytes()).digest()
         pieces = self._read_pictures.get(key)
         if pieces is None:
-            pieces = self.read_image(
-                picture, self.options.ocr_engine, self.options.ocr_threads
-            )
-            self._read_pictures.put(key, pieces)
+            pieces = self.read_image(picture, self.options.ocr_engine, self.options.ocr_threads)
+            _remember(self._read_pictures, key, pieces)
         return pieces
 
 
@@ -476,24 +334,7 @@ def _worker_for(identity: Identity, limits: Limits) -> Worker:
     return Worker(identity.name, "pdf" if identity.kind in ("pdf", "office") else "images", limits)
 
 
-class _Recent(Generic[_Key, _Value]):
-    """The values used last, of which it keeps so many."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[_Key, _Value] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: _Key) -> _Value | None:
-        with self._lock:
-            if key not in self._values:
-                return None
-            self._values.move_to_end(key)
-            return self._values[key]
-
-    def put(self, key: _Key, value: _Value) -> None:
-        with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
+def _remember(known: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
+    known[key] = value
+    while len(known) > _KEPT:
+        known.popitem(last=False)

@@ -1,7 +1,8 @@
-"""Which files are documents: told by their content, and found in folders."""
+"""Which files are documents, and what they are known by: told by their content alone."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from visar.documents.options import Limits
 from visar.errors import DocumentError
 from visar.text import clean_line
 
@@ -29,6 +31,7 @@ _IMAGE_SIGNATURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\0", b"MM\0*", 
 ZIP_SIGNATURE = b"PK\x03\x04"
 OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 RTF_SIGNATURE = b"{\\rtf"
+_USUAL_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,136 @@ def _is_document_file(path: Path) -> bool:
     if path.suffix.lower() not in DOCUMENT_SUFFIXES:
         return False
     return stat.S_ISREG(file_mode(path, clean_line(path)))
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file and its state when its content was hashed."""
+
+    path: Path
+    size: int
+    modified: int
+    """In nanoseconds."""
+
+    @classmethod
+    def of(cls, path: Path, document: str) -> FileState:
+        """The state of a file now; DocumentError if it cannot be read."""
+        with refusals(document):
+            found = path.stat()
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+    def check(self, document: str) -> None:
+        """Raise a DocumentError if the file vanished or changed."""
+        if FileState.of(self.path, document) != self:
+            raise DocumentError(document, "was changed while it was read: open it again")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a document is known by, from the content of its files alone."""
+
+    id: str
+    """SHA-256 in hexadecimal: the same content has the same id wherever it lies."""
+    name: str
+    """That of the file or folder, fit to be shown."""
+    kind: Kind
+    """Whether an ``"office"`` file really is one shows when it is opened."""
+    files: tuple[FileState, ...]
+    """One, or the pages of a folder of images in their order."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def check(self) -> None:
+        """Raise a DocumentError if one of the files vanished or changed."""
+        for file in self.files:
+            file.check(self.name)
+
+
+def identify(path: str | os.PathLike[str], limits: Limits = _USUAL_LIMITS) -> Identity:
+    """Tell what a document is and compute its id, without opening it.
+
+    Reads every byte once; starts no process and converts nothing. An index that knows the id
+    needs no more.
+
+    Parameters
+    ----------
+    path
+        A file, or a folder of page images.
+    limits
+        Of which ``max_bytes`` counts here.
+
+    Raises
+    ------
+    DocumentError
+        The path does not exist, cannot be read, is too large, or is of no known kind.
+    """
+    path = Path(path)
+    with refusals(clean_line(path)):
+        # Absolute: a worker that starts later, or in another process, finds the files too.
+        path = path.absolute()
+        name = document_name(path)
+    files, is_folder = _files(path, name, limits)
+    kind: Kind = "images" if is_folder else _kind(path, name)
+    digests = []
+    for file in files:
+        with refusals(name), file.path.open("rb") as stream:
+            digests.append(hashlib.file_digest(stream, "sha256"))
+        file.check(name)
+    if not is_folder:
+        return Identity(digests[0].hexdigest(), name, kind, files)
+    whole = hashlib.sha256()
+    for file, digest in zip(files, digests, strict=True):
+        # Digests, not names, so that no name can be mistaken for another's content.
+        whole.update(hashlib.sha256(file.path.name.encode(errors="surrogateescape")).digest())
+        whole.update(digest.digest())
+    return Identity(whole.hexdigest(), name, kind, files)
+
+
+def _files(path: Path, name: str, limits: Limits) -> tuple[tuple[FileState, ...], bool]:
+    """The files of a document, and whether it is a folder of pages."""
+    mode = file_mode(path, name)
+    if stat.S_ISDIR(mode):
+        paths = page_images(path)
+        if not paths:
+            raise DocumentError(
+                clean_line(path),
+                "is a folder that is not made of page images only: name the documents in it",
+            )
+    elif stat.S_ISREG(mode):
+        paths = [path]
+    else:
+        raise DocumentError(name, "is neither a file nor a folder")
+    files = tuple(FileState.of(file, name) for file in paths)
+    size = sum(file.size for file in files)
+    if size > limits.max_bytes:
+        raise DocumentError(
+            name,
+            f"has {size:,} bytes, more than the limit of {limits.max_bytes:,} (Limits.max_bytes)",
+        )
+    return files, stat.S_ISDIR(mode)
+
+
+def _kind(path: Path, name: str) -> Kind:
+    head = head_of(path, name)
+    if not head:
+        raise DocumentError(name, "is empty")
+    kind = kind_of(head)
+    if kind is None:
+        raise unknown_kind(path, name)
+    return kind
+
+
+def unknown_kind(path: Path, name: str) -> DocumentError:
+    """The error for a file whose content is of no known kind."""
+    claim = path.suffix.lower()
+    if claim in DOCUMENT_SUFFIXES:
+        return DocumentError(name, f"does not contain what its name says: it is no {claim[1:]}")
+    return DocumentError(
+        name, "is of no kind that can be read: PDF, PNG, JPEG, TIFF, WebP, or an office format"
+    )
 
 
 def kind_of(head: bytes) -> Kind | None:
@@ -148,8 +281,8 @@ def page_images(folder: Path) -> list[Path]:
 
 def document_name(path: Path) -> str:
     """The name a document is shown by: that of its file, safe for a terminal and for UTF-8."""
-    # "." and ".." are no names.
-    name = path.name if path.name.strip(".") else path.resolve().name or str(path)
+    # ".." is no name, and "." has none.
+    name = path.name if path.name not in ("", "..") else Path(os.path.realpath(path)).name
     return name if name.isprintable() else clean_line(name)
 
 

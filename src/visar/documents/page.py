@@ -1,4 +1,4 @@
-"""What a page is to the rest of the program: its size, its words, and where they stand."""
+"""Pages and their words, as all other packages see them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Box: TypeAlias = tuple[float, float, float, float]
-"""Left, top, right, bottom as shares (0 to 1) of the page as a reader sees it."""
+"""Left, top, right, bottom as shares (0 to 1) of the page as it is displayed."""
 
 TextSource: TypeAlias = Literal["text layer", "ocr", "both", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word as printed, with its place."""
+    """A word with its place on the page."""
 
     text: str
     box: Box
@@ -23,7 +23,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a document, as a reader sees it."""
+    """One page of a document, as it is displayed."""
 
     number: int
     """1 for the first page."""

@@ -205,14 +205,14 @@ class Worker:
     def office_format(self, path: Path) -> str | None:
         """Which office format a file has, as :func:`visar.documents.office.office_format`."""
         with self._lock:
-            answer, _ = self._answer({"do": "format", "path": str(path)}, None)
+            answer, _ = self._answer(self._running(), {"do": "format", "path": str(path)}, None)
         found = answer.get("format")
         return found if isinstance(found, str) else None
 
     def count_pages(self) -> int:
         """Open the files, and count their pages."""
         with self._lock:
-            return self._open()
+            return self._open(self._running())
 
     def read(self, number: int) -> PageContent:
         """Size, words and figures of a page."""
@@ -244,12 +244,30 @@ class Worker:
 
     def _ask(self, request: dict[str, Any], number: int) -> tuple[dict[str, Any], bytes]:
         with self._lock:
-            if not self._opened or self._process is None or not self._process.alive:
-                self._open()
-            return self._answer(request, number)
+            process = self._running()
+            if not self._opened:
+                self._open(process)
+            return self._answer(process, request, number)
 
-    def _open(self) -> int:
-        answer, _ = self._answer(self._source, None)
+    # The lock must be held from here on.
+
+    def _running(self) -> _Process:
+        """The process, or a new one if it has ended."""
+        if self._process is None or not self._process.alive:
+            self._end()
+            if not self._closed:
+                try:
+                    self._process = _Process(self._reads, self._limits)
+                except _Died as death:
+                    raise DocumentError(self._name, death.reason) from death
+        # It may have been closed while the process was starting.
+        if self._closed or self._process is None:
+            self._end()
+            raise DocumentError(self._name, "is closed: open it again")
+        return self._process
+
+    def _open(self, process: _Process) -> int:
+        answer, _ = self._answer(process, self._source, None)
         self._opened = True
         try:
             return int(answer["pages"])
@@ -262,15 +280,10 @@ class Worker:
             self._process.end()
             self._process = None
 
-    def _answer(self, request: dict[str, Any], number: int | None) -> tuple[dict[str, Any], bytes]:
-        """Ask the process, which is started if there is none; the lock must be held."""
-        if self._closed:
-            raise DocumentError(self._name, "is closed: open it again")
+    def _answer(
+        self, process: _Process, request: dict[str, Any], number: int | None
+    ) -> tuple[dict[str, Any], bytes]:
         try:
-            process = self._process
-            if process is None or not process.alive:
-                self._end()
-                process = self._process = _Process(self._reads, self._limits)
             # A page drawn at max_pixels may be a row and a column larger by rounding.
             answer, payload = process.ask(
                 request, 4 * self._limits.max_pixels + 1_000_000, self._limits.seconds_per_page
