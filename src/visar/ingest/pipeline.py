@@ -96,7 +96,7 @@ def add_document(
     for _ in range(_ATTEMPTS - 1):
         try:
             return _add(store, path, identity, encoder, options, progress or _ignore, workers)
-        except StoreConflict:
+        except (StoreConflict, NotInIndex):
             continue
     return _add(store, path, identity, encoder, options, progress or _ignore, workers)
 
