@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,13 @@ from visar.generation.parsing import choice_text
 from visar.generation.protocol import OnText, Prompt, Reads, Reply, ignore_text
 from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
 from visar.models.checkpoints import Checkpoint, find_checkpoint
-from visar.models.devices import check_device, choose_device, choose_dtype, is_out_of_memory
+from visar.models.devices import (
+    check_device,
+    choose_device,
+    choose_dtype,
+    free_memory,
+    is_out_of_memory,
+)
 from visar.models.loading import import_torchvision, loading, refuse_incomplete
 
 _SEED = 0
@@ -95,13 +100,8 @@ class LocalGenerator:
     def release(self) -> None:
         """Free the memory of the weights; the next reply loads them again."""
         with self._lock:
-            if vars(self).pop("_model", None) is None:
-                return
-            import torch
-
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            if vars(self).pop("_model", None) is not None:
+                free_memory()
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, without loading the weights."""
