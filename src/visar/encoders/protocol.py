@@ -29,12 +29,20 @@ class PageEmbedding:
 class Encoder(Protocol):
     """Turns pages and questions into multi-vector embeddings of one space."""
 
-    name: str
-    """What the user types to choose it."""
-    reads: Literal["words", "image"]
-    """Which part of a page it looks at."""
-    weak_match: float
-    """A question whose words have a lower mean cosine with a page is hardly answered there."""
+    @property
+    def name(self) -> str:
+        """What the user types to choose it."""
+        ...
+
+    @property
+    def reads(self) -> Literal["words", "image"]:
+        """Which part of a page it looks at."""
+        ...
+
+    @property
+    def weak_match(self) -> float:
+        """A question whose words have a lower mean cosine with a page is hardly answered there."""
+        ...
 
     @property
     def dimension(self) -> int:
