@@ -91,9 +91,9 @@ def serve(
 
     encoder = get_encoder(name, device=device, trust_remote_code=trust_remote_code)
     token = os.environ.get(TOKEN_VARIABLE) or None
-    # A supervisor's way to end it is the same as a person's.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), listen(host, port, token=token) as listener:
+        # A supervisor's way to end it is the same as a person's.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         # What is wrong with the model is better known now than with the first request.
         with downloads_shown():
             encoder.encode_query("ready")
