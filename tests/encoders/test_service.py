@@ -330,6 +330,20 @@ def test_closing_waits_for_the_answer_that_is_under_way() -> None:
     assert results == [200]
 
 
+def test_a_model_that_does_not_end_does_not_keep_it_from_stopping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "SECONDS_TO_STOP", 1)
+    gate = Turnstile()
+    results: list[int] = []
+    with serving(ScriptedEncoder(gate)) as url:
+        asked = in_background(url, results)
+        assert gate.entered.acquire(timeout=10)
+    asked.join()
+    assert results == [500]
+    gate.leave.release()
+
+
 def test_silent_connections_do_not_keep_it_from_closing() -> None:
     with serving(PixelEncoder()) as url:
         silent = socket.create_connection(place(url))
