@@ -87,6 +87,54 @@ def test_an_encoder_that_does_not_run_is_told(visar: Visar, make_pdf: Callable[.
     assert "visar encoders serve" in err
 
 
+HIDDEN = """
+import sys
+sys.modules[sys.argv.pop(1)] = None  # as if it were not installed
+from visar.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+def test_what_serving_needs_is_told_when_it_is_missing(package: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", HIDDEN, package, "encoders", "serve", "embedded"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "pip install 'visar[server]'" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+IMPORTED = """
+import sys
+from visar.cli import main
+try:
+    main()
+finally:
+    print("imported:", *sys.modules, file=sys.stderr)
+"""
+
+
+def test_who_asks_here_does_not_load_what_asks_elsewhere(
+    make_pdf: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = make_pdf("notes.pdf", "Boats need wind.", "Income tax is due in April.")
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPORTED, "ask", path, "When is tax due?"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "VISAR_INDEX": str(tmp_path / "index")},
+    )
+    assert "April" in ran.stdout
+    modules = set(ran.stderr.rpartition("imported:")[2].split())
+    assert "visar.index" in modules
+    assert not modules & {"httpx2", "safetensors", "fastapi", "uvicorn"}
+
+
 class Served:
     """An encoder in a process of its own."""
 
@@ -139,7 +187,7 @@ def test_one_process_serves_what_another_asks(
     ended, log = served.end(signal.SIGTERM)
     assert ended == 0
     assert "POST /v1/pages" in log
-    assert "stopping" in log
+    assert "Shutting down" in log
     assert "Traceback" not in log
     assert TOKEN not in log
     # What was encoded there is asked about here.

@@ -15,25 +15,32 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from visar.encoders.protocol import Encoder
-from visar.encoders.service import EncoderService
+from visar.encoders.service import create_encoder_app
+from visar.serving import http_server, listen
 
 
 @contextmanager
 def serving(
-    encoder: Encoder, *, port: int = 0, tls: ssl.SSLContext | None = None, **options: Any
+    encoder: Encoder,
+    *,
+    port: int = 0,
+    token: str | None = None,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
 ) -> Iterator[str]:
     """Run an encoder's service, with TLS as a proxy would add it; gives its address."""
-    running = EncoderService(encoder, port=port, **options)
+    listener = listen("127.0.0.1", port, token=token)
+    server = http_server(create_encoder_app(encoder, token=token, **options))
     if tls:
-        running._server.socket = tls.wrap_socket(running._server.socket, server_side=True)
-    thread = threading.Thread(target=running.serve)
+        server.config.load()
+        server.config.ssl = tls
+    thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        yield running.url
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        running.stop()
+        server.should_exit = True
         thread.join()
-        running.close()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import socket
@@ -9,6 +10,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,9 @@ import pytest
 
 from tests.encoders.samples import PixelEncoder, page_with, picture
 from tests.encoders.servers import Asked, Says, answering, serving
+from visar import network
 from visar.documents.page import Page
-from visar.encoders import transport, wire
+from visar.encoders import wire
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.encoders.protocol import PageEmbedding
 from visar.encoders.registry import get_encoder
@@ -28,13 +31,14 @@ from visar.index import Index
 
 MakePdf = Callable[..., Path]
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
-PIXELS = wire.Description(wire.Identity.of(PixelEncoder()), "image", 0.25, wire.MAX_BODY)
-QUERY = wire.pack_query(PIXELS.identity, PixelEncoder().encode_query("why?"))
+PIXELS = wire.Description("pixels", "1", 48, "image", 0.25, wire.MAX_BODY)
+DESCRIBED = Says(200, json.dumps(PIXELS.to_json()).encode())
+QUERY = wire.pack_query(PIXELS, PixelEncoder().encode_query("why?"))
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(network, "PAUSES", (0.01, 0.01))
     monkeypatch.delenv("VISAR_TOKEN", raising=False)
 
 
@@ -60,6 +64,9 @@ def test_an_encoder_of_words_is_the_same_from_afar() -> None:
             there.encode_query("???")
         with pytest.raises(EmptyQuestion):
             there.encode_query("")
+        assert there.encode_query("tax " * 5_000).size
+        with pytest.raises(InvalidOption, match="more than 20000 characters"):
+            there.encode_query("tax " * 5_001)
 
 
 class CountingEncoder(PixelEncoder):
@@ -100,12 +107,26 @@ def test_no_message_has_more_pages_or_pixels_than_the_format_allows(
 
 
 def test_nothing_is_asked_before_something_is_needed() -> None:
-    with answering(lambda _: Says(200, PIXELS.to_json())) as (url, asked):
+    with answering(lambda _: DESCRIBED) as (url, asked):
         encoder = RemoteEncoder(url)
         assert asked == []
         assert (encoder.name, encoder.version, encoder.dimension) == ("pixels", "1", 48)
         assert [request.path for request in asked] == ["/v1/encoder"]
-        assert not hasattr(encoder, "colour")
+
+
+def test_many_threads_share_one_encoder_and_ask_once_who_it_is() -> None:
+    here = PixelEncoder()
+    questions = [" ".join(["word"] * count) for count in range(1, 33)]
+    with serving(here) as url, answering(lambda _: DESCRIBED) as (described, asked):
+        there = RemoteEncoder(url)
+        with ThreadPoolExecutor(8) as pool:
+            received = list(pool.map(there.encode_query, questions))
+            encoder = RemoteEncoder(described)
+            names = list(pool.map(lambda _: encoder.name, range(8)))
+    for question, vectors in zip(questions, received, strict=True):
+        np.testing.assert_array_equal(vectors, here.encode_query(question))
+    assert names == ["pixels"] * 8
+    assert len(asked) == 1
 
 
 def test_documents_encoded_here_and_there_mix(make_pdf: MakePdf, tmp_path: Path) -> None:
@@ -136,7 +157,7 @@ def test_an_index_of_images_works_from_afar(make_pdf: MakePdf, tmp_path: Path) -
 def script(*answers: Says) -> Callable[[Asked], Says]:
     """Who it is at once, then the answers one after the other."""
     rest = iter(answers)
-    return lambda asked: Says(200, PIXELS.to_json()) if asked.method == "GET" else next(rest)
+    return lambda asked: DESCRIBED if asked.method == "GET" else next(rest)
 
 
 CUT_OFF = Says(200, QUERY[:-5], {"Content-Length": str(len(QUERY))})
@@ -154,17 +175,17 @@ def test_what_passes_is_waited_for(passing: Says) -> None:
 
 def test_it_waits_as_long_as_the_service_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
-    monkeypatch.setattr("visar.encoders.transport.time.sleep", waited.append)
+    monkeypatch.setattr("visar.network.time.sleep", waited.append)
     busy = [Says(503, headers={"Retry-After": after}) for after in ("7", "100000")]
     with answering(script(*busy, Says(200, QUERY))) as (url, _):
         RemoteEncoder(url).encode_query("why?")
-    assert waited == [7, transport.LONGEST_PAUSE]
+    assert waited == [7, network.LONGEST_PAUSE]
 
 
 def test_what_does_not_pass_is_told_in_the_end() -> None:
     with (
         answering(script(*[Says(503)] * 3)) as (url, _),
-        pytest.raises(ServiceError, match="answered 503"),
+        pytest.raises(ServiceError, match="answers 503: no reason"),
     ):
         RemoteEncoder(url).encode_query("why?")
     with (
@@ -180,7 +201,7 @@ def test_a_service_that_starts_anew_is_waited_for(monkeypatch: pytest.MonkeyPatc
         assert encoder.name == "pixels"
     port = int(url.rpartition(":")[2])
     starting = serving(PixelEncoder(), port=port)
-    monkeypatch.setattr("visar.encoders.transport.time.sleep", lambda _: starting.__enter__())
+    monkeypatch.setattr("visar.network.time.sleep", lambda _: starting.__enter__())
     try:
         assert len(encoder.encode_query("one two")) == 2
     finally:
@@ -188,22 +209,22 @@ def test_a_service_that_starts_anew_is_waited_for(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_service_that_does_not_run_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visar.encoders.transport.time.sleep", lambda _: pytest.fail("it waited"))
+    monkeypatch.setattr("visar.network.time.sleep", lambda _: pytest.fail("it waited"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(ServiceError, match=r"No encoder answers.*visar encoders serve"):
+    with pytest.raises(ServiceError, match=r"No service answers.*visar encoders serve"):
         _ = RemoteEncoder(f"http://127.0.0.1:{port}").name
 
 
 def test_a_host_that_does_not_exist_is_told() -> None:
-    with pytest.raises(ServiceError, match="No encoder answers"):
+    with pytest.raises(ServiceError, match="No service answers"):
         _ = RemoteEncoder("http://no-such-host.invalid").name
 
 
 def test_a_service_that_is_silent_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         encoder = RemoteEncoder(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.1)
-        with pytest.raises(ServiceError, match=r"not answered within 0\.1 s"):
+        with pytest.raises(ServiceError, match=r"not answered in time"):
             _ = encoder.name
 
 
@@ -235,10 +256,12 @@ def test_a_service_behind_tls_is_used_if_it_can_be_trusted(
     ("answer", "said"),
     [
         (Says(200, b"<html>Welcome</html>"), "no encoder this program understands"),
-        (Says(200, b"{}"), "does not describe an encoder of ViSAR"),
-        (Says(404, b"not here"), "answered 404"),
-        (Says(301, headers={"Location": "http://127.0.0.1:1/"}), "answered 301"),
+        (Says(200, b"{}"), "no encoder this program understands: its visar_wire is None"),
+        (Says(404, b"not here"), r"answers 404: no reason\. Does `visar encoders serve NAME` run"),
+        (Says(404, b"[]"), "answers 404: no reason"),
+        (Says(301, headers={"Location": "http://127.0.0.1:1/"}), "answers 301"),
         (Says(200, b'{"visar_wire": 99}'), "same version of visar on both sides"),
+        (Says(200, gzip.compress(bytes(10**7)), {"Content-Encoding": "gzip"}), "it has no JSON"),
         (Says(200, b"x" * 200_000), "more than 100000 bytes"),
         (Says(401, b"{}"), "set VISAR_TOKEN"),
     ],
@@ -258,28 +281,35 @@ def test_what_does_not_speak_http_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=greet, args=(server,))
         thread.start()
-        with pytest.raises(ServiceError, match="does not speak HTTP"):
+        with pytest.raises(ServiceError, match="breaks off, or does not speak HTTP"):
             _ = RemoteEncoder(f"http://127.0.0.1:{server.getsockname()[1]}").name
         thread.join()
 
 
-def test_an_encoder_that_changes_in_between_is_refused() -> None:
-    other = wire.Identity("pixels", "2", 48)
-    changed = wire.pack_query(other, PixelEncoder().encode_query("why?"))
-    with (
-        answering(script(Says(200, changed))) as (url, _),
-        pytest.raises(ServiceError, match=r"was pixels 1 .* is now pixels 2 .*do not mix"),
-    ):
-        RemoteEncoder(url).encode_query("why?")
+def test_a_service_that_comes_back_with_another_encoder_is_refused() -> None:
+    class OtherEncoder(PixelEncoder):
+        version = "2"
+
+    with serving(PixelEncoder()) as url:
+        encoder = RemoteEncoder(url)
+        encoder.encode_query("why?")
+    with serving(OtherEncoder(), port=int(url.rpartition(":")[2])):
+        for ask in (
+            lambda: encoder.encode_query("why?"),
+            lambda: encoder.encode_pages([page_with("a")], [picture(1)]),
+        ):
+            with pytest.raises(ServiceError, match=r"'version': '1'.*'version': '2'.*do not mix"):
+                ask()
+        assert encoder.version == "1"
 
 
 def test_damaged_answers_are_refused() -> None:
     answers = script(Says(200, QUERY[:-3]), Says(200, QUERY))
     with answering(answers) as (url, _):
         encoder = RemoteEncoder(url)
-        with pytest.raises(ServiceError, match="too early"):
+        with pytest.raises(ServiceError, match="no safetensors message"):
             encoder.encode_query("why?")
-        with pytest.raises(ServiceError, match="not 'embeddings'"):
+        with pytest.raises(ServiceError, match="invalid must have 1 entries"):
             encoder.encode_pages([page_with("a")], [picture(1)])
 
 
@@ -287,9 +317,24 @@ def test_the_service_s_own_words_are_passed_on() -> None:
     refusal = {"error": {"code": "encoder", "message": "The GPU is on fire."}}
     with (
         answering(script(Says(500, json.dumps(refusal).encode()))) as (url, _),
-        pytest.raises(ServiceError, match=r"says \(500\): The GPU is on fire\."),
+        pytest.raises(ServiceError, match=r"answers 500: The GPU is on fire\."),
     ):
         RemoteEncoder(url).encode_query("why?")
+
+
+def test_a_redirect_is_not_followed_and_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token goes to the address given and nowhere else."""
+    monkeypatch.setenv("VISAR_TOKEN", TOKEN)
+    with answering(lambda _: DESCRIBED) as (elsewhere, overheard):
+        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(variable, elsewhere)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        away = Says(307, headers={"Location": f"{elsewhere}/v1/encoder"})
+        with answering(lambda _: away) as (url, asked), pytest.raises(ServiceError, match="307"):
+            _ = RemoteEncoder(url).name
+    assert asked[0].headers["Authorization"] == f"Bearer {TOKEN}"
+    assert overheard == []
 
 
 def test_the_token_opens_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,10 +370,10 @@ def test_a_token_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("ftp://host", "no address of an encoder"),
-        ("http://", "no address of an encoder"),
-        ("http://host:port", "no address of an encoder"),
-        ("http://[::1", "no address of an encoder"),
+        ("ftp://host", "no address of a service"),
+        ("http://", "no address of a service"),
+        ("http://host:port", "no address of a service"),
+        ("http://[::1", "no address of a service"),
         ("http://user:secret@host", "VISAR_TOKEN"),
         ("http://host/?token=x", "more than a host"),
         ("http://host/a b\r\nX: y", "more than a host"),
@@ -343,11 +388,11 @@ def test_addresses_are_checked_before_anything_is_sent(address: str, said: str) 
 
 def test_a_path_before_the_service_s_own_is_kept() -> None:
     """A proxy may serve several encoders under one name."""
-    with answering(lambda _: Says(200, PIXELS.to_json())) as (url, asked):
+    with answering(lambda _: DESCRIBED) as (url, asked):
         assert RemoteEncoder(f"{url}/colpali/").name == "pixels"
     assert asked[0].path == "/colpali/v1/encoder"
 
 
 def test_a_host_whose_name_cannot_be_is_told() -> None:
-    with pytest.raises(ServiceError, match="No encoder answers"):
+    with pytest.raises(ServiceError, match="No service answers"):
         _ = get_encoder(f"http://{'a' * 70}.invalid:1").version

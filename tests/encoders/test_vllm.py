@@ -1,11 +1,13 @@
-"""vLLM's ``POST /pooling`` as its documentation describes it. No vLLM was run."""
+"""vLLM's ``/pooling`` and ``/v1/models`` as its documentation describes them. No vLLM was run."""
 
 from __future__ import annotations
 
 import base64
 import io
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from PIL import Image
 
 from tests.encoders.samples import page_with, picture
 from tests.encoders.servers import Asked, Says, answering
-from visar.encoders import transport
+from visar import network
 from visar.encoders.registry import get_encoder
 from visar.errors import EmptyQuestion, InvalidOption, ServiceError
 from visar.index import Index
@@ -26,7 +28,7 @@ DIMENSION = 8
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(network, "PAUSES", (0.01, 0.01))
     monkeypatch.delenv("VISAR_TOKEN", raising=False)
 
 
@@ -47,6 +49,21 @@ def pooled(*data: Any) -> Says:
     return Says(200, json.dumps(answer).encode())
 
 
+def models(**changes: Any) -> Says:
+    """The models that a server lists; when it was started is among what it says of them."""
+    card = {
+        "id": MODEL,
+        "object": "model",
+        "created": time.time_ns(),
+        "owned_by": "vllm",
+        "root": MODEL,
+        "parent": None,
+        "max_model_len": 8192,
+        "permission": [{"id": f"modelperm-{time.time_ns()}"}],
+    }
+    return Says(200, json.dumps({"object": "list", "data": [card | changes]}).encode())
+
+
 def image_sent(request: Asked) -> Image.Image:
     (message,) = json.loads(request.body)["messages"]
     first, second = message["content"]
@@ -58,15 +75,33 @@ def image_sent(request: Asked) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data)))
 
 
-def like_vllm(request: Asked) -> Says:
-    """Three vectors a page, by its brightness; one a word. Not of unit length."""
-    content = json.loads(request.body)
-    assert request.path == "/pooling"
-    assert (content["model"], content["task"]) == (MODEL, "token_embed")
-    if "messages" in content:
-        rng = np.random.default_rng(int(np.asarray(image_sent(request)).sum()))
-        return pooled((5 * rng.normal(size=(3, DIMENSION))).tolist())
-    return pooled(np.ones((len(content["input"].split()), DIMENSION)).tolist())
+def weights(seed: int, noise: float = 0.0, **card: Any) -> Callable[[Asked], Says]:
+    """A model: three vectors a page, by its brightness; one a word. Not of unit length."""
+
+    def answer(request: Asked) -> Says:
+        if (request.method, request.path) == ("GET", "/v1/models"):
+            return models(**card)
+        assert request.path == "/pooling"
+        content = json.loads(request.body)
+        assert (content["model"], content["task"]) == (MODEL, "token_embed")
+        if "messages" in content:
+            rng = np.random.default_rng(seed + int(np.asarray(image_sent(request)).sum()))
+            return pooled((5 * rng.normal(size=(3, DIMENSION))).tolist())
+        rng = np.random.default_rng(seed)
+        vectors = 5 * rng.normal(size=(len(content["input"].split()), DIMENSION))
+        vectors += noise * np.random.default_rng().normal(size=vectors.shape)
+        return pooled(vectors.tolist())
+
+    return answer
+
+
+like_vllm = weights(0)
+
+
+def scripted(*answers: Says) -> Callable[[Asked], Says]:
+    """The answers of /pooling one after the other, the first to what the model is known by."""
+    rest = iter(answers)
+    return lambda asked: models() if asked.path == "/v1/models" else next(rest)
 
 
 def test_pages_go_as_images_and_come_back_as_unit_vectors() -> None:
@@ -74,7 +109,7 @@ def test_pages_go_as_images_and_come_back_as_unit_vectors() -> None:
     with answering(like_vllm) as (url, asked):
         encoder = get_encoder(at(url))
         first, second = encoder.encode_pages(pages, images)
-        received = [image_sent(request) for request in asked[1:]]
+        received = [image_sent(request) for request in asked[2:]]
     for sent, arrived in zip(images, received, strict=True):
         np.testing.assert_array_equal(np.asarray(arrived), np.asarray(sent))
     assert first.vectors.shape == (3, DIMENSION)
@@ -91,16 +126,90 @@ def test_questions_go_as_text() -> None:
     with answering(like_vllm) as (url, asked):
         encoder = get_encoder(at(url))
         assert asked == []
-        assert (encoder.name, encoder.version) == (f"vllm/{MODEL}", "token-embed-1")
+        assert encoder.name == f"vllm/{MODEL}"
+        assert asked == []
         assert encoder.dimension == DIMENSION
-        assert len(asked) == 1
+        assert encoder.version.startswith("token-embed-1-")
+        assert [request.path for request in asked] == ["/pooling", "/v1/models"]
         vectors = encoder.encode_query("where is it?")
         with pytest.raises(EmptyQuestion):
             encoder.encode_query("  ")
-    assert json.loads(asked[1].body)["input"] == "where is it?"
+        with pytest.raises(InvalidOption, match="more than 20000 characters"):
+            encoder.encode_query("x" * 20_001)
+    assert json.loads(asked[2].body)["input"] == "where is it?"
     assert vectors.shape == (3, DIMENSION)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+
+def version_of(served: Callable[[Asked], Says]) -> str:
+    """The version of a model, by a server and an encoder of their own."""
+    with answering(served) as (url, _):
+        return get_encoder(at(url)).version
+
+
+def test_a_model_keeps_its_version_when_it_is_served_anew() -> None:
+    known = version_of(weights(0))
+    assert version_of(weights(0)) == known
+    # Another device or batch rounds otherwise.
+    assert version_of(weights(0, noise=1e-4)) == known
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        weights(1),
+        weights(0, root="vidore/colpali-v1.2-hf"),
+        weights(0, parent="google/paligemma"),
+        weights(0, max_model_len=4096),
+    ],
+)
+def test_another_model_under_the_same_name_has_another_version(
+    other: Callable[[Asked], Says],
+) -> None:
+    assert version_of(other) != version_of(weights(0))
+
+
+def test_another_model_under_the_same_name_encodes_a_known_document_anew(
+    make_pdf: Callable[..., Path], tmp_path: Path
+) -> None:
+    index = Index.open(tmp_path / "index")
+    path = make_pdf("two.pdf", "Sailing boats.", "Income tax.")
+    versions = []
+    for seed in (0, 1):
+        with answering(weights(seed)) as (url, asked):
+            document = index.add(path, encoder=at(url))
+            assert sum(b"messages" in request.body for request in asked) == 2
+        versions.append([encoder.version for encoder in document.encoders])
+    assert versions[0][-1] != versions[1][-1]
+
+
+def test_many_threads_ask_once_what_the_model_is() -> None:
+    with answering(like_vllm) as (url, asked), ThreadPoolExecutor(8) as pool:
+        encoder = get_encoder(at(url))
+        assert len(set(pool.map(lambda _: encoder.version, range(8)))) == 1
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        models(id="another"),
+        Says(200, b"{}"),
+        Says(200, b"[]"),
+        Says(200, b'{"data": ["x"]}'),
+        Says(200, b"<html>"),
+    ],
+)
+def test_a_model_that_is_not_listed_is_told(answer: Says) -> None:
+    def served(request: Asked) -> Says:
+        return answer if request.path == "/v1/models" else pooled([[1.0, 0.0]])
+
+    with (
+        answering(served) as (url, _),
+        pytest.raises(ServiceError, match="not among the models of GET /v1/models"),
+    ):
+        _ = get_encoder(at(url)).version
 
 
 def test_documents_can_be_searched(make_pdf: Callable[..., Path], tmp_path: Path) -> None:
@@ -126,9 +235,9 @@ NOT_FOUND = {"error": {"message": "The model `x` does not exist.", "type": "NotF
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Says(404, json.dumps(NOT_FOUND).encode()), r"says \(404\): The model `x` does not exist"),
+        (Says(404, json.dumps(NOT_FOUND).encode()), r"answers 404: The model `x` does not exist"),
         (Says(404, b'{"detail": "Not Found"}'), "Not Found"),
-        (Says(500, b"<html>"), r"says \(500\)"),
+        (Says(500, b"<html>"), "answers 500: no reason"),
         (Says(401, b"{}"), "VISAR_TOKEN"),
         (Says(200, b"<html>"), "is it vLLM's /pooling"),
         (Says(200, b"[]"), "is it vLLM's /pooling"),
@@ -149,9 +258,9 @@ def test_what_is_not_as_documented_is_told(answer: Says, said: str) -> None:
 
 
 def test_a_page_of_another_dimension_is_named() -> None:
-    answers = iter([pooled([[1.0, 0.0]]), pooled([[1.0, 0.0, 0.0]])])
+    answers = scripted(pooled([[1.0, 0.0]]), pooled([[1.0, 0.0, 0.0]]))
     with (
-        answering(lambda _: next(answers)) as (url, _),
+        answering(answers) as (url, _),
         pytest.raises(ServiceError, match="3 dimensions for page 7 and 2 before"),
     ):
         get_encoder(at(url)).encode_pages([page_with("a", 7)], [picture(1)])
@@ -166,8 +275,8 @@ NAN, INFINITE = float("nan"), float("inf")
 def test_a_page_without_numbers_is_marked_and_leaves_the_others_alone(vector: list[Any]) -> None:
     pages = [page_with("a", number) for number in (1, 2, 3)]
     good = pooled([[3.0, 4.0], [0.0, 2.0]])
-    answers = iter([good, good, pooled([[1.0, 0.0], vector]), good])
-    with answering(lambda _: next(answers)) as (url, _):
+    answers = scripted(good, good, pooled([[1.0, 0.0], vector]), good)
+    with answering(answers) as (url, _):
         first, second, third = get_encoder(at(url)).encode_pages(pages, [picture(1)] * 3)
     assert second.invalid == "the encoder gave vectors that are zero or no numbers"
     assert (second.vectors.shape, second.boxes.shape, second.words.shape) == ((0, 2), (0, 4), (0,))
@@ -178,9 +287,9 @@ def test_a_page_without_numbers_is_marked_and_leaves_the_others_alone(vector: li
 
 
 def test_a_question_without_numbers_is_an_error() -> None:
-    answers = iter([pooled([[1.0, 0.0]]), pooled([[1.0, NAN]])])
+    answers = scripted(pooled([[1.0, 0.0]]), pooled([[1.0, NAN]]))
     with (
-        answering(lambda _: next(answers)) as (url, _),
+        answering(answers) as (url, _),
         pytest.raises(ServiceError, match="for the question 'why' that are zero or no numbers"),
     ):
         get_encoder(at(url)).encode_query("why")
@@ -189,7 +298,7 @@ def test_a_question_without_numbers_is_an_error() -> None:
 def test_a_server_that_does_not_run_is_told() -> None:
     with answering(like_vllm) as (url, _):
         pass
-    with pytest.raises(ServiceError, match=r"No encoder answers.*vllm serve"):
+    with pytest.raises(ServiceError, match=r"No service answers.*vllm serve"):
         _ = get_encoder(at(url)).dimension
 
 
@@ -198,7 +307,7 @@ def test_a_server_that_does_not_run_is_told() -> None:
     [
         ("vllm+http://host:8000", "names no model"),
         ("vllm+http://host:8000/", "names no model"),
-        ("vllm+ftp://host/model", "no address of an encoder"),
+        ("vllm+ftp://host/model", "no address of a service"),
         ("vllm+http://host/a model", "more than a host, a port and a path"),
     ],
 )

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from socket import socket
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import DeviceChoice, Json
-from visar.cli.output import STATE_STYLES, complain, console, print_json
+from visar.cli.output import STATE_STYLES, console, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.models.hub import downloads_shown
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE
@@ -86,25 +87,25 @@ def serve(
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Run an encoder as a service, for --encoder http://HOST:PORT here or elsewhere."""
-    from visar.encoders.service import EncoderService
+    from visar.encoders.service import create_encoder_app
+    from visar.serving import http_server, listen
 
     encoder = get_encoder(name, device=device, trust_remote_code=trust_remote_code)
     token = os.environ.get(TOKEN_VARIABLE) or None
-    with contextlib.closing(EncoderService(encoder, host=host, port=port, token=token)) as service:
+    with contextlib.suppress(KeyboardInterrupt), listen(host, port, token=token) as listener:
         # A supervisor's way to end it is the same as a person's.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            # What is wrong with the model is better known now than with the first request.
-            with downloads_shown():
-                encoder.encode_query("ready")
-            _log_requests()
-            _announce(f"{encoder.name} {encoder.version}", service.url, guarded=token is not None)
-            service.serve()
-        except KeyboardInterrupt:
-            complain("stopping; answers under way are given first")
+        # What is wrong with the model is better known now than with the first request.
+        with downloads_shown():
+            encoder.encode_query("ready")
+        _log_requests()
+        _announce(f"{encoder.name} {encoder.version}", host, listener, guarded=token is not None)
+        http_server(create_encoder_app(encoder, token=token)).run(sockets=[listener])
 
 
-def _announce(who: str, url: str, *, guarded: bool) -> None:
+def _announce(who: str, host: str, listener: socket, *, guarded: bool) -> None:
+    name = f"[{host}]" if ":" in host else host
+    url = f"http://{name}:{listener.getsockname()[1]}"
     users = f"those who have its {TOKEN_VARIABLE}" if guarded else "this machine"
     console.print(Text(f"{who} listens on {url}"), soft_wrap=True)
     console.print(Text(f"for {users} · Ctrl-C stops it", "dim"))
@@ -121,6 +122,6 @@ def _log_requests() -> None:
     """Tell on stderr what is asked, and what fails."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log = logging.getLogger("visar.encoders.service")
+    log = logging.getLogger("uvicorn")
     log.addHandler(handler)
     log.setLevel(logging.INFO)

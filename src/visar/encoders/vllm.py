@@ -1,18 +1,21 @@
 """Multi-vector models that vLLM serves: ``vllm+http://host:port/MODEL``.
 
-Written from vLLM's documentation of ``POST /pooling`` and tried on a server that answers as it
-says. A page goes as an image in a chat message, a question as plain text; a vector for every token
-comes back. Which of them stands for which part of the page vLLM does not say, so all boxes are
-zero: pages are found as always, heat is not shown.
+Written from vLLM's documentation of ``POST /pooling`` and ``GET /v1/models`` and tried on a server
+that answers as it says. A page goes as an image in a chat message, a question as plain text; a
+vector for every token comes back. Which part of the page it stands for vLLM does not say, so all
+boxes are zero: pages are found as always, heat is not shown.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
+import threading
 from collections.abc import Sequence
-from typing import Any, Literal
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -20,58 +23,62 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding, page_without_vectors
-from visar.encoders.transport import (
-    SECONDS_PER_REQUEST,
-    Reply,
-    Transport,
-    parse_address,
-    printable,
-)
-from visar.errors import EmptyQuestion, InvalidOption, ServiceError
-from visar.network import TOKEN_VARIABLE
+from visar.encoders.wire import check_question
+from visar.errors import InvalidOption, ServiceError
+from visar.network import SECONDS_PER_REQUEST, ServiceClient, parse_address
 
-# What the models of this kind were trained to read beside every page.
 PROMPT = "Describe the image."
+"""What the models of this kind were trained to read beside every page."""
+_PROBE = "The harbour light was repaired in April 1987 for 4,210 crowns."
 _LONGEST_ANSWER = 256 * 2**20
-# The dimension is known from the first vectors; any text has some.
-_ANY_TEXT = "page"
 _UNUSABLE = "are zero or no numbers"
 
 
-class VllmEncoder:
-    """A model that vLLM serves for the task ``token_embed``, reading images of pages."""
-
-    name: str
-    version = "token-embed-1"
+class _Model(NamedTuple):
     dimension: int
+    version: str
+
+
+class VllmEncoder:
+    """A model that vLLM serves for the task ``token_embed``, reading images of pages.
+
+    Its dimension and version are asked for once, when they are needed. The version tells models
+    apart that are served under one name.
+    """
+
     reads: Literal["words", "image"] = "image"
     # How well its questions match in general is not known: no match is called weak.
     weak_match = 0.0
 
     def __init__(self, address: str, *, timeout: float = SECONDS_PER_REQUEST) -> None:
         parts = parse_address(address)
-        self._model = unquote(parts.path.strip("/"))
-        if not self._model:
+        self._served_as = unquote(parts.path.strip("/"))
+        if not self._served_as:
             raise InvalidOption(
                 f"vllm+{address} names no model: write vllm+http://host:port/MODEL as it is served."
             )
-        self._transport = Transport(
+        self._client = ServiceClient(
             f"{parts.scheme}://{parts.netloc}",
-            timeout=timeout,
             start="`vllm serve MODEL --runner pooling`",
+            timeout=timeout,
         )
-        self.name = f"vllm/{self._model}"
+        self._lock = threading.Lock()
+        self._known: _Model | None = None
 
     def __repr__(self) -> str:
-        return f"VllmEncoder({self._transport.address!r}, {self._model!r})"
+        return f"VllmEncoder({self._client.address!r}, {self._served_as!r})"
 
-    def __getattr__(self, attribute: str) -> Any:
-        """Ask for some vectors when their dimension is first needed."""
-        if attribute != "dimension":
-            raise AttributeError(f"{type(self).__name__} has no attribute {attribute!r}")
-        vectors = self._embed({"input": _ANY_TEXT}, "a word", started=False)
-        self.dimension = vectors.shape[1]
-        return self.dimension
+    @property
+    def name(self) -> str:
+        return f"vllm/{self._served_as}"
+
+    @property
+    def dimension(self) -> int:
+        return self._model.dimension
+
+    @property
+    def version(self) -> str:
+        return self._model.version
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode the image of each page; where on the page its vectors stand is not known."""
@@ -82,12 +89,31 @@ class VllmEncoder:
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
         """Encode a question as it was asked, without what some models want before and after."""
-        if not question.strip():
-            raise EmptyQuestion("The question is empty. Ask with at least one word.")
+        check_question(question)
         vectors = _unit(self._checked({"input": question}, "the question"))
         if vectors is None:
             raise self._failed(f"gave vectors for the question {question[:80]!r} that {_UNUSABLE}")
         return vectors
+
+    @property
+    def _model(self) -> _Model:
+        with self._lock:
+            if self._known is None:
+                vectors = self._embed({"input": _PROBE}, "a sentence")
+                facts = [self._card(), vectors.shape[1], _signature(vectors)]
+                digest = sha256(json.dumps(facts).encode()).hexdigest()[:12]
+                self._known = _Model(vectors.shape[1], f"token-embed-1-{digest}")
+            return self._known
+
+    def _card(self) -> list[Any]:
+        """What of the server's description of the model stays the same when it starts anew."""
+        answer = self._request("GET", "/v1/models")
+        try:
+            cards = {card["id"]: card for card in answer["data"]}
+            card = cards[self._served_as]
+            return [card.get(key) for key in ("id", "root", "parent", "max_model_len")]
+        except (LookupError, TypeError, AttributeError) as error:
+            raise self._failed("is not among the models of GET /v1/models") from error
 
     def _placeless(self, received: NDArray[np.float64]) -> PageEmbedding:
         vectors = _unit(received)
@@ -95,11 +121,10 @@ class VllmEncoder:
             return page_without_vectors(
                 self.dimension, f"the encoder gave vectors that {_UNUSABLE}"
             )
-        count = len(vectors)
         return PageEmbedding(
             vectors.astype(np.float16),
-            np.zeros((count, 4), np.float32),
-            np.full(count, -1, np.int32),
+            np.zeros((len(vectors), 4), np.float32),
+            np.full(len(vectors), -1, np.int32),
         )
 
     def _checked(self, content: dict[str, Any], what: str) -> NDArray[np.float64]:
@@ -111,24 +136,13 @@ class VllmEncoder:
             )
         return vectors
 
-    def _embed(
-        self, content: dict[str, Any], what: str, *, started: bool = True
-    ) -> NDArray[np.float64]:
-        request = {"model": self._model, "task": "token_embed", "encoding_format": "float"}
-        reply = self._transport.request(
-            "POST",
-            "/pooling",
-            body=json.dumps(request | content).encode(),
-            content_type="application/json",
-            longest=_LONGEST_ANSWER,
-            started=started,
-        )
-        if reply.status != 200:
-            raise self._refused(reply)
+    def _embed(self, content: dict[str, Any], what: str) -> NDArray[np.float64]:
+        asked = {"model": self._served_as, "task": "token_embed", "encoding_format": "float"}
+        answer = self._request("POST", "/pooling", asked | content)
         try:
-            (item,) = json.loads(reply.body)["data"]
+            (item,) = answer["data"]
             vectors = np.array(item["data"], np.float64)
-        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, OverflowError) as error:
             raise self._failed(f"gave no vectors for {what}: is it vLLM's /pooling?") from error
         if vectors.ndim != 2 or not vectors.size:
             raise self._failed(
@@ -138,13 +152,28 @@ class VllmEncoder:
             )
         return vectors
 
-    def _refused(self, reply: Reply) -> ServiceError:
-        if reply.status in (401, 403):
-            return self._failed(f"wants its API key: set {TOKEN_VARIABLE} in the environment to it")
-        return self._failed(f"says ({reply.status}): {_reason(reply.body)}")
+    def _request(self, method: str, path: str, values: dict[str, Any] | None = None) -> Any:
+        """The JSON of an answer; None if it is none."""
+        body = b"" if values is None else json.dumps(values).encode()
+        answer = self._client.request(
+            method, path, longest=_LONGEST_ANSWER, body=body, content_type="application/json"
+        )
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(answer)
+        return None
 
     def _failed(self, what: str) -> ServiceError:
-        return ServiceError(f"{self._model} at {self._transport.address} {what}.")
+        return ServiceError(f"{self._served_as} at {self._client.address} {what}.")
+
+
+def _signature(vectors: NDArray[np.float64]) -> list[list[int]]:
+    """The dimension in which each vector is longest, and its sign.
+
+    Other weights change some of them; rounding on other hardware, or in other batches, hardly ever.
+    """
+    longest = np.abs(np.nan_to_num(vectors)).argmax(axis=1)
+    signs = np.signbit(vectors[np.arange(len(vectors)), longest])
+    return [longest.tolist(), signs.astype(int).tolist()]
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float32] | None:
@@ -166,14 +195,3 @@ def _as_chat(image: Any) -> dict[str, Any]:
         {"type": "text", "text": PROMPT},
     ]
     return {"messages": [{"role": "user", "content": content}]}
-
-
-def _reason(body: bytes) -> str:
-    """What vLLM says went wrong; its versions differ in where."""
-    try:
-        said = json.loads(body)
-        if isinstance(said.get("error"), dict):
-            said = said["error"]
-        return printable(said.get("message") or said.get("detail") or "no reason").rstrip(".")
-    except (ValueError, AttributeError, RecursionError):
-        return "no reason"

@@ -1,0 +1,303 @@
+"""HTTP servers: who may ask, how much and how many at once, and what errors look like.
+
+Every error is ``{"error": {"code": …, "message": …}}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from http import HTTPStatus
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from visar.errors import MissingExtra, ServiceError
+from visar.network import TOKEN_VARIABLE, is_loopback
+
+try:
+    import uvicorn
+    from fastapi import FastAPI, HTTPException, Request
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse
+    from starlette.exceptions import HTTPException as FrameworkException
+    from starlette.requests import ClientDisconnect
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+except ImportError as error:
+    raise MissingExtra("A server", "server") from error
+
+SHORTEST_TOKEN = 16
+MAX_CONNECTIONS = 64
+# Requests that are read, wait or are answered, each with its body in memory.
+MAX_REQUESTS = 8
+SECONDS_PER_READ = 20.0
+SECONDS_PER_MESSAGE = 120.0
+SECONDS_TO_STOP = 30
+_T = TypeVar("_T")
+
+
+def create_app(
+    *,
+    token: str | None,
+    max_bytes: Mapping[str, int],
+    errors: Mapping[type[Exception], tuple[int, str]],
+) -> FastAPI:
+    """Make an application without routes.
+
+    Parameters
+    ----------
+    token, max_bytes
+        As :class:`RequestGuard` takes them.
+    errors
+        Exceptions whose message is the answer, with its status and code. Of all others, which may
+        speak of what was sent or where files lie, the answer says nothing; the server logs them.
+    """
+    app = FastAPI(openapi_url=None)
+    app.add_middleware(RequestGuard, token=token, max_bytes=max_bytes)
+
+    async def respond(_: Request, error: Exception) -> JSONResponse:
+        for kind, (status, code) in errors.items():
+            if isinstance(error, kind):
+                return _response(refusal(status, code, str(error)))
+        if isinstance(error, RequestValidationError):
+            return _response(refusal(422, "invalid", first_mistake(error.errors())))
+        if isinstance(error, FrameworkException):
+            return _response(error)
+        return _response(refusal(500, "failed", "The service failed; its log says how."))
+
+    for each in (Exception, FrameworkException, RequestValidationError, *errors):
+        app.add_exception_handler(each, respond)
+    return app
+
+
+def refusal(
+    status: int, code: str, message: str, headers: dict[str, str] | None = None
+) -> HTTPException:
+    """An exception that is answered with an error."""
+    return HTTPException(status, {"code": code, "message": message}, headers)
+
+
+def first_mistake(errors: Sequence[Any]) -> str:
+    """What is wrong, of the errors of pydantic, without the value, which may be long."""
+    return f"{'.'.join(map(str, errors[0]['loc']))}: {errors[0]['msg']}."
+
+
+class RequestGuard:
+    """ASGI middleware that turns requests away before they cost anything.
+
+    Parameters
+    ----------
+    token
+        What ``Authorization: Bearer`` must give. Without one only requests whose Host is localhost
+        or a loopback address are answered: a web page may have made its own name mean this machine.
+    max_bytes
+        The content types of bodies that are taken, none of which a web page can send to another
+        site unasked, and the size of each.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: Mapping[str, int]) -> None:
+        self._app = app
+        self._expected = None if token is None else f"Bearer {token}".encode()
+        self._max_bytes = max_bytes
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        counted = scope["method"] in ("POST", "PUT", "PATCH")
+        try:
+            self._admit(headers)
+            limit = self._limit(headers) if counted else 0
+        except HTTPException as error:
+            # The server reads and drops what is still being sent, so that the answer arrives.
+            await _response(error)(scope, receive, send)
+            return
+        self._running += counted
+        try:
+            with contextlib.suppress(ClientDisconnect):
+                await self._app(scope, _limited(receive, limit), send)
+        finally:
+            self._running -= counted
+
+    def _admit(self, headers: dict[bytes, bytes]) -> None:
+        if self._expected is not None:
+            if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
+                message = f"The token is missing or wrong: set {TOKEN_VARIABLE} to the service's."
+                raise refusal(401, "token", message, {"WWW-Authenticate": "Bearer"})
+        elif not is_loopback(re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1"))):
+            raise refusal(403, "host", "Without a token the service answers to localhost alone.")
+
+    def _limit(self, headers: dict[bytes, bytes]) -> int:
+        """How many bytes the body may have."""
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        limit = self._max_bytes.get(kind.decode("latin-1"))
+        if limit is None:
+            allowed = " or ".join(self._max_bytes)
+            raise refusal(415, "content_type", f"Send the content type {allowed}.")
+        if int(headers.get(b"content-length", b"0")) > limit:
+            raise _too_large(limit)
+        if self._running >= MAX_REQUESTS:
+            raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
+        return limit
+
+
+def listen(host: str, port: int, *, token: str | None) -> socket.socket:
+    """Open a socket to serve on.
+
+    Raises
+    ------
+    ServiceError
+        If other machines can reach it and the token has less than 16 characters, or if the
+        address is taken or not this machine's.
+    """
+    if not is_loopback(host) and len(token or "") < SHORTEST_TOKEN:
+        raise ServiceError(
+            f"{host} can be reached by other machines: set {TOKEN_VARIABLE} in the environment, "
+            f"for the service and for those who use it, to at least {SHORTEST_TOKEN} random "
+            "characters, or listen on 127.0.0.1."
+        )
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise ServiceError(
+            f"The service cannot listen on {host}, port {port}: {error}. "
+            "Choose another with --host and --port."
+        ) from error
+
+
+def http_server(app: ASGIApp) -> uvicorn.Server:
+    """A server for an application: call its ``run(sockets=[listen(…)])``.
+
+    SIGINT or SIGTERM ends it, after the answers under way, with a KeyboardInterrupt.
+    """
+    config = uvicorn.Config(
+        app,
+        http=_Connection,
+        ws="none",
+        log_config=None,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=SECONDS_TO_STOP,
+    )
+    return uvicorn.Server(config)
+
+
+class Worker:
+    """A thread that calls functions one after the other.
+
+    It does not keep a process from ending, as those of the usual executors do: a model may work
+    for minutes.
+    """
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    async def call(self, function: Callable[[], _T]) -> _T:
+        """Give what the function returns, or raise what it raises."""
+        future: Future[_T] = Future()
+        future.set_running_or_notify_cancel()
+        self._calls.put((future, function))
+        return await asyncio.wrap_future(future)
+
+    def _work(self) -> None:
+        while True:
+            future, function = self._calls.get()
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+            del future, function  # what they hold is not needed while there is nothing to do
+
+
+class _Connection(H11Protocol):
+    """A connection that is cut if it is idle for long, or when others need its place."""
+
+    deadline: asyncio.TimerHandle
+    cycle: RequestResponseCycle | None  # type: ignore[assignment]  # None before the first request
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # As asyncio does for listeners of its own; else the body of an answer waits for 40 ms.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.start_idling()
+        if len(self.connections) > MAX_CONNECTIONS:
+            every = [each for each in self.connections if isinstance(each, _Connection)]
+            idle = [each for each in every if each.is_idle and not each.transport.is_closing()]
+            # At least this one: who holds connections without asking loses them first.
+            min(idle, key=lambda each: each.deadline.when()).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.deadline.cancel()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.deadline.cancel()
+        self.start_idling()
+
+    def send_400_response(self, msg: str) -> None:
+        body = json.dumps({"error": {"code": "http", "message": msg}})
+        head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close"
+        self.transport.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        self.transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def start_idling(self) -> None:
+        # uvicorn's timer ends with the first byte of a header, and waits for an answer to be read.
+        self.deadline = self.loop.call_later(SECONDS_PER_MESSAGE, self.cut_if_idle)
+
+    def cut_if_idle(self) -> None:
+        if self.is_idle:
+            self.transport.abort()
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Receive a body of so many bytes at most, in time."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + SECONDS_PER_MESSAGE
+    received, complete = 0, False
+
+    async def limited() -> Message:
+        nonlocal received, complete
+        if complete:  # what comes now is that the client has gone
+            return await receive()
+        try:
+            async with asyncio.timeout_at(min(deadline, clock() + SECONDS_PER_READ)):
+                part = await receive()
+        except TimeoutError:
+            message = "The body has not arrived in time."
+            raise refusal(408, "timeout", message, {"Connection": "close"}) from None
+        received += len(part.get("body", b""))
+        if received > limit:
+            raise _too_large(limit)
+        complete = not part.get("more_body", False)
+        return part
+
+    return limited
+
+
+def _response(error: FrameworkException) -> JSONResponse:
+    detail: Any = error.detail
+    if not isinstance(detail, dict):  # the framework's own
+        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+        detail = {"code": code, "message": f"{detail}."}
+    return JSONResponse({"error": detail}, error.status_code, error.headers)
+
+
+def _too_large(limit: int) -> HTTPException:
+    return refusal(413, "too_large", f"The body has more than {limit} bytes.")
