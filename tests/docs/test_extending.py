@@ -1,0 +1,74 @@
+"""What docs/extending.md builds works: by module:name, and as a package with entry points."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pikepdf
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
+    """The page's module, installed as a package would be, beside the report it asks about."""
+    folder = tmp_path_factory.mktemp("extending")
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.M | re.S)
+    (folder / "my_visar.py").write_text("\n\n".join(blocks))
+    (toml,) = re.findall(r"^```toml\n(.*?)^```", PAGE, flags=re.M | re.S)
+    points = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", toml).replace('"', "")
+    info = folder / "my_visar-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-visar\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(points.partition("\n")[2])
+    with pikepdf.open(report) as pdf:
+        del pdf.pages[12:]
+        pdf.save(folder / "annual-report.pdf")
+    return folder
+
+
+def run(folder: Path, command: str, *, as_package: bool) -> str:
+    environment = {**os.environ, "VISAR_INDEX": str(folder / "index")}
+    if as_package:
+        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+        environment["PYTHONPATH"] = path.rstrip(os.pathsep)
+    program = command.replace("visar ", f"{sys.executable} -m visar ", 1)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", program],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
+
+
+COMMANDS = re.findall(r"^\$ (.*)$", PAGE, flags=re.M)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_run(folder: Path, command: str) -> None:
+    shown = run(folder, command, as_package=False)
+    if "Shouting" in command:
+        assert "HOW LONG IS THE WARRANTY?" in shown
+
+
+def test_a_package_is_known_by_its_names(folder: Path) -> None:
+    """Also in the processes of an evaluation, which find the entry points themselves."""
+    question = 'annual-report.pdf "How long is the warranty?"'
+    assert "letters" in run(folder, "visar encoders --json", as_package=True)
+    assert "shout" in run(folder, "visar generators --json", as_package=True)
+    run(folder, f"visar search {question} --encoder letters --method half", as_package=True)
+    shown = run(folder, f"visar ask {question} --generator shout", as_package=True)
+    assert "HOW LONG IS THE WARRANTY?" in shown
+    run(folder, "visar eval run named --data faq --method half", as_package=True)
+    assert "half" in run(folder, "visar eval report named", as_package=True) or any(
+        "half" in path.read_text() for path in (folder / "named").rglob("*.md")
+    )
