@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from visar.errors import InvalidOption
 from visar.evaluation.metrics import (
+    f1,
     f1_of_means,
     hit_at,
     mean_k,
     median_k,
     ndcg_at,
+    paper_ndcg_at,
     precision,
     precision_at,
     recall,
@@ -24,7 +26,7 @@ from visar.evaluation.metrics import (
 
 RANKINGS = st.permutations(range(1, 16)).map(tuple)
 EVIDENCE = st.sets(st.integers(1, 15), min_size=1)
-RANKED = (recall_at, precision_at, ndcg_at, hit_at, reciprocal_rank_at)
+RANKED = (recall_at, precision_at, ndcg_at, paper_ndcg_at, hit_at, reciprocal_rank_at)
 
 
 @given(EVIDENCE, st.integers(1, 20))
@@ -61,6 +63,18 @@ def test_every_metric_lies_between_0_and_1(
     assert all(0 <= metric(ranking, evidence, k) <= 1 + 1e-12 for metric in RANKED)
 
 
+@given(RANKINGS, EVIDENCE, st.integers(1, 15))
+def test_the_papers_ndcg_forgives_what_was_not_found_and_no_order(
+    ranking: tuple[int, ...], evidence: set[int], k: int
+) -> None:
+    paper, standard = paper_ndcg_at(ranking, evidence, k), ndcg_at(ranking, evidence, k)
+    assert paper >= standard - 1e-12
+    if evidence.issubset(ranking[:k]):
+        assert paper == pytest.approx(standard)
+    first = [page for page in ranking[:k] if page in evidence]
+    assert paper_ndcg_at((*first, 99), evidence, len(first) + 1) == (1.0 if first else 0.0)
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1))
 def test_f1_lies_between_mean_precision_and_mean_recall(pairs: list[tuple[float, float]]) -> None:
     precisions, recalls = [p for p, _ in pairs], [r for _, r in pairs]
@@ -72,6 +86,8 @@ def test_f1_is_of_the_means_and_not_the_mean() -> None:
     """One question found with all else, one found alone: their own F1 would have the mean 0.59."""
     assert f1_of_means([0.1, 1.0], [1.0, 1.0]) == pytest.approx(2 * 0.55 / 1.55)
     assert f1_of_means([0.0], [0.0]) == 0
+    assert f1(tuple(range(1, 11)), {1}) == pytest.approx(2 * 0.1 / 1.1)
+    assert f1((2,), {1}) == 0
 
 
 def test_nothing_chosen_is_nothing_right() -> None:

@@ -221,21 +221,27 @@ def _bars() -> Iterator[ProgressListener]:
 def _print_outcome(folder: Path, outcome: Outcome) -> None:
     skipped = outcome.skipped
     lines = [
-        f"{outcome.questions} questions on {outcome.documents} documents",
+        f"{_counted(outcome.questions, 'question')} on {_counted(outcome.documents, 'document')}",
         f"new: {outcome.retrieved} retrievals, {outcome.answered} answers, "
         f"{outcome.judged} verdicts",
     ]
     for name, missing in skipped.missing.items():
-        lines.append(f"{name}: {len(missing)} documents are not there")
+        lines.append(f"{name}, not there: {_counted(len(missing), 'document')}")
     for name, refused in skipped.refused.items():
         lines += [f"{name}: {reason}" for reason in refused.values()]
     for name, outside in skipped.pages_outside.items():
-        lines.append(f"{name}: {len(outside)} questions name pages that their document lacks")
+        lines.append(
+            f"{name}, with pages that their document lacks: {_counted(len(outside), 'question')}"
+        )
     for name, pages in skipped.invalid_pages.items():
-        lines.append(f"{name}: {pages} pages were left out, the encoder failed on them")
+        lines.append(f"{name}, left out because the encoder failed: {_counted(pages, 'page')}")
     for line in lines:
         console.print(Text(f"  {line}"), soft_wrap=True)
     console.print(Text(f"  see it: visar eval report {folder}", "dim"), soft_wrap=True)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _plain(outcome: Outcome) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What a choice or a ranking of pages is worth, given the evidence: one metric per function.
+"""Metrics of a choice or a ranking of pages, given the evidence: one per function.
 
 Pages count from 1, and none stands twice. E is the evidence, never empty: a question without
 evidence pages does not count for retrieval. R is what was chosen, r_i the page at rank i.
@@ -64,6 +64,21 @@ def ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
     return gain / _discounted(range(1, min(k, len(set(evidence))) + 1))
 
 
+def paper_ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
+    """The paper's NDCG: DCG divided by that of the evidence among the first k in the best order.
+
+    1 wherever the evidence that was found stands at the top, however much of it was not found:
+    it is never below :func:`ndcg_at`. 0 where none was found.
+
+    >>> paper_ndcg_at((2, 4, 7), {2, 9}, k=3)
+    1.0
+    """
+    first = _first(ranking, k)
+    found = _count_found(first, evidence)
+    gain = _discounted(rank for rank, page in enumerate(first, start=1) if page in evidence)
+    return gain / _discounted(range(1, found + 1)) if found else 0.0
+
+
 def hit_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
     """Whether any of the first k is evidence: 1 if {r_1 … r_k} ∩ E ≠ ∅, else 0.
 
@@ -89,10 +104,20 @@ def reciprocal_rank_at(ranking: Sequence[int], evidence: Collection[int], k: int
     return 1 / next(ranks, math.inf)
 
 
+def f1(pages: Sequence[int], evidence: Collection[int]) -> float:
+    """F1 of one question: 2PR / (P + R) of its precision P and recall R; 0 where both are 0.
+
+    >>> f1((4, 9, 2), {2, 7})
+    0.4
+    """
+    return f1_of_means([precision(pages, evidence)], [recall(pages, evidence)])
+
+
 def f1_of_means(precisions: Sequence[float], recalls: Sequence[float]) -> float:
     """F1 of a data set: 2PR / (P + R) of the mean precision P and the mean recall R.
 
-    This is the paper's F1. It is not the mean of the F1 of each question. 0 where both are 0.
+    This is the F1 of the paper's tables. It is not the mean of :func:`f1` over questions, which
+    is that of its figures. 0 where both are 0.
 
     >>> f1_of_means([1.0, 0.0], [0.5, 0.0])
     0.3333333333333333
