@@ -49,6 +49,8 @@ from visar.evaluation.records import (
 )
 from visar.evaluation.workers import Task, retrieve
 from visar.generation import extractive
+from visar.generation.parsing import is_not_answerable
+from visar.generation.prompts import NOT_ANSWERABLE
 from visar.generation.protocol import Generator
 from visar.generation.registry import is_served
 from visar.index import Index
@@ -474,13 +476,14 @@ def asked_of(questions: QuestionSet, question: Question, document: StoredDocumen
         evidence_pages=tuple(
             page for page in question.evidence_pages if 1 <= page <= document.pages
         ),
-        answerable=not any(a.casefold() == "not answerable" for a in question.answers),
+        answerable=not any(map(is_not_answerable, question.answers)),
         corrected=question.id in questions.changed,
     )
 
 
 def _judged(judge: Judge, question: Question, answered: Answered) -> Judged:
-    verdict = judge.judge(question.text, question.answers, answered.text or "Not answerable")
+    said = answered.text or NOT_ANSWERABLE
+    verdict = judge.judge(question.text, question.answers, said, kind=question.kind)
     return Judged(
         dataset=answered.dataset,
         question=answered.question,
