@@ -25,6 +25,7 @@ from visar.encoders.registry import get_encoder
 from visar.encoders.visual import VisualEncoder, grid_boxes
 from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index
+from visar.models.loading import import_torchvision
 
 Load = Callable[[str], VisualEncoder]
 SENTENCES = ("Income tax is due in April.", "Boats need wind to leave.", "Cats sleep all day.")
@@ -68,6 +69,7 @@ def test_a_page_has_the_factor_times_fewer_vectors_of_unit_length_on_the_page(
 
 
 def test_the_vectors_are_those_of_colpali_engine_s_pooler() -> None:
+    import_torchvision()
     from colpali_engine.compression.token_pooling import HierarchicalTokenPooler
 
     page = on_grid(random_vectors(60, 1), 6, 10)
