@@ -33,7 +33,9 @@ Stage: TypeAlias = Literal["reading", "ocr", "encoding"]
 Progress: TypeAlias = Callable[[Stage, int, int], None]
 """Called with a stage, how many pages it has done, and how many there are."""
 
-# Pages encoded in one call. Words take no room; an image of a page takes 6 MB.
+# Pages encoded in one call: few at first, so that it begins soon, then twice as many each time up
+# to these. Words take no room; an image of a page takes 6 MB.
+_FIRST_BATCH = 4
 _BATCH = {"words": 16, "image": 8}
 # Starting a process takes as long as reading so many pages.
 _PAGES_WORTH_A_READER = 32
@@ -211,9 +213,18 @@ def _readers(workers: int, pages: int) -> int:
 
 
 def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:
-    """Encode pages in batches, in order."""
-    waiting = iter(pages)
-    while batch := list(islice(waiting, _BATCH[encoder.reads])):
+    """Encode pages in batches, in order.
+
+    Parameters
+    ----------
+    encoder
+        Is called in the thread that takes the pages.
+    pages
+        With images, if the encoder reads them.
+    """
+    waiting, size = iter(pages), _FIRST_BATCH
+    while batch := list(islice(waiting, size)):
+        size = min(2 * size, _BATCH[encoder.reads])
         images = [read.image for read in batch] if encoder.reads == "image" else []
         read = [item.page for item in batch]
         yield from zip(read, encoder.encode_pages(read, images), strict=True)
