@@ -249,7 +249,7 @@ NOT_FOUND = {"error": {"message": "The model `x` does not exist.", "type": "NotF
         (pooled([0.1, 0.2]), r"shape \(2,\).*token_embed"),
         (pooled([]), "not a vector for every token"),
         (pooled([[10**400, 0]]), "gave no vectors"),
-        (Says(500, b'{"message": "gone \\u001b[2J away."}'), r"gone  \[2J away\.$"),
+        (Says(500, b'{"message": "gone \\u001b[2J away."}'), r"gone \[2J away\.$"),
     ],
 )
 def test_what_is_not_as_documented_is_told(answer: Says, said: str) -> None:
