@@ -103,7 +103,7 @@ def test_a_run_keeps_every_question_and_setting(visar: Visar, data: Path, tmp_pa
     assert len(retrieved) == 4 * len(METHODS) - 1
     found = retrieved[dataset, "q0", "embedded", "visar"]
     assert 2 in found.pages
-    assert {verdict.judge for verdict in read_by_key(folder, Judged).values()} == {"rules 1"}
+    assert {verdict.judge for verdict in read_by_key(folder, Judged).values()} == {"rules 2"}
     assert read_by_key(folder, Asked)[dataset, "q1"].evidence_pages == (1,)
     assert not read_by_key(folder, Asked)[dataset, "q2"].answerable
     (detail,) = (folder / "details").glob("*.npz")
