@@ -26,6 +26,7 @@ from visar.cli.options import (
 )
 from visar.cli.output import complain, console, print_json, progress_bars
 from visar.documents import Limits, ReadOptions
+from visar.ingest import source_text
 from visar.store import StoredDocument
 
 SHORT_ID = 12
@@ -109,7 +110,7 @@ def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json =
     console.print(Text(stored.name, style="bold"), soft_wrap=True)
     for label, value in (
         ("id", stored.id),
-        ("file", stored.source),
+        ("file", source_text(stored.source)),
         ("pages", stored.pages),
         ("size", f"{stored.size / 1e6:.1f} MB"),
         ("added", stored.added.astimezone().strftime("%Y-%m-%d %H:%M")),
