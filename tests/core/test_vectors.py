@@ -205,3 +205,11 @@ def test_empty_pages_score_nothing() -> None:
     assert scores[0] == scores[2] == 0
     assert scores[1] == pytest.approx(EXPECTED.late_interaction[0])
     assert visar.maxsim(QUERY32, [empty]).tolist() == [0]
+
+
+def test_prepared_pages_take_no_offsets() -> None:
+    """They were ignored: the pages stayed as they had been prepared."""
+    prepared = visar.prepare(PAGES32)
+    assert visar.prepare(prepared) is prepared
+    with pytest.raises(InvalidVectors, match="offsets= goes with one stacked array"):
+        visar.prepare(prepared, [0, 1])
