@@ -30,7 +30,7 @@ from visar.encoders.embedded import EmbeddedEncoder
 from visar.ingest import ReadPage, add_document, encode_pages
 from visar.ingest.ocr_processes import OCR_PROCESSES
 from visar.models.devices import usable_cores
-from visar.store import Store
+from visar.store import Store, open_store
 
 REPORT = Path(__file__).parents[1] / "examples" / "harbour-light-annual-report.pdf"
 SCANNED_PAGES = (11, 19)
@@ -85,7 +85,7 @@ def compared(
 
 def empty_stores(folder: Path, count: int) -> Iterator[Store]:
     """Made before they are needed, so that making them is not measured."""
-    return iter([Store.open(folder / f"index {number}") for number in range(count)])
+    return iter([open_store(folder / f"index {number}") for number in range(count)])
 
 
 def text_rows(

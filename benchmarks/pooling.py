@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.encoders.visual import grid_boxes
 from visar.index import Index
-from visar.store import EncoderRef, NewDocument, Store
+from visar.store import EncoderRef, NewDocument, open_store
 
 FACTORS = (1, 2, 3, 4)
 REPEATS = 3
@@ -150,11 +149,14 @@ def ask(question: Question, prepared: dict[int, visar.PageVectors]) -> dict[int,
 def bytes_in_index(pages: Sequence[PageEmbedding]) -> int:
     """What the vectors with their boxes and words take on disk in an index of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        store = Store.open(Path(folder) / "index")
+        store = open_store(Path(folder) / "index")
         encoder = EncoderRef("pooling", "1", pages[0].vectors.shape[1])
         document = NewDocument("one", "one.pdf", "/one.pdf", len(pages), 0)
-        store.add(document, encoder, map(wordless, count(1), pages))
-        written = Path(folder) / "index" / "vectors.lance"
+        with store.adding(document, encoder) as addition:
+            for number, page in enumerate(pages, start=1):
+                addition.put(*wordless(number, page))
+            addition.commit()
+        written = Path(folder) / "index" / "vectors"
         return sum(file.stat().st_size for file in written.rglob("*") if file.is_file())
 
 
@@ -249,7 +251,7 @@ def tiny_colpali(folder: Path) -> Encoder:
 def sampled(options: argparse.Namespace) -> Iterator[Subject]:
     """Documents that have questions with evidence, from the index, or added to it."""
     samples = json.loads(options.samples.read_text())
-    index, store = Index.open(options.index), Store.open(options.index, cache_bytes=0)
+    index, store = Index.open(options.index), open_store(options.index)
     encoder = get_encoder(options.encoder)
     reference = EncoderRef(encoder.name, encoder.version, encoder.dimension)
     for path in sorted(options.documents.glob("*.pdf")):

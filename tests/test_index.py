@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visar.errors import DocumentError, InvalidOption, NotInIndex
+from visar.errors import InvalidOption, NotInIndex
 from visar.index import Index
 from visar.ingest import Stage
 from visar.results import to_plain
@@ -197,10 +197,6 @@ def test_mistakes_are_named(tmp_path: Path, make_pdf: MakePdf) -> None:
         index.search("cat", neighbors=-1)
     with pytest.raises(InvalidOption, match="There is no encoder 'best'"):
         index.search("cat", encoder="best")
-    found = index.search("cat")
-    (tmp_path / "a.pdf").unlink()
-    with pytest.raises(DocumentError, match=r"a\.pdf"):
-        list(index.heat(found))
 
 
 def test_removing_a_document_removes_it_from_answers(tmp_path: Path, make_pdf: MakePdf) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -41,11 +43,45 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Put the new name on disk too, where folders can be synchronised: not on Windows."""
+@contextlib.contextmanager
+def made_whole(target: Path) -> Iterator[Path]:
+    """Give a path to make a file or a folder at, which is then ``target`` in one step.
+
+    It is there whole or not at all. Where another process was faster, a folder of its stays.
+    """
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        yield part
+        for path in [part] if part.is_file() else [p for p in part.rglob("*") if p.is_file()]:
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+        try:
+            part.replace(target)
+        except OSError:
+            if not target.exists():
+                raise
+        sync_folder(target.parent)
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink(missing_ok=True)
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy a file, or a folder of files, in one step: the copy is there whole or not at all."""
+    with made_whole(target) as part:
+        if source.is_dir():
+            shutil.copytree(source, part)
+        else:
+            shutil.copyfile(source, part)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk, where folders can be synchronised: not on Windows."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -34,6 +34,7 @@ from visar.store import (
     Problem,
     Store,
     StoredDocument,
+    open_store,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Index:
         StoreError
             If there is no index that this version can read.
         """
-        store = Store.open(location or default_location(), create=create)
+        store = open_store(location or default_location(), create=create)
         return cls(store, device=device, options=options)
 
     def __repr__(self) -> str:
@@ -177,6 +178,7 @@ class Index:
         self._sources.close()
         self._corpora.clear()
         self.release()
+        self._store.close()
 
     @property
     def location(self) -> str:
@@ -216,7 +218,7 @@ class Index:
         """
         stored = self.get(document)
         options = self._options_of.get(stored.id, self._options)
-        with self._sources.lease(stored, options) as source:
+        with self._sources.lease(stored, options, self._store.original(stored.id)) as source:
             return source.image(number, dpi)
 
     def vectors(self, document: str, *, encoder: str | Encoder = "embedded") -> DocumentVectors:

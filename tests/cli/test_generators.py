@@ -185,7 +185,7 @@ def test_a_failed_answer_does_not_end_a_chat(visar: Visar, notes: Path) -> None:
 
 def test_a_chat_ends_when_its_index_is_gone(visar: Visar, notes: Path, tmp_path: Path) -> None:
     def remove_and_answer(_: Asked) -> Says:
-        shutil.rmtree(tmp_path / "index" / "pages.lance" / "data")
+        shutil.rmtree(tmp_path / "index")
         return replies('{"answer": "April", "pages": [2]}')
 
     with scripted(remove_and_answer) as server:

@@ -14,7 +14,7 @@ from tests.documents.conftest import text_image
 from visar.documents import Page
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.encoders.protocol import Encoder, PageEmbedding
-from visar.store import Store
+from visar.store import Store, open_store
 
 
 class MeanColour:
@@ -67,7 +67,7 @@ class FirstWord:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "index")
+    return open_store(tmp_path / "index")
 
 
 @pytest.fixture(scope="session")

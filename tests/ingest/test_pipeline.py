@@ -20,7 +20,7 @@ from visar.documents import ReadOptions, open_document
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, PageError
 from visar.ingest import ReadPage, Stage, add_document, encode_pages, read_pages
-from visar.store import EncoderRef, Store
+from visar.store import EncoderRef, NewDocument, Store
 
 MakePdf = Callable[..., Path]
 MakeScan = Callable[..., Path]
@@ -153,12 +153,14 @@ def test_an_interrupted_addition_goes_on(store: Store, make_pdf: MakePdf) -> Non
     for encoder in (FirstWord(), MeanColour()):
         with pytest.raises(KeyboardInterrupt):
             add_document(store, path, encoder, progress=stop)
-        assert len(store.unfinished(identity, EncoderRef.of(encoder))) == 23
+        new = NewDocument(identity, "long.pdf", "", 60, 0)
+        with store.adding(new, EncoderRef.of(encoder)) as addition:
+            assert len(addition.written) == 24
         seen.clear()
         stored = add_document(
             store, path, encoder, progress=lambda stage, done, _: seen.append((stage, done))
         )
-        assert [done for stage, done in seen if stage == "encoding"] == list(range(24, 61))
+        assert [done for stage, done in seen if stage == "encoding"] == list(range(25, 61))
         assert len(store.vectors(stored.id, EncoderRef.of(encoder)).vectors) == 60
     # The words of the second are those of the first.
     assert not [stage for stage, _ in seen if stage == "reading"]

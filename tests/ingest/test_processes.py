@@ -14,7 +14,7 @@ import pytest
 
 from tests.ingest.conftest import FirstWord
 from visar.ingest import Stage, add_document
-from visar.store import EncoderRef, Store
+from visar.store import EncoderRef, Store, open_store
 
 MakePdf = Callable[..., Path]
 MakeScan = Callable[..., Path]
@@ -24,12 +24,12 @@ PROGRAM = """
 import sys
 from tests.ingest.conftest import FirstWord
 from visar.ingest import add_document
-from visar.store import Store
+from visar.store import Store, open_store
 
 def tell(stage, done, total):
     print(stage, done, flush=True)
 
-added = add_document(Store.open(sys.argv[1]), sys.argv[2], FirstWord(), progress=tell)
+added = add_document(open_store(sys.argv[1]), sys.argv[2], FirstWord(), progress=tell)
 print("added", added.pages, flush=True)
 """
 
@@ -106,11 +106,11 @@ def test_no_process_outlives_the_program(
 def test_processes_may_add_the_same_document(tmp_path: Path, make_pdf: MakePdf) -> None:
     path = make_pdf("a.pdf", *(f"Page {number}." for number in range(100)))
     index = tmp_path / "index"
-    Store.open(index)
+    open_store(index)
     children = [start(index, path) for _ in range(3)]
     results = [child.communicate(timeout=120) for child in children]
     assert [output.splitlines()[-1] for output, _ in results] == ["added 100"] * 3, results
-    store = Store.open(index)
+    store = open_store(index)
     assert len(store.documents()) == 1
     assert not [problem for problem in store.verify() if problem.kind == "damage"]
 
@@ -133,9 +133,9 @@ def test_who_counts_on_the_work_of_another_does_not_fail_when_that_is_done(
         if stage == "encoding":
             seen.append(done)
             if done == 40:
-                add_document(Store.open(store.location), path, FirstWord())
+                add_document(open_store(store.location), path, FirstWord())
 
     stored = add_document(store, path, FirstWord(), progress=overtake)
-    assert seen == list(range(24, 61))
+    assert seen == list(range(25, 61))
     assert len(store.vectors(stored.id, EncoderRef.of(FirstWord())).vectors) == 60
     assert not [problem for problem in store.verify() if problem.kind == "damage"]

@@ -1,26 +1,58 @@
-"""Small documents to store, and what a store says of them."""
+"""Small documents to store, how to store them, and what a store says of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from visar.documents.page import Page, Word
 from visar.encoders.protocol import PageEmbedding
-from visar.store import EncoderRef, NewDocument, Store
+from visar.store import Compaction, EncoderRef, NewDocument, Store, StoredDocument
 
 TEXT = EncoderRef("text", "1", 8)
 TEXT_2 = EncoderRef("text", "2", 8)
 IMAGE = EncoderRef("image", "1", 4)
 
+Kind = Literal["sqlite", "lance"]
+KINDS: tuple[Kind, ...] = ("sqlite", "lance")
 Item = tuple[Page, PageEmbedding]
 
 
-def document(id_: str, pages: int = 3, source: str | None = None) -> NewDocument:
+def open_kind(kind: str, place: str | Path, *, create: bool = True) -> Store:
+    """Open a store of a kind at a place, which may be a folder for both."""
+    if kind == "sqlite":
+        from visar.store.sqlite import SqliteStore
+
+        return SqliteStore.open(place, create=create)
+    from visar.store.lance.store import LanceStore
+
+    return LanceStore.open(place, create=create)
+
+
+def compact_now(store: Store) -> Compaction:
+    """Compact an index that nobody else is at work on.
+
+    In object storage nobody can tell an addition that is going on from one whose process has
+    died: those that were silent for an hour are dropped, here after a moment.
+    """
+    if hasattr(store, "grace"):
+        store.grace = timedelta(0)
+    return store.compact()
+
+
+def document(
+    id_: str,
+    pages: int = 3,
+    source: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> NewDocument:
     place = f"/files/{id_}.pdf" if source is None else source
-    return NewDocument(id_, Path(place).name or id_, place, pages, 1000 * pages)
+    return NewDocument(id_, Path(place).name or id_, place, pages, 1000 * pages, metadata or {})
 
 
 def page(seed: str, number: int, words: int = 6) -> Page:
@@ -53,13 +85,53 @@ def items(seed: str, pages: int, encoder: EncoderRef, numbers: Sequence[int] = (
     return made
 
 
-def add(store: Store, id_: str, encoder: EncoderRef = TEXT, source: str | None = None) -> None:
-    store.add(document(id_, source=source), encoder, items(id_, 3, encoder))
+def with_invalid_page(reason: str) -> list[Item]:
+    """Three pages, the third without vectors because its encoder failed."""
+    first, second, (third, _) = items("a", 3, TEXT)
+    nothing = replace(embedding("a", 3, TEXT, 0), invalid=reason)
+    return [first, second, (third, nothing)]
 
 
-def untouchable() -> Iterator[Item]:
-    raise AssertionError("nothing should be asked for")
-    yield
+def put(
+    store: Store,
+    new: NewDocument,
+    encoder: EncoderRef,
+    given: Iterable[Item],
+    original: Path | None = None,
+) -> StoredDocument:
+    """Add a document with these pages, as far as they are not written yet."""
+    with store.adding(new, encoder, original) as addition:
+        if addition.stored is None:
+            for item in given:
+                if item[0].number not in addition.written:
+                    addition.put(*item)
+        return addition.commit()
+
+
+def add(
+    store: Store,
+    id_: str,
+    encoder: EncoderRef = TEXT,
+    source: str | None = None,
+    original: Path | None = None,
+) -> StoredDocument:
+    """Add a document of three pages."""
+    return put(store, document(id_, source=source), encoder, items(id_, 3, encoder), original)
+
+
+def interrupt(
+    store: Store, id_: str, numbers: Sequence[int], encoder: EncoderRef = TEXT, pages: int = 3
+) -> None:
+    """Begin to add a document, and give up after these pages."""
+    with store.adding(document(id_, pages), encoder) as addition:
+        for item in items(id_, pages, encoder, numbers):
+            addition.put(*item)
+
+
+def unfinished(store: Store, id_: str, encoder: EncoderRef = TEXT, pages: int = 3) -> set[int]:
+    """The pages that an interrupted addition has written."""
+    with store.adding(document(id_, pages), encoder) as addition:
+        return set(addition.written)
 
 
 State = dict[str, object]
@@ -67,11 +139,25 @@ State = dict[str, object]
 
 def state(store: Store) -> State:
     """Everything the store gives of every document, to be compared with ==."""
-    seen: State = {}
-    for stored in store.documents():
-        vectors = [store.vectors(stored.id, encoder) for encoder in stored.encoders]
-        arrays = [(v.vectors, v.offsets, v.boxes, v.words) for v in vectors]
-        content = [[(a.shape, a.tobytes()) for a in each] for each in arrays]
-        facts = stored.name, stored.source, stored.pages, stored.size, stored.encoders
-        seen[stored.id] = facts, store.pages(stored.id), content
-    return seen
+    return {stored.id: state_of(store, stored) for stored in store.documents()}
+
+
+def state_of(store: Store, stored: StoredDocument) -> object:
+    """Everything the store gives of a document."""
+    vectors = [store.vectors(stored.id, encoder) for encoder in stored.encoders]
+    arrays = [(v.vectors, v.offsets, v.boxes, v.words) for v in vectors]
+    content = [[(a.shape, a.tobytes()) for a in each] for each in arrays]
+    facts = stored.name, stored.source, stored.pages, stored.size, stored.encoders
+    more = stored.invalid, dict(stored.metadata), stored.collections
+    kept = store.original(stored.id)
+    original = kept and sorted(
+        (file.relative_to(kept).as_posix(), file.read_bytes())
+        for file in ([kept] if kept.is_file() else kept.rglob("*"))
+        if file.is_file()
+    )
+    return facts, more, original, store.pages(stored.id), content
+
+
+def damage(store: Store) -> list[str]:
+    """What verifying finds that is more than a leftover."""
+    return [str(problem) for problem in store.verify() if problem.kind != "orphan"]

@@ -1,64 +1,74 @@
-"""A process beside others on one index: ``python -m tests.store.worker TASK INDEX [ARGUMENT…]``."""
+"""What processes do beside each other on one index.
+
+``python -m tests.store.worker`` reads commands from its input, a JSON list a line, does them in
+processes that it forks, and answers each with a line: whether they went well. Importing LanceDB
+takes longer than all of them.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
-from tests.store.samples import IMAGE, TEXT, add, document, embedding, items, page
+from tests.store.crash import at_any_time, at_every_write, fork
+from tests.store.samples import (
+    IMAGE,
+    TEXT,
+    add,
+    damage,
+    document,
+    embedding,
+    items,
+    open_kind,
+    page,
+    put,
+)
 from visar.errors import NotInIndex
 from visar.store import EncoderRef, Store
 
 SOURCE = "/files/shared.pdf"
-ROUNDS = 8
+ROUNDS = 6
+PAGES = 8
 
 
-def wait_for_start(index: str) -> None:
-    """Until all workers are ready: their start takes longer than their work."""
-    Path(f"{index}.ready-{time.monotonic_ns()}").touch()
-    while not Path(f"{index}.start").exists():
-        time.sleep(0.001)
-
-
-def write(index: str, name: str) -> None:
-    """Add documents of its own."""
-    store = Store.open(index)
-    wait_for_start(index)
+def write(store: Store, _index: Path, name: str) -> None:
+    """Add documents of its own, and change what is said of them."""
     for number in range(ROUNDS):
         add(store, f"{name}-{number}")
+        store.collect("all", [f"{name}-{number}"])
+        store.set_metadata(f"{name}-{number}", {"number": number})
 
 
-def same(index: str, encoder: str) -> None:
+def same(store: Store, index: Path, encoder: str) -> None:
     """Add the same new documents as others, by the same encoder or another."""
-    store = Store.open(index)
-    wait_for_start(index)
-    for number in range(ROUNDS):
-        ref = EncoderRef(encoder, "1", 4)
-        store.add(document(f"same-{number}"), ref, items("same", 3, ref))
+    ref = EncoderRef(encoder, "1", 4)
+    for number in range(ROUNDS if index.exists() else 2):  # object storage takes its time
+        put(store, document(f"same-{number}", PAGES), ref, items("same", PAGES, ref))
 
 
-def replace(index: str) -> None:
+def replace(store: Store, index: Path) -> None:
     """Change one file again and again; every version has one look throughout."""
-    store = Store.open(index)
-    wait_for_start(index)
     for number in range(ROUNDS):
         seed = f"version-{number}"
         whole = [(page(seed, n), embedding(seed, n, TEXT)) for n in (1, 2, 3)]
-        store.add(document(seed, source=SOURCE), TEXT, whole)
-    Path(f"{index}.done").touch()
+        put(store, document(seed, source=SOURCE), TEXT, whole)
+    index.with_name("done").touch()
 
 
-def read(index: str) -> None:
+def read(store: Store, index: Path) -> None:
     """Read the file that is being changed: each time one version, whole."""
-    store = Store.open(index, cache_bytes=0)
-    wait_for_start(index)
     seen: set[str | None] = set()
-    while not Path(f"{index}.done").exists() or seen <= {None}:
+    while not index.with_name("done").exists() or seen <= {None}:
         for stored in store.documents():
+            assert stored.encoders == (TEXT,)
             seen.add(check_version(store, stored.id))
-    print(len(seen - {None}))  # noqa: T201
 
 
 def check_version(store: Store, id_: str) -> str | None:
@@ -72,21 +82,54 @@ def check_version(store: Store, id_: str) -> str | None:
     return id_
 
 
-def compact(index: str) -> None:
-    """Compact all the time, with a grace longer than any step of the others."""
-    store = Store.open(index)
-    wait_for_start(index)
-    while not Path(f"{index}.done").exists():
-        store.compact(grace=timedelta(seconds=30))
+def compact(store: Store, index: Path) -> None:
+    """Compact and verify all the time; a document is never found damaged."""
+    if hasattr(store, "grace"):
+        store.grace = timedelta(seconds=30)
+    while not index.with_name("done").exists():
+        store.compact()
+        assert damage(store) == []
 
 
-def create(index: str) -> None:
-    """Make the index where it is not, at the same moment as others."""
-    wait_for_start(index)
-    add(Store.open(index), str(time.monotonic_ns()), IMAGE)
+def create(store: Store, index: Path, name: str) -> None:
+    """Make indexes where there are none, at the same moment as others."""
+    kind = type(store).__name__.removesuffix("Store").lower()
+    for number in range(4):
+        add(open_kind(kind, index.with_name(f"new-{number}")), name, IMAGE)
 
 
-TASKS = {f.__name__: f for f in (write, same, replace, read, compact, create)}
+TASKS: dict[str, Callable[..., None]] = {
+    task.__name__: task for task in (write, same, replace, read, compact, create)
+}
+
+
+def together(kind: str, index: str, *tasks: str) -> bool:
+    """Let a process do each of the tasks, such as ``write:a``; all begin at the same moment."""
+    start = time.monotonic() + 0.2
+
+    def work(task: str) -> None:
+        name, _, argument = task.partition(":")
+        time.sleep(max(0.0, start - time.monotonic()))
+        TASKS[name](open_kind(kind, index), Path(index), *filter(None, [argument]))
+
+    children = [fork(partial(work, task)) for task in tasks]
+    codes = [os.waitpid(child, 0)[1] for child in children]
+    return not any(codes)
+
+
+COMMANDS: dict[str, Callable[..., bool]] = {
+    "together": together,
+    "at_every_write": at_every_write,
+    "at_any_time": at_any_time,
+}
+
 
 if __name__ == "__main__":
-    TASKS[sys.argv[1]](*sys.argv[2:])
+    if "lance" in sys.argv:
+        import lancedb  # noqa: F401
+
+        # LanceDB warns that a fork may find it at work; here nothing has been done before.
+        warnings.simplefilter("ignore", RuntimeWarning)
+    for line in sys.stdin:
+        command, *arguments = json.loads(line)
+        print(json.dumps(COMMANDS[command](*arguments)), flush=True)  # noqa: T201

@@ -152,7 +152,10 @@ def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:
     if as_json:
         print_json(dropped)
     else:
-        console.print(f"dropped {dropped.pages} pages and {dropped.blocks} blocks left behind")
+        console.print(
+            f"dropped {dropped.pages} pages of unfinished additions and {dropped.files} files "
+            f"({dropped.bytes / 1e6:.1f} MB)"
+        )
 
 
 def _short(document: StoredDocument) -> str:

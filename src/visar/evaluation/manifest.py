@@ -21,7 +21,6 @@ from visar.models.devices import usable_cores
 _PACKAGES = (
     "numpy",
     "onnxruntime",
-    "lancedb",
     "pypdfium2",
     "rapidocr",
     "scikit-learn",

@@ -20,7 +20,7 @@ from visar.evaluation.methods import find_methods
 from visar.evaluation.records import Asked, Retrieved
 from visar.models.devices import usable_cores
 from visar.retrieval.methods import DocumentPages, Method, ScoredPages
-from visar.store import EncoderRef, Store
+from visar.store import EncoderRef, Store, open_store
 
 # So few tasks are done before other processes have started.
 FEW = 8
@@ -116,7 +116,7 @@ def _end_with(sentinel: int) -> None:
 def _open(location: str) -> None:
     global _store
     _pages.cache_clear()
-    _store = Store.open(location, create=False)
+    _store = open_store(location, create=False)
 
 
 @lru_cache(maxsize=2)

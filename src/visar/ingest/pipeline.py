@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from visar.documents import Document, Identity, Page, ReadOptions, identify, open_document
 from visar.encoders.protocol import Encoder, PageEmbedding
-from visar.errors import NotInIndex, StoreConflict
+from visar.errors import NotInIndex
 from visar.ingest.ocr_processes import OcrClient
 from visar.ingest.sources import file_source
 from visar.models.devices import usable_cores
@@ -39,8 +39,7 @@ _FIRST_BATCH = 4
 _BATCH = {"words": 16, "image": 8}
 # Starting a process takes as long as reading so many pages.
 _PAGES_WORTH_A_READER = 32
-# Two processes that add the same document can lose against each other; the one that lost finds
-# the other's work the next time.
+# How often a document is added again that another process removes meanwhile.
 _ATTEMPTS = 5
 
 EncodedPage: TypeAlias = tuple[Page, PageEmbedding]
@@ -94,13 +93,14 @@ def add_document(
     """
     path = Path(path)
     options = options or ReadOptions()
+    progress = progress or _ignore
     identity = identify(path, options.limits)
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _add(store, path, identity, encoder, options, progress or _ignore, workers)
-        except (StoreConflict, NotInIndex):
+            return _add(store, path, identity, encoder, options, progress, workers)
+        except NotInIndex:  # removed since it was found there
             continue
-    return _add(store, path, identity, encoder, options, progress or _ignore, workers)
+    return _add(store, path, identity, encoder, options, progress, workers)
 
 
 def _add(
@@ -114,20 +114,17 @@ def _add(
 ) -> StoredDocument:
     reference = EncoderRef.of(encoder)
     known = _known(store, identity.id)
-
-    def commit(total: int, pages: Iterable[EncodedPage]) -> StoredDocument:
-        source = file_source(path)
-        new = NewDocument(identity.id, identity.name, source, total, identity.size)
-        return store.add(new, reference, pages)
-
-    if known is not None and known.has(reference):
-        return commit(known.pages, ())
     with ExitStack() as stack:
         document = None
-        if known is None or encoder.reads == "image":
+        complete = known is not None and known.has(reference)
+        if not complete and (known is None or encoder.reads == "image"):
             document = stack.enter_context(open_document(path, options, identity=identity))
         total = known.pages if known is not None else len(document or ())
-        written = store.unfinished(identity.id, reference)
+        new = NewDocument(identity.id, identity.name, file_source(path), total, identity.size)
+        addition = stack.enter_context(store.adding(new, reference, path))
+        if addition.stored is not None:
+            return addition.stored
+        written = addition.written
         missing = [number for number in range(1, total + 1) if number not in written]
         words = store.pages(identity.id, missing) if known is not None else None
         images = encoder.reads == "image"
@@ -136,8 +133,10 @@ def _add(
         pages: Iterator[ReadPage] = stack.enter_context(closing(reading))
         if words is None:
             pages = _reported(pages, progress, len(written), total)
-        encoded = encode_pages(encoder, pages)
-        return commit(total, _counted(encoded, progress, len(written), total))
+        for done, (page, embedding) in enumerate(encode_pages(encoder, pages), len(written) + 1):
+            addition.put(page, embedding)
+            progress("encoding", done, total)
+        return addition.commit()
 
 
 def read_pages(
@@ -244,14 +243,6 @@ def _reported(
         by_ocr = read.page.text_source in ("ocr", "both")
         progress("ocr" if by_ocr else "reading", count, total)
         yield read
-
-
-def _counted(
-    pages: Iterable[EncodedPage], progress: Progress, done: int, total: int
-) -> Iterator[EncodedPage]:
-    for count, page in enumerate(pages, start=done + 1):
-        progress("encoding", count, total)
-        yield page
 
 
 def _ignore(stage: Stage, done: int, total: int) -> None:

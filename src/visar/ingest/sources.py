@@ -92,8 +92,10 @@ def _split(source: str) -> tuple[str, Path | None]:
     return parts.netloc, Path(path.removeprefix("/") if os.name == "nt" else path)
 
 
-def open_source(document: StoredDocument, options: ReadOptions | None = None) -> Document:
-    """Open the file a stored document came from, to show its pages.
+def open_source(
+    document: StoredDocument, options: ReadOptions | None = None, original: Path | None = None
+) -> Document:
+    """Open a stored document to show its pages: its kept original, or the file it came from.
 
     The whole file is read once to see that it is still the same: open it once for many pages.
 
@@ -104,6 +106,8 @@ def open_source(document: StoredDocument, options: ReadOptions | None = None) ->
     options
         The password, and limits; these are raised to what the document is known to need. OCR is
         not run: the words are in the index.
+    original
+        What the store has kept of it, if anything.
 
     Returns
     -------
@@ -124,6 +128,10 @@ def open_source(document: StoredDocument, options: ReadOptions | None = None) ->
         max_bytes=max(options.limits.max_bytes, document.size),
         max_pages=max(options.limits.max_pages, document.pages),
     )
+    options = replace(options, ocr="never", limits=limits)
+    if original is not None:
+        identity = replace(identify(original, limits), name=document.name)
+        return open_document(original, options, identity=identity)
     path = _split(document.source)[1]
     if path is None:
         raise DocumentError(
@@ -135,7 +143,6 @@ def open_source(document: StoredDocument, options: ReadOptions | None = None) ->
     else:
         identity = identify(path, limits)
         if identity.id == document.id:
-            options = replace(options, ocr="never", limits=limits)
             return open_document(path, options, identity=identity)
         change = "was changed since it was added. Add it again"
     place = source_text(document.source)
@@ -188,7 +195,10 @@ class SourcePool:
 
     @contextlib.contextmanager
     def lease(
-        self, document: StoredDocument, options: ReadOptions | None = None
+        self,
+        document: StoredDocument,
+        options: ReadOptions | None = None,
+        original: Path | None = None,
     ) -> Iterator[Document]:
         """Give a source, opened as :func:`open_source` does, to be used within the ``with`` block.
 
@@ -205,7 +215,7 @@ class SourcePool:
                     opened.document.close()
                     opened.document = None
                 if opened.document is None:
-                    opened.document = open_source(document, options)
+                    opened.document = open_source(document, options, original)
                 source = opened.document
             yield source
         finally:

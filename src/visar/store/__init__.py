@@ -1,5 +1,7 @@
-"""The index on disk: documents, their pages with words, and their vectors, in LanceDB."""
+"""The index: documents, their pages with words, and their vectors, in a folder or in the cloud."""
 
+from visar.store.opening import open_store
+from visar.store.protocol import Addition, Store
 from visar.store.records import (
     Compaction,
     DocumentVectors,
@@ -9,9 +11,9 @@ from visar.store.records import (
     Problem,
     StoredDocument,
 )
-from visar.store.store import Store
 
 __all__ = [
+    "Addition",
     "Compaction",
     "DocumentVectors",
     "EncoderRef",
@@ -20,4 +22,5 @@ __all__ = [
     "Problem",
     "Store",
     "StoredDocument",
+    "open_store",
 ]

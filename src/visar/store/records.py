@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,8 @@ class NewDocument:
     pages: int
     size: int
     """Of the file, in bytes."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Names with texts, numbers, truth values or null; kept if the document is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class StoredDocument:
     """Those it has vectors of, by name."""
     invalid: tuple[InvalidPage, ...] = ()
     """Pages without vectors because an encoder failed on them."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    collections: tuple[str, ...] = ()
 
     def has(self, encoder: EncoderRef) -> bool:
         """Whether it has vectors of exactly this version of the encoder."""
@@ -115,7 +120,7 @@ class Compaction:
     """What compacting the index dropped."""
 
     pages: int
-    blocks: int
-    """Blocks of vectors: several pages each."""
-    entries: int
-    """Of the catalog, about versions that are gone."""
+    """Of additions that were never finished."""
+    files: int
+    bytes: int
+    """Of these files."""

@@ -1,0 +1,156 @@
+"""What both stores refuse, in the same words, and how both find a document."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from visar.documents.page import Page
+from visar.encoders.protocol import PageEmbedding
+from visar.errors import InvalidVectors, NotInIndex, StoreError
+from visar.store.records import EncoderRef, NewDocument, StoredDocument
+
+
+def check_new_document(document: NewDocument, known: StoredDocument | None = None) -> None:
+    """Refuse a document without an id or pages, or with another length than the known one."""
+    if document.pages < 1 or not document.id:
+        raise StoreError(f"{document.name} needs an id and at least one page to be added")
+    check_metadata(document.metadata)
+    if known is not None and known.pages != document.pages:
+        raise StoreError(
+            f"{document.name} has {document.pages} pages now and {known.pages} in the index, "
+            f"under the same id {known.id}"
+        )
+
+
+def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata as a dict; refuse what is no text, number, truth value or null."""
+    for name, value in metadata.items():
+        if not isinstance(name, str) or not isinstance(  # type: ignore[redundant-expr]
+            value, str | int | float | bool | None
+        ):
+            raise StoreError(
+                f"metadata are texts, numbers, truth values or null, not {name!r}: {value!r}"
+            )
+    return dict(metadata)
+
+
+def check_dimension(encoder: EncoderRef, stored: Iterable[EncoderRef]) -> None:
+    """Refuse an encoder of which vectors of the same version and another dimension are there."""
+    for other in stored:
+        same = (other.name, other.version) == (encoder.name, encoder.version)
+        if same and other.dimension != encoder.dimension:
+            raise StoreError(
+                f"the index has vectors of {other}: those of {encoder} do not go with them. An "
+                "encoder with other vectors needs another version"
+            )
+
+
+def matching(
+    documents: Iterable[StoredDocument], where: Mapping[str, Any] | None, collection: str | None
+) -> list[StoredDocument]:
+    """The documents with these metadata, of this collection."""
+    wanted = (where or {}).items()
+    return [
+        document
+        for document in documents
+        if all(name in document.metadata and document.metadata[name] == v for name, v in wanted)
+        and (collection is None or collection in document.collections)
+    ]
+
+
+def find_document(
+    documents: Mapping[str, StoredDocument], document: str, location: str
+) -> StoredDocument:
+    """Return the document with this id, or whose id alone begins like this."""
+    if document in documents:
+        return documents[document]
+    matches = [known for known in documents.values() if known.id.startswith(document)]
+    if not document or not matches:
+        raise NotInIndex(f"no document {document!r} among the {len(documents)} of {location}")
+    if len(matches) > 1:
+        names = ", ".join(f"{match.id} ({match.name})" for match in matches[:5])
+        raise NotInIndex(f"{document!r} begins the ids of {len(matches)} documents: {names}")
+    return matches[0]
+
+
+def page_numbers(stored: StoredDocument, numbers: Sequence[int] | None) -> Sequence[int]:
+    """Return the numbers, all if none are given; refuse those the document does not have."""
+    wanted = range(1, stored.pages + 1) if numbers is None else numbers
+    for number in wanted:
+        if not 1 <= number <= stored.pages:
+            raise NotInIndex(f"{stored.name} has pages 1 to {stored.pages}, not {number}")
+    return wanted
+
+
+def check_encoder(stored: StoredDocument, encoder: EncoderRef) -> None:
+    """Refuse an encoder whose vectors the document does not have."""
+    if encoder not in stored.encoders:
+        held = ", ".join(str(known) for known in stored.encoders) or "none"
+        raise NotInIndex(
+            f"{stored.name} has no vectors of {encoder}, only of {held}: add it with that encoder"
+        )
+
+
+def check_put(
+    document: NewDocument,
+    page: Page,
+    embedding: PageEmbedding,
+    dimension: int,
+    put: Container[int],
+) -> None:
+    """Refuse a page that was put before or does not exist, and arrays that are not as they must."""
+    if not 1 <= page.number <= document.pages or page.number in put:
+        raise StoreError(
+            f"page {page.number} of {document.name} came twice or does not exist: "
+            f"the document has {document.pages} pages"
+        )
+    n = len(embedding.vectors)
+    expected = (
+        ("vectors", embedding.vectors, (n, dimension), np.float16),
+        ("boxes", embedding.boxes, (n, 4), np.float32),
+        ("words", embedding.words, (n,), np.int32),
+    )
+    for name, array, shape, dtype in expected:
+        if array.shape != shape or array.dtype != dtype:
+            raise InvalidVectors(
+                f"page {page.number}: {name} must be {np.dtype(dtype).name} of shape {shape}, "
+                f"not {array.dtype.name} of shape {array.shape}"
+            )
+    if n and embedding.invalid is not None:
+        raise InvalidVectors(f"page {page.number} is invalid and has {n} vectors; it may have none")
+    if n and not -1 <= embedding.words.min() <= embedding.words.max() < len(page.words):
+        raise InvalidVectors(
+            f"page {page.number}: words must be -1 or below {len(page.words)}, the number of its "
+            f"words, not {embedding.words.min()} to {embedding.words.max()}"
+        )
+
+
+def check_complete(document: NewDocument, written: Container[int]) -> None:
+    """Refuse to commit a document of which pages are missing."""
+    missing = [number for number in range(1, document.pages + 1) if number not in written]
+    if missing:
+        raise StoreError(
+            f"{len(missing)} of {document.pages} pages of {document.name} were not given, the "
+            f"first is page {missing[0]}. Those given are kept: add the others"
+        )
+
+
+def changed_meanwhile(document: NewDocument, *, removed: bool) -> StoreError:
+    """Return the error that another process has changed the pages vectors were made from."""
+    what = (
+        f"{document.name} was removed by another process while vectors were being added to it"
+        if removed
+        else f"another process added {document.name} with other words at the same time"
+    )
+    return StoreError(f"{what}. Add it again")
+
+
+def damaged(location: str, stored: StoredDocument, what: str) -> StoreError:
+    """Return the error that something of a document cannot be read."""
+    return StoreError(
+        f"the index {location} is damaged at {stored.name} ({stored.id}): {what}. Remove the "
+        "document and add it again"
+    )

@@ -1,0 +1,331 @@
+"""The database of the SQLite store: its file, its tables, and its rows as records."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from visar.documents.page import Page, Word
+from visar.errors import NotAnIndex, StoreError
+from visar.store.records import EncoderRef, InvalidPage, StoredDocument
+
+FORMAT = 2
+"""Of the folder; 1 was LanceDB's."""
+DATABASE = "index.sqlite"
+ARRAYS = "vectors"
+FILES = "files"
+PAGE_COLUMNS = "number, width, height, rotation, text_source, words, boxes, lines"
+# How long a writer waits for another one.
+_BUSY_SECONDS = 60.0
+# Between the words of a page; full text takes it for a space.
+_SEPARATOR = "\x1f"
+# File systems on which SQLite's locks or its shared memory cannot be relied on.
+_NETWORK = {"afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "nfs", "nfs4", "smb3", "smbfs"}
+
+
+def check_folder(folder: Path, create: bool) -> None:
+    """Refuse a folder that is something else than an index, or cannot be one."""
+    location = str(folder)
+    if folder.exists() and not folder.is_dir():
+        raise NotAnIndex(f"{location} is a file; an index is a folder")
+    names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    if DATABASE in names:
+        return
+    if "catalog.lance" in names:
+        raise NotAnIndex(
+            f"{location} was written by an older version of ViSAR, whose format is not read any "
+            "more: choose another folder, and add the documents again"
+        )
+    if names - {ARRAYS, FILES}:
+        raise NotAnIndex(
+            f"{location} is not an index: it holds other files, such as "
+            f"{min(names)!r}. Choose an empty or a new folder"
+        )
+    if not create:
+        raise no_index(location)
+    kind = _file_system(folder)
+    if kind in _NETWORK:
+        raise StoreError(
+            f"{location} is on a network file system ({kind}), where several computers would "
+            "damage the index: choose a folder on a disk of this computer, or s3://"
+        )
+
+
+def no_index(location: str) -> NotAnIndex:
+    """Return the error that there is none."""
+    return NotAnIndex(f"there is no index at {location}. Adding a document makes one")
+
+
+def _file_system(folder: Path) -> str | None:
+    """The kind of the file system a folder is on, where the system tells (Linux)."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    place = os.path.realpath(folder)
+    best, kind = "", None
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        mount = before.split()[4].encode().decode("unicode_escape")
+        under = place == mount or place.startswith(mount.rstrip("/") + "/")
+        if under and len(mount) >= len(best):
+            best, kind = mount, after.split()[0]
+    return kind
+
+
+def connect(path: Path, location: str, *, create: bool) -> sqlite3.Connection:
+    """Open the database, making its tables if it has none and ``create`` is true."""
+    mode = "rwc" if create else "rw"
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        if create and _format(connection) == 0:
+            _create(connection, location)
+        _refuse_other_formats(_format(connection), location)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _refuse_other_formats(found: int, location: str) -> None:
+    if found == 0:  # its making was interrupted
+        raise no_index(location)
+    if found != FORMAT:
+        raise NotAnIndex(
+            f"{location} has the format {found}, and this version of ViSAR reads {FORMAT}: "
+            "pip install --upgrade visar, or choose another folder"
+        )
+
+
+def _create(connection: sqlite3.Connection, location: str) -> None:
+    mode = _write_ahead(connection)
+    if mode != "wal":
+        raise StoreError(
+            f"{location} is on a file system without what SQLite's write-ahead log needs "
+            f"(journal mode {mode}): choose a folder on a local disk"
+        )
+    connection.execute("BEGIN IMMEDIATE")
+    if _format(connection) == 0:
+        schema = resources.files("visar.store").joinpath("schema.sql").read_text(encoding="utf-8")
+        for statement in _statements(schema):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute("COMMIT")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> str:
+    """Switch the log on; where others do so at the same moment SQLite does not wait by itself."""
+    end = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The statements of a script: ``executescript`` would commit before the first."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another under the same name; None if it is gone."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_dev, state.st_ino
+
+
+@contextlib.contextmanager
+def explained(location: str) -> Iterator[None]:
+    """Turn what the system and SQLite refuse to a :class:`StoreError` that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"the index {location}: {advice(str(error))}") from error
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        reason = advice(error.strerror or str(error))
+        raise StoreError(f"the index {location}: {reason}{where}") from error
+
+
+_ADVICE = {
+    ("disk is full", "no space left", "quota exceeded"): (
+        "the disk is full ({}): make room, and do the same again"
+    ),
+    # SQLite needs to write beside the database even to read it.
+    ("readonly", "read-only file", "permission denied", "unable to open database"): (
+        "it cannot be written ({}): check the rights of the folder"
+    ),
+    ("is locked", "busy"): "another process keeps it busy ({}): try again",
+    ("malformed", "not a database"): (
+        "it is damaged ({}): restore it, or add the documents to a new one"
+    ),
+}
+
+
+def advice(reason: str) -> str:
+    """Say what to do about what the system, SQLite or LanceDB has refused."""
+    said = reason.lower()
+    for phrases, what in _ADVICE.items():
+        if any(phrase in said for phrase in phrases):
+            return what.format(reason)
+    return reason
+
+
+def page_values(page: Page) -> tuple[Any, ...]:
+    """A page's columns after its number, and its checksum. Boxes are rounded to float32."""
+    texts = [word.text for word in page.words]
+    try:
+        encoded = _SEPARATOR.join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(
+            f"page {page.number} has a word that is not valid text: {error.object!r}"
+        ) from error
+    if encoded.count(_SEPARATOR.encode()) != max(len(texts) - 1, 0):
+        raise StoreError(f"page {page.number} has a word with the control character U+001F")
+    boxes = np.array([word.box for word in page.words], "<f4").tobytes()
+    lines = np.array([word.line for word in page.words], "<i4").tobytes()
+    values = (
+        # SQLite does not know −0.0.
+        *(float(page.width) + 0.0, float(page.height) + 0.0, page.rotation, page.text_source),
+        *(encoded.decode(), boxes, lines),
+    )
+    return *values, page_checksum(page.number, *values)
+
+
+def page_checksum(number: int, *values: Any) -> int:
+    """A checksum over everything a row says of a page."""
+    *plain, boxes, lines = values
+    text = json.dumps([number, *plain], ensure_ascii=False).encode()
+    return crc32(lines, crc32(boxes, crc32(text)))
+
+
+def page_of(row: tuple[Any, ...]) -> Page:
+    """The page of a row of :data:`PAGE_COLUMNS`."""
+    number, width, height, rotation, text_source, words, boxes, lines = row[:8]
+    corners = np.frombuffer(boxes, "<f4").reshape(-1, 4).tolist()
+    numbers = np.frombuffer(lines, "<i4").tolist()
+    texts = words.split(_SEPARATOR) if corners else []
+    placed = zip(texts, corners, numbers, strict=True)
+    return Page(
+        number=number,
+        width=width,
+        height=height,
+        rotation=rotation,
+        words=tuple(Word(text, tuple(box), line) for text, box, line in placed),
+        text_source=text_source,
+    )
+
+
+def read_catalog(
+    connection: sqlite3.Connection, document: str | None = None
+) -> dict[str, StoredDocument]:
+    """Return all documents by id, in the order they were added, or one alone.
+
+    Raises
+    ------
+    sqlite3.DatabaseError
+        If a row does not hold what it should.
+    """
+    try:
+        return dict(_read_documents(connection, document))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise sqlite3.DatabaseError(f"malformed row: {error}") from error
+
+
+def _read_documents(
+    connection: sqlite3.Connection, document: str | None
+) -> Iterator[tuple[str, StoredDocument]]:
+    where, id_where = ("", "") if document is None else (" WHERE document = ?", " WHERE id = ?")
+    values = () if document is None else (document,)
+    encoders: dict[str, list[EncoderRef]] = {}
+    invalid: dict[str, list[InvalidPage]] = {}
+    query = (
+        f"SELECT document, encoder, version, dimension, invalid FROM vectors{where} "  # noqa: S608
+        "ORDER BY encoder"
+    )
+    for id_, name, version, dimension, failures in connection.execute(query, values):
+        encoders.setdefault(id_, []).append(EncoderRef(name, version, dimension))
+        if failures != "[]":
+            pages = invalid.setdefault(id_, [])
+            pages += [InvalidPage(name, number, why) for number, why in json.loads(failures)]
+    collections: dict[str, list[str]] = {}
+    query = f"SELECT name, document FROM collections{where}"  # noqa: S608
+    for name, id_ in connection.execute(query, values):
+        collections.setdefault(id_, []).append(name)
+    query = (
+        f"SELECT id, name, source, pages, size, added, metadata FROM documents{id_where} "  # noqa: S608
+        "ORDER BY added, rowid"
+    )
+    for row in connection.execute(query, values):
+        yield (
+            row[0],
+            StoredDocument(
+                id=row[0],
+                name=row[1],
+                source=row[2],
+                pages=row[3],
+                size=row[4],
+                added=datetime.fromtimestamp(row[5], UTC),
+                encoders=tuple(encoders.get(row[0], ())),
+                invalid=tuple(invalid.get(row[0], ())),
+                metadata=json.loads(row[6]) if row[6] != "{}" else {},
+                collections=tuple(sorted(collections.get(row[0], ()))),
+            ),
+        )
+
+
+@dataclass(slots=True)
+class Garbage:
+    """What no row names any more."""
+
+    arrays: set[str] = field(default_factory=set)
+    documents: set[str] = field(default_factory=set)
+    """Whose originals are not needed."""
+
+
+def delete_document(connection: sqlite3.Connection, document: str, garbage: Garbage) -> None:
+    """Delete a document's rows, and say which files are garbage then."""
+    query = "SELECT array FROM vectors WHERE document = ?"
+    garbage.arrays |= {row[0] for row in connection.execute(query, (document,))}
+    garbage.documents.add(document)
+    connection.execute("DELETE FROM documents WHERE id = ?", (document,))
+
+
+def named_documents(connection: sqlite3.Connection) -> set[str]:
+    """Return the ids of all documents in the index, and of those that are being added."""
+    query = "SELECT id FROM documents UNION SELECT document FROM drafts"
+    return {row[0] for row in connection.execute(query)}

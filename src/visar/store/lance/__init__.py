@@ -1,0 +1,1 @@
+"""The index in object storage: LanceDB tables, for many machines at once."""

@@ -1,0 +1,338 @@
+"""The index in object storage: LanceDB tables, written by many machines at once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from os import PathLike, fspath
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+from zlib import crc32
+
+import numpy as np
+
+from visar.documents.page import Page
+from visar.errors import StoreError
+from visar.files import made_whole
+from visar.store import checks
+from visar.store.arrays import PATCH, VECTOR
+from visar.store.lance.addition import LanceAddition, bytes_to_page, vector_bytes
+from visar.store.lance.catalog import (
+    Catalog,
+    CatalogLog,
+    DocumentState,
+    Entry,
+    Rows,
+    Vectors,
+    droppable,
+    now,
+)
+from visar.store.lance.tables import LanceTable, Row, RowsMissing, open_tables
+from visar.store.records import (
+    Compaction,
+    DocumentVectors,
+    EncoderRef,
+    NewDocument,
+    Problem,
+    StoredDocument,
+)
+
+# Vectors of documents used last that are kept in memory.
+CACHE_BYTES = 1 << 30
+# How long an addition may be silent before it is taken for dead.
+GRACE = timedelta(hours=1)
+# Each change makes the catalog one file longer; its files are merged after so many.
+COMPACT_EVERY = 64
+_KEEP_VERSIONS = timedelta(days=1)
+_ATTEMPTS = 10
+
+T = TypeVar("T")
+
+
+class LanceStore:
+    """An index in object storage, which processes on several machines may use at once."""
+
+    def __init__(self, location: str, catalog: LanceTable, rows: LanceTable) -> None:
+        self.location, self.rows = location, rows
+        self.log = CatalogLog(catalog)
+        self.grace = GRACE
+        self._cache: dict[str, DocumentVectors] = {}
+        """By revision, those used last at the end."""
+        self._lock = Lock()
+
+    @classmethod
+    def open(cls, location: str | PathLike[str], *, create: bool = True) -> LanceStore:
+        """Open the index at an address such as ``s3://bucket/prefix``, or make one there."""
+        place = fspath(location)
+        return cls(place, *open_tables(place, create))
+
+    def close(self) -> None:
+        """Let the vectors in memory go; LanceDB keeps nothing open."""
+        self._cache = {}
+
+    def documents(
+        self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
+    ) -> list[StoredDocument]:
+        """Return documents in the order they were added, all or those that match."""
+        stored = (state.stored() for state in self.log.read().live.values())
+        return checks.matching(stored, where, collection)
+
+    def get(self, document: str) -> StoredDocument:
+        """Return the document with this id, or whose id alone begins like this."""
+        return self._find(document).stored()
+
+    def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
+        """Return the pages with these numbers, in that order; all if none are given."""
+
+        def load(state: DocumentState) -> tuple[Page, ...]:
+            wanted = checks.page_numbers(state.stored(), numbers)
+            found = self._page_contents(state.pages, wanted)
+            for number in wanted:
+                if crc32(found.get(number, b"")) != state.pages.checksums[number - 1]:
+                    raise RowsMissing(f"page {number} is missing or has a wrong checksum")
+            return tuple(bytes_to_page(found[number]) for number in wanted)
+
+        return self._read(document, load)
+
+    def vectors(self, document: str, encoder: EncoderRef) -> DocumentVectors:
+        """Return all vectors of a document by an encoder: from memory if used lately."""
+
+        def load(state: DocumentState) -> DocumentVectors:
+            checks.check_encoder(state.stored(), encoder)
+            held = state.vectors[encoder.name]
+            with self._lock:
+                vectors = self._cache.pop(held.revision, None)
+            vectors = vectors or self._load(held)
+            with self._lock:
+                self._cache[held.revision] = vectors
+                while sum(kept.nbytes for kept in self._cache.values()) > CACHE_BYTES:
+                    self._cache.pop(next(iter(self._cache)))
+            return vectors
+
+        return self._read(document, load)
+
+    def original(self, document: str) -> Path | None:
+        """Return what was kept of a document, if anything was: a download in the user's cache."""
+        return self._read(document, lambda state: self._download(state.original))
+
+    def adding(
+        self, document: NewDocument, encoder: EncoderRef, original: Path | None = None
+    ) -> LanceAddition:
+        """Begin to add a document, or go on with an interrupted addition of it."""
+        checks.check_new_document(document)
+        return LanceAddition(self, document, encoder, original)
+
+    def remove(self, document: str) -> StoredDocument:
+        """Remove the document with everything that belongs to it."""
+        state = self._find(document)
+        self.change([state.id], lambda _: None)
+        return state.stored()
+
+    def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> StoredDocument:
+        """Replace the metadata of a document."""
+        values = checks.check_metadata(metadata)
+        state = self._find(document)
+        self.change([state.id], lambda known: known and known.changed(metadata=values))
+        return self.get(state.id)
+
+    def collections(self) -> dict[str, int]:
+        """Return the names of the collections, and how many documents each has."""
+        live = self.log.read().live.values()
+        return dict(sorted(Counter(name for state in live for name in state.collections).items()))
+
+    def collect(self, collection: str, documents: Iterable[str]) -> None:
+        """Put documents into a collection, which begins with its first document."""
+        self._set_collections(documents, lambda names: names | {collection})
+
+    def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
+        """Take documents, or all, out of a collection; the documents stay."""
+        if documents is None:
+            documents = [stored.id for stored in self.documents(collection=collection)]
+        self._set_collections(documents, lambda names: names - {collection})
+
+    def verify(self) -> list[Problem]:
+        """Read everything and report what is wrong. Changes nothing."""
+        return list(self._problems())
+
+    def compact(self) -> Compaction:
+        """Drop what additions that were given up or have died have left; merge small files."""
+        unneeded = self._unneeded()
+        self.rows.delete("revision", list(unneeded))
+        kept = {row["revision"] for row in self.rows.scan(("revision",))}
+        dropped = droppable(self.log.entries(), now() - self.grace, kept)
+        self.log.table.delete("uid", [entry.uid for entry in dropped])
+        for table in (self.rows, self.log.table):
+            # LanceDB warns when it shall forget every version but the last.
+            table.compact(max(self.grace, timedelta(milliseconds=1)))
+        rows = [row for of_revision in unneeded.values() for row in of_revision]
+        pages = sum(row["kind"] == "vectors" for row in rows)
+        return Compaction(pages=pages, files=len(rows), bytes=sum(row["size"] for row in rows))
+
+    def change(
+        self,
+        documents: Iterable[str],
+        make: Callable[[DocumentState | None], DocumentState | None],
+    ) -> Catalog:
+        """Replace what the catalog says of documents (None: they are gone); return what it says.
+
+        ``make`` is asked again where another process was faster.
+        """
+        waiting = list(documents)
+        for _ in range(_ATTEMPTS):
+            before = self.log.read()
+            entries = []
+            for document in waiting:
+                known = before.live.get(document)
+                state = make(known)
+                if state is not known:
+                    entries.append(Entry(document=document, content=state, seen=before.seen))
+            if entries:
+                self.log.append(entries)
+            after = self.log.read()
+            replaced = [s for id_, s in before.live.items() if after.live.get(id_) is not s]
+            if replaced:
+                self.drop(set().union(*(s.revisions() for s in replaced)) - after.revisions())
+            waiting = [entry.document for entry in entries if entry.uid in after.rejected]
+            if before.seen // COMPACT_EVERY != after.seen // COMPACT_EVERY:
+                # What fails here is done another time.
+                with contextlib.suppress(StoreError):
+                    self.log.table.compact(_KEEP_VERSIONS)
+            if not waiting:
+                return after
+            time.sleep(random.uniform(0, 0.1))
+        raise StoreError(f"other processes keep changing {waiting[0]}: try again")
+
+    def drop(self, revisions: Iterable[str]) -> None:
+        """Delete rows that no document can need again; what fails is left to compacting."""
+        with contextlib.suppress(StoreError):
+            self.rows.delete("revision", list(revisions))
+
+    def _set_collections(
+        self, documents: Iterable[str], edit: Callable[[set[str]], set[str]]
+    ) -> None:
+        def make(known: DocumentState | None) -> DocumentState | None:
+            return known and known.changed(collections=sorted(edit({*known.collections})))
+
+        self.change([self._find(document).id for document in documents], make)
+
+    def _find(self, document: str) -> DocumentState:
+        live = self.log.read().live
+        if document in live:
+            return live[document]
+        stored = {id_: state.stored() for id_, state in live.items()}
+        return live[checks.find_document(stored, document, self.location).id]
+
+    def _read(self, document: str, load: Callable[[DocumentState], T]) -> T:
+        """Load something of a document, again if it was replaced in between."""
+        for _ in range(_ATTEMPTS):
+            state = self._find(document)
+            try:
+                return load(state)
+            except RowsMissing as error:
+                if self.log.read().live.get(state.id) is state:
+                    raise checks.damaged(self.location, state.stored(), str(error)) from error
+        raise StoreError(f"other processes keep changing {document!r}: try again")
+
+    def _page_contents(self, pages: Rows, numbers: Sequence[int]) -> dict[int, bytes]:
+        ids = [pages.ids[number - 1] for number in dict.fromkeys(numbers)]
+        return {r["number"]: r["content"] for r in self.rows.take(ids, ("number", "content"))}
+
+    def _values(self, rows: Rows) -> Iterator[bytes]:
+        """Give what rows hold, in their order."""
+        blobs = zip(self.rows.blobs(rows.ids), rows.checksums, strict=True)
+        for number, (data, checksum) in enumerate(blobs, start=1):
+            if crc32(data) != checksum:
+                raise RowsMissing(f"page or file {number} has a wrong checksum")
+            yield data
+
+    def _load(self, held: Vectors) -> DocumentVectors:
+        """Read all vectors of a document by an encoder, page by page to their places."""
+        lengths = np.array(held.sizes, np.int64) // vector_bytes(held.dimension)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        vectors = np.empty((int(offsets[-1]), held.dimension), VECTOR)
+        patches = np.empty(int(offsets[-1]), PATCH)
+        for page, data in enumerate(self._values(held)):
+            place = slice(int(offsets[page]), int(offsets[page + 1]))
+            split = int(lengths[page]) * held.dimension * VECTOR.itemsize
+            vectors[place] = np.frombuffer(data[:split], VECTOR).reshape(-1, held.dimension)
+            patches[place] = np.frombuffer(data[split:], PATCH)
+        for array in (vectors, patches, offsets):
+            array.setflags(write=False)
+        return DocumentVectors(vectors, offsets, patches["box"], patches["word"])
+
+    def _download(self, original: Rows | None) -> Path | None:
+        if original is None:
+            return None
+        from platformdirs import user_cache_path
+
+        path = user_cache_path("visar") / "originals" / original.revision
+        try:
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with made_whole(path) as part:
+                    files = zip(original.notes, self._values(original), strict=True)
+                    for (_, name), data in files:
+                        if not (part / name).resolve().is_relative_to(part.resolve()):
+                            raise RowsMissing(f"the original has a file {name!r} outside it")
+                        (part / name).parent.mkdir(parents=True, exist_ok=True)
+                        (part / name).write_bytes(data)
+        except OSError as error:
+            raise StoreError(f"the original cannot be written to {path}: {error}") from error
+        return path
+
+    def _unneeded(self) -> dict[str, list[Row]]:
+        """The rows, by revision, of additions that were given up or have been silent for long."""
+        before = now() - self.grace
+        # Rows before the catalog: what is committed meanwhile must not be taken for an orphan.
+        found: dict[str, list[Row]] = {}
+        for row in self.rows.scan(("revision", "document", "written", "kind", "size")):
+            found.setdefault(row["revision"], []).append(row)
+        catalog = self.log.read()
+        drafts = [draft for _, draft in catalog.drafts.values() if draft.closed]
+        given_up = {revision for draft in drafts for revision in (draft.vectors, draft.pages)}
+        return {
+            revision: found[revision]
+            for revision in found.keys() - catalog.revisions()
+            if revision in given_up or all(row["written"] < before for row in found[revision])
+        }
+
+    def _problems(self) -> Iterator[Problem]:
+        orphans: dict[str, list[Row]] = {}
+        try:
+            orphans = self._unneeded()
+        except StoreError as error:
+            yield Problem("damage", "", str(error))
+        for state in self.log.read().live.values():
+            problems = list(self._document_problems(state))
+            # What was replaced or removed meanwhile is no damage.
+            if problems and self.log.read().live.get(state.id) is state:
+                yield from (Problem("damage", state.id, what) for what in problems)
+        for rows in orphans.values():
+            what = f"{len(rows)} rows of an unfinished or replaced version"
+            yield Problem("orphan", rows[0]["document"], what)
+
+    def _document_problems(self, state: DocumentState) -> Iterator[str]:
+        try:
+            content = self._page_contents(state.pages, range(1, len(state.pages.ids) + 1))
+            for number, checksum in enumerate(state.pages.checksums, start=1):
+                if crc32(content.get(number, b"")) != checksum:
+                    yield f"page {number} is missing or has a wrong checksum"
+        except StoreError as error:
+            yield f"the pages cannot be read: {error}"
+        parts: list[tuple[str, Rows | None]] = [("the original: file", state.original)]
+        parts += [(f"vectors of {name}: page", held) for name, held in state.vectors.items()]
+        for of, rows in parts:
+            if rows is None:
+                continue
+            for number, (row, checksum) in enumerate(zip(rows.ids, rows.checksums, strict=True), 1):
+                try:
+                    (data,) = self.rows.blobs([row])
+                    if crc32(data) != checksum:
+                        yield f"{of} {number} has a wrong checksum"
+                except (RowsMissing, StoreError) as error:
+                    yield f"{of} {number} cannot be read: {error}"

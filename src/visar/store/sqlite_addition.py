@@ -1,0 +1,414 @@
+"""Adding a document to the SQLite store: pages as they come, one commit at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+from zlib import crc32
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from visar.documents.page import Page
+from visar.encoders.protocol import PageEmbedding
+from visar.errors import StoreError
+from visar.files import copy_whole
+from visar.store.arrays import PartWriter, checksum, embedding_bytes
+from visar.store.checks import (
+    changed_meanwhile,
+    check_complete,
+    check_dimension,
+    check_new_document,
+    check_put,
+)
+from visar.store.database import (
+    ARRAYS,
+    FILES,
+    PAGE_COLUMNS,
+    Garbage,
+    delete_document,
+    explained,
+    page_values,
+    read_catalog,
+)
+from visar.store.records import EncoderRef, NewDocument, StoredDocument
+
+if TYPE_CHECKING:
+    from visar.store.sqlite import SqliteStore
+
+# How much of an addition may be lost when the process dies: so many bytes, or seconds of work.
+FLUSH_BYTES = 32 << 20
+FLUSH_SECONDS = 10.0
+
+
+class SqliteAddition:
+    """One document being added: pages are put one by one, then committed together.
+
+    What was written stays when the addition is closed without a commit, or its process dies: the
+    next one goes on from there (:attr:`written`). An addition that another process or thread
+    still works on is left alone; whoever commits first has done the work for both.
+
+    Attributes
+    ----------
+    stored
+        The document, if it is in the index with these vectors: nothing is left to do.
+    written
+        The numbers of the pages that need not be put.
+    """
+
+    stored: StoredDocument | None
+    written: frozenset[int]
+
+    def __init__(
+        self,
+        store: SqliteStore,
+        document: NewDocument,
+        encoder: EncoderRef,
+        original: Path | None,
+    ) -> None:
+        self._store = store
+        self._document = document
+        self._encoder = encoder
+        self._original = original
+        self._put: set[int] = set()
+        self._pending: list[tuple[Any, ...]] = []
+        self._pending_bytes = 0
+        self._flushed = time.monotonic()
+        self._claim: Claim | None = None
+        self.stored = self._begin()
+        self.written = frozenset(self._ranges())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # What went wrong first is what a caller wants to know.
+        with contextlib.suppress(StoreError) if error[0] else contextlib.nullcontext():
+            self.close()
+
+    def put(self, page: Page, embedding: PageEmbedding) -> None:
+        """Write a page and its vectors; a page that was written before is replaced."""
+        claim = self._open()
+        check_put(self._document, page, embedding, self._encoder.dimension, self._put)
+        content = page_values(page) if claim.revision is None else (None,) * 8
+        vectors, patches = embedding_bytes(embedding)
+        with explained(self._store.location):
+            first = claim.writer.append(vectors, patches)
+        rows = len(embedding.vectors)
+        self._put.add(page.number)
+        self._pending.append(
+            (
+                *(claim.array, page.number, first, rows, checksum(vectors, patches)),
+                embedding.invalid,
+                *content,
+            )
+        )
+        self._pending_bytes += len(vectors) + len(patches)
+        waited = time.monotonic() - self._flushed
+        if self._pending_bytes >= FLUSH_BYTES or waited >= FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make what was put so far survive the end of the process."""
+        claim = self._open()
+        if self._pending:
+            with explained(self._store.location):
+                claim.writer.sync()
+            marks = ", ".join("?" * len(self._pending[0]))
+            query = f"INSERT OR REPLACE INTO draft_pages VALUES ({marks})"  # noqa: S608
+            with self._store.writing() as connection:
+                connection.executemany(query, self._pending)
+            claim.ranges |= {row[1]: (row[2], row[3]) for row in self._pending}
+        self._pending, self._pending_bytes = [], 0
+        self._flushed = time.monotonic()
+
+    def commit(self) -> StoredDocument:
+        """Make the document visible, whole, and return it.
+
+        Raises
+        ------
+        StoreError
+            If pages are missing, or another process changed the document meanwhile.
+        """
+        if self.stored is not None:
+            return self.stored
+        claim = self._open()
+        self.flush()
+        check_complete(self._document, claim.ranges)
+        garbage, stored = Garbage(), None
+        try:
+            with explained(self._store.location):
+                self._keep_original()
+                array = claim.writer.finish([claim.ranges[n] for n in sorted(claim.ranges)])
+            with self._store.writing() as connection:
+                self._commit(connection, claim, array, garbage)
+                stored = read_catalog(connection, self._document.id)[self._document.id]
+        finally:
+            # Also when it fails: the next addition goes on with what was written.
+            self._claim = None
+            claim.release(finished=stored is not None)
+        self._store.delete(garbage)
+        self.stored = stored
+        return stored
+
+    def close(self) -> None:
+        """End the addition; what was written and not committed is kept for the next one."""
+        if self._claim is not None:
+            claim, garbage = self._claim, Garbage()
+            try:
+                self.flush()
+                if not claim.ranges:
+                    with self._store.writing() as connection:
+                        _drop_draft(connection, claim.array, garbage)
+            finally:
+                self._claim = None
+                claim.release()
+            self._store.delete(garbage)
+
+    def _ranges(self) -> dict[int, tuple[int, int]]:
+        return {} if self._claim is None else self._claim.ranges
+
+    def _open(self) -> Claim:
+        if self._claim is None:
+            raise StoreError(f"the addition of {self._document.name} is closed")
+        return self._claim
+
+    def _begin(self) -> StoredDocument | None:
+        """Claim a draft; return the document if there is nothing to add."""
+        document, encoder, garbage = self._document, self._encoder, Garbage()
+        try:
+            with self._store.writing() as connection:
+                check_dimension(encoder, _versions(connection, encoder))
+                known = read_catalog(connection, document.id).get(document.id)
+                check_new_document(document, known)
+                if known is not None and encoder in known.encoders:
+                    _update_place(connection, document, garbage)
+                    known = read_catalog(connection, document.id)[document.id]
+                else:
+                    revision = _revision(connection, document.id)
+                    self._adopt(connection, revision, garbage)
+                    self._claim = self._claim or self._new_claim(connection, revision)
+                    known = None
+        except BaseException:
+            if self._claim is not None:
+                self._claim.release()
+            raise
+        self._store.delete(garbage)
+        return known
+
+    def _adopt(
+        self, connection: sqlite3.Connection, revision: str | None, garbage: Garbage
+    ) -> None:
+        """Claim the longest draft that nobody works on; drop those that are of no use."""
+        encoder = self._encoder
+        query = (
+            "SELECT array FROM drafts LEFT JOIN draft_pages USING (array) "
+            "WHERE document = ? AND encoder = ? AND version = ? AND dimension = ? "
+            "AND revision IS ? GROUP BY array ORDER BY count(number) DESC"
+        )
+        values = (self._document.id, encoder.name, encoder.version, encoder.dimension, revision)
+        for (array,) in connection.execute(query, values).fetchall():
+            claim = Claim.take(self._store.folder / ARRAYS, array, revision)
+            if claim is None:
+                continue
+            if self._claim is None and claim.reopen(connection, encoder.dimension):
+                self._claim = claim
+                continue
+            claim.release()
+            _drop_draft(connection, array, garbage)
+
+    def _new_claim(self, connection: sqlite3.Connection, revision: str | None) -> Claim:
+        array, encoder = uuid4().hex, self._encoder
+        connection.execute(
+            "INSERT INTO drafts VALUES (?, ?, ?, ?, ?, ?)",
+            (array, self._document.id, encoder.name, encoder.version, encoder.dimension, revision),
+        )
+        claim = Claim.take(self._store.folder / ARRAYS, array, revision)
+        assert claim is not None  # noqa: S101 - nobody else knows its name
+        try:
+            claim.writer = PartWriter(self._store.folder / ARRAYS, array, encoder.dimension)
+        except BaseException:
+            claim.release()
+            raise
+        return claim
+
+    def _commit(
+        self, connection: sqlite3.Connection, claim: Claim, array: str, garbage: Garbage
+    ) -> None:
+        """Name the array and the pages in the tables."""
+        document, encoder = self._document, self._encoder
+        known = read_catalog(connection, document.id).get(document.id)
+        rows = connection.execute(
+            "SELECT number, rows, checksum, invalid, page_checksum FROM draft_pages "
+            "WHERE array = ? ORDER BY number",
+            (claim.array,),
+        ).fetchall()
+        if known is not None and encoder in known.encoders:
+            # Another process has done the same meanwhile.
+            garbage.arrays.add(array)
+            _update_place(connection, document, garbage)
+        else:
+            self._commit_pages(connection, claim, [row[4] for row in rows], garbage)
+            garbage.arrays |= _arrays(connection, document.id, encoder.name)
+            invalid = [(row[0], row[3]) for row in rows if row[3] is not None]
+            connection.execute(
+                "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(document.id, encoder.name, encoder.version, encoder.dimension, array),
+                    np.array([row[1] for row in rows], "<i4").tobytes(),
+                    np.array([row[2] for row in rows], "<u4").tobytes(),
+                    json.dumps(invalid, ensure_ascii=False),
+                ),
+            )
+        _drop_draft(connection, claim.array, garbage)
+        garbage.arrays -= _arrays(connection, document.id, encoder.name)
+
+    def _commit_pages(
+        self,
+        connection: sqlite3.Connection,
+        claim: Claim,
+        checksums: list[int | None],
+        garbage: Garbage,
+    ) -> None:
+        """Insert the document with the pages of the draft, or see that it has the same."""
+        document = self._document
+        checksum = crc32(np.array([value or 0 for value in checksums], "<i8").tobytes())
+        known = connection.execute(
+            "SELECT revision, checksum FROM documents WHERE id = ?", (document.id,)
+        ).fetchone()
+        if known is None and claim.revision is None:
+            _insert_document(connection, document, claim.array, checksum, garbage)
+        elif known is None:
+            raise changed_meanwhile(document, removed=True)
+        elif known[1] != checksum if claim.revision is None else known[0] != claim.revision:
+            raise changed_meanwhile(document, removed=False)
+        else:
+            _update_place(connection, document, garbage)
+
+    def _keep_original(self) -> None:
+        kept = self._store.folder / FILES / self._document.id
+        if self._original is not None and not kept.exists():
+            copy_whole(self._original, kept)
+
+
+class Claim:
+    """A draft that this addition alone writes to: a lock that ends with its process."""
+
+    def __init__(self, folder: Path, array: str, revision: str | None, lock: FileLock) -> None:
+        self.array = array
+        self.revision = revision
+        self.ranges: dict[int, tuple[int, int]] = {}
+        """By page: its first row and its number of rows."""
+        self.writer: PartWriter
+        self._folder = folder
+        self._lock = lock
+
+    @classmethod
+    def take(cls, folder: Path, array: str, revision: str | None) -> Claim | None:
+        """Claim a draft; None if another addition works on it."""
+        lock = FileLock(folder / f"{array}.lock", thread_local=False)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            return None
+        return cls(folder, array, revision, lock)
+
+    @classmethod
+    def is_taken(cls, folder: Path, array: str) -> bool:
+        """Whether an addition works on a draft."""
+        if not (folder / f"{array}.lock").exists():
+            return False
+        claim = cls.take(folder, array, None)
+        if claim is not None:
+            claim.release()
+        return claim is None
+
+    def reopen(self, connection: sqlite3.Connection, dimension: int) -> bool:
+        """Go on with what was written; False if its files are not what the rows say."""
+        found = connection.execute(
+            "SELECT number, first, rows FROM draft_pages WHERE array = ?", (self.array,)
+        )
+        self.ranges = {number: (first, rows) for number, first, rows in found}
+        rows = max((first + count for first, count in self.ranges.values()), default=0)
+        try:
+            self.writer = PartWriter.reopen(self._folder, self.array, dimension, rows)
+        except StoreError:
+            self.ranges = {}
+            return False
+        return True
+
+    def release(self, *, finished: bool = False) -> None:
+        """Let the draft go; its lock stays as long as it does, since others may have it open."""
+        with contextlib.suppress(AttributeError):
+            self.writer.close()
+        if finished:
+            with contextlib.suppress(OSError):
+                (self._folder / f"{self.array}.lock").unlink()
+        self._lock.release()
+
+
+def _versions(connection: sqlite3.Connection, encoder: EncoderRef) -> list[EncoderRef]:
+    query = "SELECT DISTINCT encoder, version, dimension FROM vectors WHERE encoder = ?"
+    return [EncoderRef(*row) for row in connection.execute(query, (encoder.name,))]
+
+
+def _revision(connection: sqlite3.Connection, document: str) -> str | None:
+    row = connection.execute("SELECT revision FROM documents WHERE id = ?", (document,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _arrays(connection: sqlite3.Connection, document: str, encoder: str) -> set[str]:
+    query = "SELECT array FROM vectors WHERE document = ? AND encoder = ?"
+    return {row[0] for row in connection.execute(query, (document, encoder))}
+
+
+def _drop_draft(connection: sqlite3.Connection, array: str, garbage: Garbage) -> None:
+    connection.execute("DELETE FROM drafts WHERE array = ?", (array,))
+    garbage.arrays.add(array)
+
+
+def _make_room(connection: sqlite3.Connection, document: NewDocument, garbage: Garbage) -> None:
+    """Delete another document that came from the same place."""
+    if document.source:
+        query = "SELECT id FROM documents WHERE source = ? AND id <> ?"
+        values = (document.source, document.id)
+        for (other,) in connection.execute(query, values).fetchall():
+            delete_document(connection, other, garbage)
+
+
+def _update_place(connection: sqlite3.Connection, document: NewDocument, garbage: Garbage) -> None:
+    """Say where a known document lies now."""
+    changed = connection.execute(
+        "UPDATE documents SET name = ?1, source = ?2 WHERE id = ?3 AND (name, source) <> (?1, ?2)",
+        (document.name, document.source, document.id),
+    )
+    if changed.rowcount:
+        _make_room(connection, document, garbage)
+
+
+def _insert_document(
+    connection: sqlite3.Connection,
+    document: NewDocument,
+    array: str,
+    checksum: int,
+    garbage: Garbage,
+) -> None:
+    """Insert a document with the pages of a draft."""
+    _make_room(connection, document, garbage)
+    connection.execute(
+        "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(document.id, document.name, document.source, document.pages, document.size),
+            *(time.time(), array, checksum, json.dumps(dict(document.metadata))),
+        ),
+    )
+    connection.execute(
+        f"INSERT INTO pages (document, {PAGE_COLUMNS}, checksum) "  # noqa: S608
+        f"SELECT ?, {PAGE_COLUMNS}, page_checksum FROM draft_pages WHERE array = ? ORDER BY number",
+        (document.id, array),
+    )
