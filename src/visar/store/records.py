@@ -42,7 +42,7 @@ class NewDocument:
     pages: int
     size: int
     """Of the file, in bytes."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Names with texts, numbers, truth values or null; kept if the document is new."""
 
 
@@ -70,7 +70,7 @@ class StoredDocument:
     """Those it has vectors of, by name."""
     invalid: tuple[InvalidPage, ...] = ()
     """Pages without vectors because an encoder failed on them."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     collections: tuple[str, ...] = ()
 
     def has(self, encoder: EncoderRef) -> bool:
