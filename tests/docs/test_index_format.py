@@ -1,0 +1,25 @@
+"""The page on the index's format: its example reads a real index."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from visar import Index
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_example_reads_an_index(tmp_path: Path) -> None:
+    report = ROOT / "examples" / "harbour-light-annual-report.pdf"
+    with Index.open(tmp_path / "my-index") as index:
+        added = index.add(report)
+    page = (ROOT / "docs" / "index-format.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    arrays, found = run.stdout.splitlines()
+    assert arrays.startswith(f"{report.name} embedded {added.pages} (")
+    assert arrays.endswith("('box', 'word')")
+    assert added.id in found
