@@ -1,10 +1,10 @@
 """ViSAR: decide per question how many pages of a document are needed, from its embeddings."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from visar._version import __version__
 from visar.errors import VisarError
+from visar.lazy import lazy_names
 
 if TYPE_CHECKING:
     from visar.core import PageVectors, Selection, maxsim, prepare, select
@@ -55,10 +55,4 @@ _MODULES = {
     "visar.results": ("Answer", "PageHit", "SearchResult"),
     "visar.retrieval.methods": ("Method", "ScoredPages"),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _MODULES)

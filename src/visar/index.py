@@ -92,13 +92,6 @@ class AnswerStream(Iterator[str]):
         self._pieces.close()
 
 
-def default_location() -> str:
-    """Return ``VISAR_INDEX``, or a folder under the user's data directory."""
-    from platformdirs import user_data_path
-
-    return os.environ.get("VISAR_INDEX") or str(user_data_path("visar") / "index")
-
-
 class Index:
     """Documents that questions can be asked about. One object serves many threads.
 
@@ -156,7 +149,7 @@ class Index:
         StoreError
             If there is no index that this version can read.
         """
-        store = open_store(location or default_location(), create=create)
+        store = open_store(location, create=create)
         return cls(store, device=device, options=options)
 
     def __repr__(self) -> str:
@@ -197,8 +190,7 @@ class Index:
         NotInIndex
             If no document, or more than one, is meant.
         """
-        named = [known for known in self.documents() if known.name == document]
-        return named[0] if len(named) == 1 else self._store.get(document)
+        return self._store.get(document)
 
     def pages(self, document: str) -> tuple[Page, ...]:
         """Return the pages of a document with their words."""

@@ -17,8 +17,9 @@ from visar.cli.output import STATE_STYLES, console, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders
 from visar.errors import StoreError
 from visar.generation.registry import GeneratorInfo, available_generators
-from visar.index import Index, default_location
+from visar.index import Index
 from visar.models.protocols import State
+from visar.store import default_location
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -26,8 +26,10 @@ from visar.cli.options import (
 )
 from visar.cli.output import complain, console, print_json, progress_bars
 from visar.documents import Limits, ReadOptions
-from visar.ingest import source_text
-from visar.store import StoredDocument
+from visar.store import open_store
+
+if TYPE_CHECKING:
+    from visar.store import StoredDocument
 
 SHORT_ID = 12
 _LIMITS = Limits()
@@ -80,13 +82,13 @@ def add(
 
 def list_documents(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """List the documents of the index."""
-    library = open_index(index)
-    documents = library.documents()
+    store = open_store(index, create=False)
+    documents = store.documents()
     if as_json:
         print_json(documents)
         return
     if not documents:
-        console.print(Text(f"The index {library.location} is empty."), soft_wrap=True)
+        console.print(Text(f"The index {store.location} is empty."), soft_wrap=True)
         return
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("ID", "PAGES", "ADDED", "NAME"):
@@ -103,7 +105,9 @@ def list_documents(*, index: IndexLocation = None, as_json: Json = False) -> Non
 
 def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
     """Show what the index knows of a document."""
-    stored = open_index(index).get(document)
+    from visar.ingest import source_text
+
+    stored = open_store(index, create=False).get(document)
     if as_json:
         print_json(stored)
         return
@@ -121,7 +125,7 @@ def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json =
 
 def remove(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
     """Remove a document from the index. Its file stays."""
-    removed = open_index(index).remove(document)
+    removed = open_store(index, create=False).remove(document)
     if as_json:
         print_json(removed)
     else:
@@ -130,15 +134,15 @@ def remove(document: DocumentName, *, index: IndexLocation = None, as_json: Json
 
 def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """Check everything in the index; change nothing."""
-    library = open_index(index)
-    problems = library.verify()
+    store = open_store(index, create=False)
+    problems = store.verify()
     if as_json:
         print_json(problems)
     else:
         for problem in problems:
             console.print(Text.assemble((problem.kind, "yellow"), f"  {problem}"), soft_wrap=True)
         damaged = sum(problem.kind == "damage" for problem in problems)
-        documents = len(library.documents())
+        documents = len(store.documents())
         console.print(
             f"{documents} documents, {damaged} problems, {len(problems) - damaged} leftovers"
         )
@@ -148,7 +152,7 @@ def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
 
 def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """Drop what interrupted additions have left in the index."""
-    dropped = open_index(index).compact()
+    dropped = open_store(index, create=False).compact()
     if as_json:
         print_json(dropped)
     else:

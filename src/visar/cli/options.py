@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from visar.documents import ReadOptions
-from visar.generation import extractive
-from visar.generation.protocol import Generator
-from visar.generation.registry import get_generator, is_served
-from visar.index import Index
-from visar.models.hub import downloads_shown
-from visar.models.protocols import Downloadable
+if TYPE_CHECKING:
+    from visar.documents import ReadOptions
+    from visar.generation.protocol import Generator
+    from visar.index import Index
 
 IndexLocation = Annotated[
     str | None,
@@ -133,8 +130,14 @@ Neighbors = Annotated[
 
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:
     """The generator of that name; the default needs none."""
+    from visar.generation import extractive
+
     if name == extractive.NAME:
         return name
+    from visar.generation.registry import get_generator, is_served
+    from visar.models.hub import downloads_shown
+    from visar.models.protocols import Downloadable
+
     # OPENAI_BASE_URL may be set for other programs: it concerns served models alone.
     generator = get_generator(name, base_url=base_url if is_served(name) else None, device=device)
     if isinstance(generator, Downloadable):
@@ -151,10 +154,14 @@ def open_index(
     options: ReadOptions | None = None,
 ) -> Index:
     """Open the index named by ``--index``."""
+    from visar.index import Index
+
     return Index.open(location, create=create, device=device, options=options)
 
 
 def fetch_encoder(library: Index, encoder: str) -> None:
     """Download what an encoder needs before other bars are shown than those of the download."""
+    from visar.models.hub import downloads_shown
+
     with downloads_shown():
         library.fetch(encoder)

@@ -7,24 +7,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
-from visar.ingest import Progress as Report
-from visar.ingest import Stage
-from visar.results import to_plain
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from visar.ingest import Progress as Report
+    from visar.ingest import Stage
 
 console = Console(highlight=False)
 # Progress and complaints: what a person sees, and a program that reads the output does not.
@@ -40,23 +32,34 @@ def complain(message: str) -> None:
 
 def print_json(value: Any) -> None:
     """Write a result as JSON to stdout."""
+    from visar.results import to_plain
+
     sys.stdout.write(json.dumps(to_plain(value), ensure_ascii=False, indent=2) + "\n")
-
-
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:.1f}/s" if task.speed else "", style="dim")
 
 
 @contextmanager
 def progress_bars() -> Iterator[DocumentBars]:
     """Bars on stderr while the block runs; nothing when it is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f}/s" if task.speed else "", style="dim")
+
     columns = (
         TextColumn("  {task.description:<9}"),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn("pages"),
-        _Rate(),
+        Rate(),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
     )
     with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:

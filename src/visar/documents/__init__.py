@@ -1,9 +1,14 @@
 """Files to pages: PDF, images, office documents, OCR, and limits on hostile input."""
 
-from visar.documents.document import Document, open_document
-from visar.documents.finding import FoundDocuments, Identity, Kind, find_documents, identify
-from visar.documents.options import Limits, Ocr, OcrEngine, ReadOptions
-from visar.documents.page import Box, Page, TextSource, Word
+from typing import TYPE_CHECKING
+
+from visar.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from visar.documents.document import Document, open_document
+    from visar.documents.finding import FoundDocuments, Identity, Kind, find_documents, identify
+    from visar.documents.options import Limits, Ocr, OcrEngine, ReadOptions
+    from visar.documents.page import Box, Page, TextSource, Word
 
 __all__ = [
     "Box",
@@ -22,3 +27,30 @@ __all__ = [
     "identify",
     "open_document",
 ]
+
+_MODULES = {
+    "visar.documents.document": (
+        "Document",
+        "open_document",
+    ),
+    "visar.documents.finding": (
+        "FoundDocuments",
+        "Identity",
+        "Kind",
+        "find_documents",
+        "identify",
+    ),
+    "visar.documents.options": (
+        "Limits",
+        "Ocr",
+        "OcrEngine",
+        "ReadOptions",
+    ),
+    "visar.documents.page": (
+        "Box",
+        "Page",
+        "TextSource",
+        "Word",
+    ),
+}
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -1,6 +1,6 @@
 """The index: documents, their pages with words, and their vectors, in a folder or in the cloud."""
 
-from visar.store.opening import open_store
+from visar.store.opening import default_location, open_store
 from visar.store.protocol import Addition, Store
 from visar.store.records import (
     Compaction,
@@ -22,5 +22,6 @@ __all__ = [
     "Problem",
     "Store",
     "StoredDocument",
+    "default_location",
     "open_store",
 ]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding
 from visar.errors import InvalidVectors, NotInIndex, StoreError
 from visar.store.records import EncoderRef, NewDocument, StoredDocument
+
+if TYPE_CHECKING:
+    from visar.encoders.protocol import PageEmbedding
 
 
 def check_new_document(document: NewDocument, known: StoredDocument | None = None) -> None:
@@ -64,9 +64,12 @@ def matching(
 def find_document(
     documents: Mapping[str, StoredDocument], document: str, location: str
 ) -> StoredDocument:
-    """Return the document with this id, or whose id alone begins like this."""
+    """Return the document with this id or name, or whose id alone begins like this."""
     if document in documents:
         return documents[document]
+    named = [known for known in documents.values() if known.name == document]
+    if len(named) == 1:
+        return named[0]
     matches = [known for known in documents.values() if known.id.startswith(document)]
     if not document or not matches:
         raise NotInIndex(f"no document {document!r} among the {len(documents)} of {location}")
@@ -109,14 +112,14 @@ def check_put(
         )
     n = len(embedding.vectors)
     expected = (
-        ("vectors", embedding.vectors, (n, dimension), np.float16),
-        ("boxes", embedding.boxes, (n, 4), np.float32),
-        ("words", embedding.words, (n,), np.int32),
+        ("vectors", embedding.vectors, (n, dimension), "float16"),
+        ("boxes", embedding.boxes, (n, 4), "float32"),
+        ("words", embedding.words, (n,), "int32"),
     )
     for name, array, shape, dtype in expected:
-        if array.shape != shape or array.dtype != dtype:
+        if array.shape != shape or array.dtype.name != dtype:
             raise InvalidVectors(
-                f"page {page.number}: {name} must be {np.dtype(dtype).name} of shape {shape}, "
+                f"page {page.number}: {name} must be {dtype} of shape {shape}, "
                 f"not {array.dtype.name} of shape {array.shape}"
             )
     if n and embedding.invalid is not None:

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import numpy as np
-
 from visar.documents.page import Page, Word
 from visar.errors import NotAnIndex, StoreError
 from visar.store.records import EncoderRef, InvalidPage, StoredDocument
@@ -216,6 +214,8 @@ def page_values(page: Page) -> tuple[Any, ...]:
         ) from error
     if encoded.count(_SEPARATOR.encode()) != max(len(texts) - 1, 0):
         raise StoreError(f"page {page.number} has a word with the control character U+001F")
+    import numpy as np
+
     boxes = np.array([word.box for word in page.words], "<f4").tobytes()
     lines = np.array([word.line for word in page.words], "<i4").tobytes()
     values = (
@@ -235,6 +235,8 @@ def page_checksum(number: int, *values: Any) -> int:
 
 def page_of(row: tuple[Any, ...]) -> Page:
     """The page of a row of :data:`PAGE_COLUMNS`."""
+    import numpy as np
+
     number, width, height, rotation, text_source, words, boxes, lines = row[:8]
     corners = np.frombuffer(boxes, "<f4").reshape(-1, 4).tolist()
     numbers = np.frombuffer(lines, "<i4").tolist()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding
 from visar.store.records import (
     Compaction,
     DocumentVectors,
@@ -16,6 +15,9 @@ from visar.store.records import (
     Problem,
     StoredDocument,
 )
+
+if TYPE_CHECKING:
+    from visar.encoders.protocol import PageEmbedding
 
 
 class Addition(Protocol):
@@ -79,7 +81,7 @@ class Store(Protocol):
         ...
 
     def get(self, document: str) -> StoredDocument:
-        """Return the document with this id, or whose id alone begins like this."""
+        """Return the document with this id or name, or whose id alone begins like this."""
         ...
 
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:

@@ -14,13 +14,10 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from visar.documents.page import Page
 from visar.errors import StoreError
-from visar.store.arrays import all_paths, map_arrays
 from visar.store.checks import (
     check_encoder,
     check_metadata,
@@ -53,13 +50,10 @@ from visar.store.records import (
     Problem,
     StoredDocument,
 )
-from visar.store.sqlite_addition import SqliteAddition
-from visar.store.sqlite_upkeep import (
-    delete_path,
-    drop_garbage,
-    find_problems,
-    find_text_problems,
-)
+
+# numpy, and what adds and looks after, are imported where they are used: listing needs neither.
+if TYPE_CHECKING:
+    from visar.store.sqlite_addition import SqliteAddition
 
 
 class SqliteStore:
@@ -113,7 +107,7 @@ class SqliteStore:
         return matching(self.catalog().values(), where, collection)
 
     def get(self, document: str) -> StoredDocument:
-        """Return the document with this id, or whose id alone begins like this."""
+        """Return the document with this id or name, or whose id alone begins like this."""
         return find_document(self.catalog(), document, self.location)
 
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
@@ -159,6 +153,8 @@ class SqliteStore:
 
         ``original`` is the file, or the folder of page images, that is kept with the document.
         """
+        from visar.store.sqlite_addition import SqliteAddition
+
         check_new_document(document)
         return SqliteAddition(self, document, encoder, original)
 
@@ -210,6 +206,8 @@ class SqliteStore:
 
     def verify(self) -> list[Problem]:
         """Read everything and report what is wrong. Changes nothing."""
+        from visar.store.sqlite_upkeep import find_problems, find_text_problems
+
         with self._connected() as connection:
             problems = list(find_text_problems(connection))
         with self.reading() as connection:
@@ -223,6 +221,8 @@ class SqliteStore:
 
     def compact(self) -> Compaction:
         """Drop what interrupted additions have left and give the room of the deleted back."""
+        from visar.store.sqlite_upkeep import drop_garbage
+
         with self.writing() as connection:
             dropped = drop_garbage(connection, self.folder)
         with self._connected() as connection:
@@ -245,6 +245,10 @@ class SqliteStore:
             return self._listed[1]
 
     def _mapped(self, array: str, lengths: bytes, dimension: int) -> DocumentVectors:
+        import numpy as np
+
+        from visar.store.arrays import map_arrays
+
         offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, "<i4"), dtype=np.int64)])
         offsets.setflags(write=False)
         vectors, patches = map_arrays(self.folder / ARRAYS, array, int(offsets[-1]), dimension)
@@ -296,6 +300,9 @@ class SqliteStore:
 
     def delete(self, garbage: Garbage) -> None:
         """Delete files that no row names; what cannot be deleted now is collected later."""
+        from visar.store.arrays import all_paths
+        from visar.store.sqlite_upkeep import delete_path
+
         for array in garbage.arrays:
             for path in all_paths(self.folder / ARRAYS, array):
                 with contextlib.suppress(OSError):

@@ -83,7 +83,7 @@ class LanceStore:
         return checks.matching(stored, where, collection)
 
     def get(self, document: str) -> StoredDocument:
-        """Return the document with this id, or whose id alone begins like this."""
+        """Return the document with this id or name, or whose id alone begins like this."""
         return self._find(document).stored()
 
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
