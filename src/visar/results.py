@@ -202,7 +202,7 @@ class Answer:
 def to_plain(value: Any) -> Any:
     """Turn any result to what JSON knows. NaN becomes null; a selection its small parts."""
     if isinstance(value, Selection):
-        names = ("k", "k_star", "cost", "sparsity", "fallback", "timings")
+        names = ("k", "k_star", "k_star_exact", "cost", "sparsity", "fallback", "timings")
         return {name: to_plain(getattr(value, name)) for name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         shown = [f.name for f in dataclasses.fields(value) if not f.metadata.get("internal")]

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import visar
 from tests.comparison.plain_equations import co_activation, relative_activation
-from tests.core.documents import planted, unit
-from visar.core import weights
+from tests.core.documents import Case, cases, planted, unit
+from visar.core import cutoff, weights
 from visar.core.similarity import PageSimilarity
 from visar.core.weights import page_co_activation, relative_deviation, token_rarity
 
@@ -63,6 +63,38 @@ def test_only_some_rows_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     full = visar.select(case.query, case.pages, full_matrix=True)
     assert len(computed) == len(full.active)
     assert full.pages.tolist() == selection.pages.tolist()
+
+
+@pytest.mark.parametrize("max_k", [1, 5, 10])
+def test_a_budget_bounds_the_rows(monkeypatch: pytest.MonkeyPatch, max_k: int) -> None:
+    """Forty of 80 pages hold the answer: which ten are the best takes ten rows, not forty."""
+    case = planted(seed=1, n_pages=80, relevant=40, noise=1.2)
+    free = visar.select(case.query, case.pages)
+    assert free.k_star > 15
+    assert free.k_star_exact
+    computed: list[int] = []
+    rows = PageSimilarity.rows
+
+    def counted(self: PageSimilarity, pages: Sequence[int]) -> np.ndarray:
+        computed.extend(pages)
+        return rows(self, pages)
+
+    monkeypatch.setattr(PageSimilarity, "rows", counted)
+    capped = visar.select(case.query, case.pages, max_k=max_k)
+    assert len(computed) == max_k
+    assert capped.pages.tolist() == free.pages[:max_k].tolist()
+    assert (capped.k, capped.k_star, capped.k_star_exact) == (max_k, max_k, False)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.integers(1, 6))
+def test_a_budget_changes_no_page(case: Case, max_k: int) -> None:
+    free = visar.select(case.query, case.pages)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutoff, "CHEAP_PAGES", 0)
+        capped = visar.select(case.query, case.pages, max_k=max_k)
+    assert capped.pages.tolist() == free.pages[:max_k].tolist()
+    assert capped.k_star == free.k_star if capped.k_star_exact else capped.k_star <= free.k_star
 
 
 def test_long_documents_compute_products_twice_rather_than_keep_them(

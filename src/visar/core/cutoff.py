@@ -14,6 +14,8 @@ from visar.core.weights import EPSILON
 # Rows cost less together than alone. Batches grow with the rows known, so that few are computed
 # in vain.
 LARGEST_BATCH = 8
+# Up to so many active pages all rows together cost little, and k* is found whatever the budget.
+CHEAP_PAGES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Cutoff:
     """How many pages, and the cost as far as it had to be known."""
 
     k_star: int
+    exact: bool
+    """False if the budget ended the search: k* is at least that."""
     cost: Float64
     """J(1), J(2), …; NaN where it cannot be the minimum."""
 
@@ -33,6 +37,7 @@ def find_cutoff(
     *,
     gamma: float,
     top_s: int | None = None,
+    max_k: int | None = None,
     every_row: bool = False,
 ) -> Cutoff:
     """k* from the rows of Sim, asking for no more rows than it takes to be certain.
@@ -41,9 +46,12 @@ def find_cutoff(
     of the pages from the i-th to before the j-th to all of them, ``scores`` the diagonal, and
     ``bounds`` two factors with Sim(i, j) ≤ a_i b_j. With the rows of the first r pages known,
     J(k) of every later k is bounded from below; when none of these bounds lies under the
-    smallest J so far, the rest of the matrix cannot change k*.
+    smallest J so far, the rest of the matrix cannot change k*. Of a long document it is enough to
+    know that k* is at least ``max_k``: once J of some k from there on lies below all before it, no
+    later row can bring the minimum back.
     """
     n = len(scores)
+    budget = max_k if max_k is not None and n > CHEAP_PAGES and not every_row else n
     last = max(1, n - 1)
     if top_s is not None:
         last = min(last, top_s + 2)
@@ -53,7 +61,7 @@ def find_cutoff(
     # Σ_{p ≤ k} w_s(p) Sim(p, q) for every q: all that J needs of the rows so far.
     weighted = np.zeros(n)
     leaks = False
-    for k, similar in zip(range(1, last + 1), in_batches(rows, n), strict=False):
+    for k, similar in zip(range(1, last + 1), in_batches(rows, n, budget), strict=False):
         leaks = leaks or _leaks(similar, k - 1)
         weighted += shares[k - 1] * similar
         cost[k - 1] = weighted[:k].sum() / k - gamma * weighted[k:].sum() / (n_pages - k)
@@ -63,17 +71,20 @@ def find_cutoff(
             and later.cannot_win(weighted, cost[:k])
         ):
             break
+        if budget <= k < last and lowest(cost[:k]) >= budget:
+            k_star = budget if top_s is None else min(budget, top_s)
+            return Cutoff(k_star, top_s is not None and top_s <= budget, cost)
     # Pages that share nothing at all are all relevant: no cost tells them apart.
     leaks = leaks or any(_leaks(rows(i, i + 1)[0], i) for i in range(k, n - 1))
     k_star = _after_step(cost) if leaks else n
-    return Cutoff(k_star if top_s is None else min(k_star, top_s), cost)
+    return Cutoff(k_star if top_s is None else min(k_star, top_s), True, cost)
 
 
-def in_batches(rows: Callable[[int, int], Float64], n: int) -> Iterator[Float64]:
-    """All ``n`` rows, one after the other, computed some at a time."""
+def in_batches(rows: Callable[[int, int], Float64], n: int, budget: int) -> Iterator[Float64]:
+    """All ``n`` rows, one after the other, computed some at a time; a batch ends at the budget."""
     first = 0
     while first < n:
-        end = min(first + min(1 + first // 2, LARGEST_BATCH), n)
+        end = min(first + min(1 + first // 2, LARGEST_BATCH), budget if first < budget else n)
         yield from rows(first, end)
         first = end
 

@@ -27,7 +27,9 @@ class Selection:
     k: int
     """Pages selected, after the cap ``max_k``."""
     k_star: int
-    """Pages the method asks for, before the cap."""
+    """Pages the method asks for, before the cap; at least so many if not :attr:`k_star_exact`."""
+    k_star_exact: bool
+    """False if ``max_k`` ended the search for k* in a long document."""
     pages: Integers
     """The k selected pages, best first (0-based)."""
     ranking: Integers
@@ -114,7 +116,8 @@ def select(
     gamma
         γ of Eq. 14: how much leakage to the pages left out counts against coherence.
     max_k
-        At most this many pages are selected; ``k_star`` still tells what the method wanted.
+        At most this many pages are selected. In a long document the search ends when these are
+        certain; ``k_star`` then tells how many the method wants at least.
     top_j, top_p, top_s
         The paper's approximation: the j heaviest patches of a page, the p pages with the
         heaviest patch, and J up to k = s + 2 with k* at most s. It used 450, 75 and 10.
@@ -167,7 +170,7 @@ def select(
     def rows(first: int, end: int) -> Float64:
         return similarity.rows(order[first:end].tolist())[:, order]
 
-    matrix = np.stack(list(in_batches(rows, len(order)))) if full_matrix else None
+    matrix = np.stack(list(in_batches(rows, len(order), len(order)))) if full_matrix else None
     sources, targets = similarity.row_bounds()
     cutoff = find_cutoff(
         rows if matrix is None else lambda first, end: matrix[first:end],
@@ -176,6 +179,7 @@ def select(
         len(vectors),
         gamma=gamma,
         top_s=top_s,
+        max_k=max_k,
         every_row=full_matrix,
     )
     clock.lap("page to page")
@@ -185,6 +189,7 @@ def select(
     return Selection(
         k=k,
         k_star=cutoff.k_star,
+        k_star_exact=cutoff.exact,
         pages=ranking[:k],
         ranking=ranking,
         scores=scores,
@@ -235,6 +240,7 @@ def _by_late_interaction(
     return Selection(
         k=1,
         k_star=1,
+        k_star_exact=True,
         pages=ranking[:1],
         ranking=ranking,
         scores=np.zeros(n_pages),
