@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import struct
 from collections.abc import Sequence
 from io import FileIO
@@ -98,9 +99,10 @@ class PartWriter:
         itemsizes = dimension * VECTOR.itemsize, PATCH.itemsize
         paths = zip(part_paths(folder, name), array_paths(folder, name), itemsizes, strict=True)
         for part, whole, itemsize in paths:
-            # It was interrupted after its end, before anybody was told.
+            # It was interrupted after its end. The whole file stays: the commit that names it may
+            # have failed only to say that it is on disk.
             if whole.exists() and not part.exists():
-                whole.replace(part)
+                shutil.copyfile(whole, part)
             if not part.exists() or part.stat().st_size < _HEADER + rows * itemsize:
                 raise StoreError(f"{part} holds less than {rows} vectors")
         return cls(folder, name, dimension, rows)

@@ -273,39 +273,43 @@ def _read_documents(
 ) -> Iterator[tuple[str, StoredDocument]]:
     where, id_where = ("", "") if document is None else (" WHERE document = ?", " WHERE id = ?")
     values = () if document is None else (document,)
-    encoders: dict[str, list[EncoderRef]] = {}
-    invalid: dict[str, list[InvalidPage]] = {}
+    encoders: dict[str, tuple[EncoderRef, ...]] = {}
+    invalid: dict[str, tuple[InvalidPage, ...]] = {}
+    # Most documents have vectors of the same encoder: one object for all of them.
+    references: dict[tuple[str, str, int], tuple[EncoderRef]] = {}
     query = (
-        f"SELECT document, encoder, version, dimension, invalid FROM vectors{where} "  # noqa: S608
+        f"SELECT document, invalid, encoder, version, dimension FROM vectors{where} "  # noqa: S608
         "ORDER BY encoder"
     )
-    for id_, name, version, dimension, failures in connection.execute(query, values):
-        encoders.setdefault(id_, []).append(EncoderRef(name, version, dimension))
+    for id_, failures, *encoder in connection.execute(query, values).fetchall():
+        key = tuple(encoder)
+        reference = references.get(key) or references.setdefault(key, (EncoderRef(*key),))
+        encoders[id_] = encoders[id_] + reference if id_ in encoders else reference
         if failures != "[]":
-            pages = invalid.setdefault(id_, [])
-            pages += [InvalidPage(name, number, why) for number, why in json.loads(failures)]
-    collections: dict[str, list[str]] = {}
-    query = f"SELECT name, document FROM collections{where}"  # noqa: S608
+            pages = [InvalidPage(key[0], number, why) for number, why in json.loads(failures)]
+            invalid[id_] = (*invalid.get(id_, ()), *pages)
+    collections: dict[str, tuple[str, ...]] = {}
+    query = f"SELECT name, document FROM collections{where} ORDER BY name"  # noqa: S608
     for name, id_ in connection.execute(query, values):
-        collections.setdefault(id_, []).append(name)
+        collections[id_] = (*collections.get(id_, ()), name)
     query = (
         f"SELECT id, name, source, pages, size, added, metadata FROM documents{id_where} "  # noqa: S608
         "ORDER BY added, rowid"
     )
-    for row in connection.execute(query, values):
+    for id_, name, source, pages, size, added, metadata in connection.execute(query, values):
         yield (
-            row[0],
+            id_,
             StoredDocument(
-                id=row[0],
-                name=row[1],
-                source=row[2],
-                pages=row[3],
-                size=row[4],
-                added=datetime.fromtimestamp(row[5], UTC),
-                encoders=tuple(encoders.get(row[0], ())),
-                invalid=tuple(invalid.get(row[0], ())),
-                metadata=json.loads(row[6]) if row[6] != "{}" else {},
-                collections=tuple(sorted(collections.get(row[0], ()))),
+                id_,
+                name,
+                source,
+                pages,
+                size,
+                datetime.fromtimestamp(added, UTC),
+                encoders.get(id_, ()),
+                invalid.get(id_, ()),
+                json.loads(metadata) if metadata != "{}" else {},
+                collections.get(id_, ()),
             ),
         )
 

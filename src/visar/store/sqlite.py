@@ -31,6 +31,7 @@ from visar.store.database import (
     ARRAYS,
     DATABASE,
     FILES,
+    FORMAT,
     PAGE_COLUMNS,
     Garbage,
     check_folder,
@@ -221,10 +222,15 @@ class SqliteStore:
 
     def compact(self) -> Compaction:
         """Drop what interrupted additions have left and give the room of the deleted back."""
-        from visar.store.sqlite_upkeep import drop_garbage
+        from visar.store.sqlite_upkeep import delete_garbage, drop_drafts
 
         with self.writing() as connection:
-            dropped = drop_garbage(connection, self.folder)
+            # A commit that failed at its very end comes back when the log is read again, unless
+            # another one was written over it: so this one must write, before files are deleted.
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+            pages = drop_drafts(connection, self.folder)
+        with self.writing() as connection:
+            files, size = delete_garbage(connection, self.folder)
         with self._connected() as connection:
             connection.execute("INSERT INTO page_text (page_text) VALUES ('optimize')")
             # Others may be reading: then the room is given back another time.
@@ -232,7 +238,7 @@ class SqliteStore:
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
             self._changes += 1
-        return dropped
+        return Compaction(pages=pages, files=files, bytes=size)
 
     # The catalog: all documents, read again when something has changed.
 

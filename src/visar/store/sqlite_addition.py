@@ -260,9 +260,9 @@ class SqliteAddition:
                 "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(document.id, encoder.name, encoder.version, encoder.dimension, array),
+                    json.dumps(invalid, ensure_ascii=False),
                     np.array([row[1] for row in rows], "<i4").tobytes(),
                     np.array([row[2] for row in rows], "<u4").tobytes(),
-                    json.dumps(invalid, ensure_ascii=False),
                 ),
             )
         _drop_draft(connection, claim.array, garbage)

@@ -21,7 +21,7 @@ from visar.store.database import (
     page_of,
     read_catalog,
 )
-from visar.store.records import Compaction, Problem
+from visar.store.records import Problem
 from visar.store.sqlite_addition import Claim
 
 ORDERED = "-ordered"
@@ -164,8 +164,8 @@ def delete_path(path: Path) -> tuple[int, int]:
     return len(files), size
 
 
-def drop_garbage(connection: sqlite3.Connection, folder: Path) -> Compaction:
-    """Drop what interrupted additions have left; in a transaction, so that none begins."""
+def drop_drafts(connection: sqlite3.Connection, folder: Path) -> int:
+    """Delete the rows of drafts that nobody works on; return how many pages these had."""
     pages = 0
     query = (
         "SELECT array, count(number) FROM drafts LEFT JOIN draft_pages USING (array) GROUP BY array"
@@ -176,6 +176,14 @@ def drop_garbage(connection: sqlite3.Connection, folder: Path) -> Compaction:
             connection.execute("DELETE FROM drafts WHERE array = ?", (array,))
             claim.release()
             pages += count
+    return pages
+
+
+def delete_garbage(connection: sqlite3.Connection, folder: Path) -> tuple[int, int]:
+    """Delete the files that no row names, in a transaction, so that none gets a row meanwhile.
+
+    Returns how many files and bytes that were.
+    """
     deleted = [delete_path(path) for path in _garbage(connection, folder)]
     files, size = (sum(counts) for counts in zip((0, 0), *deleted, strict=True))
-    return Compaction(pages=pages, files=files, bytes=size)
+    return files, size
