@@ -1,5 +1,6 @@
 """ViSAR: decide per question how many pages of a document are needed, from its embeddings."""
 
+import os
 from typing import TYPE_CHECKING
 
 from visar._version import __version__
@@ -43,6 +44,11 @@ __all__ = [
     "prepare",
     "select",
 ]
+
+# onnxruntime writes a device id and looks up its maker's server unless this is set before its first
+# import, by whatever package; its own function for it (disable_telemetry_events) does not stop what
+# the import has begun. Who has set it to something else has decided.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # Imported when they are asked for: the method needs numpy alone, and the command line often less.
 _MODULES = {

@@ -301,17 +301,35 @@ class Index:
         encoder: str | Encoder = "embedded",
         options: ReadOptions | None = None,
         progress: Callable[[Path], Progress] | None = None,
+        each: Callable[[Path, StoredDocument | Refusal], None] | None = None,
     ) -> Additions:
-        """Add files and the documents of folders; one that is refused does not stop the others."""
+        """Add files and the documents of folders; one that is refused does not stop the others.
+
+        ``each`` is called as soon as a document is added or refused: a later error, of the index,
+        ends the call without a result.
+        """
+        added: list[StoredDocument] = []
+        refused: list[Refusal] = []
+
+        def keep(path: Path, result: StoredDocument | Refusal) -> None:
+            if isinstance(result, Refusal):
+                refused.append(result)
+            else:
+                added.append(result)
+            if each is not None:
+                each(path, result)
+
         found = find_documents(Path(path) for path in paths)
-        added = []
-        refused = [Refusal(str(path), reason) for path, reason in found.refused]
+        for path, reason in found.refused:
+            keep(path, Refusal(str(path), reason))
         for path in found.paths:
             try:
                 report = progress(path) if progress else None
-                added.append(self.add(path, encoder=encoder, options=options, progress=report))
+                document = self.add(path, encoder=encoder, options=options, progress=report)
             except DocumentError as error:
-                refused.append(Refusal(str(path), str(error)))
+                keep(path, Refusal(str(path), str(error)))
+            else:
+                keep(path, document)
         return Additions(tuple(added), tuple(refused))
 
     def remove(self, document: str) -> StoredDocument:

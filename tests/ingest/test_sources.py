@@ -208,3 +208,28 @@ def test_a_pool_opens_a_source_once_for_many_threads(store: Store, make_pdf: Mak
         assert set(threads.map(show, [1, 2] * 8)) == {(800, 1000)}
     pool.close()
     assert len(opened) == 1
+
+
+def test_the_same_content_elsewhere_has_moved_if_its_first_file_is_gone(
+    store: Store, make_pdf: MakePdf, host: Callable[[str], None]
+) -> None:
+    host("north")
+    first = make_pdf("first.pdf", "The same.")
+    copy = first.with_name("copy.pdf")
+    copy.write_bytes(first.read_bytes())
+    add_document(store, first, FirstWord())
+    kept = add_document(store, copy, FirstWord())
+    assert (kept.name, source_path(kept.source)) == ("first.pdf", first)
+    # Other content of the same size: only a look into the file tells.
+    first.write_bytes(copy.read_bytes().swapcase())
+    moved = add_document(store, copy, FirstWord())
+    assert (moved.name, source_path(moved.source)) == ("copy.pdf", copy)
+    first.unlink()
+    copy.rename(first)
+    back = add_document(store, first, FirstWord())
+    assert (back.name, source_path(back.source)) == ("first.pdf", first)
+    # Whether a file of another computer is there cannot be seen: this one can be opened.
+    host("south")
+    here = add_document(store, first.rename(copy), FirstWord())
+    assert (here.name, source_path(here.source)) == ("copy.pdf", copy)
+    assert len(store.documents()) == 1

@@ -6,9 +6,13 @@ so that ``visar --help`` and ``visar list`` do not wait for what they do not use
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import sys
 from importlib import import_module
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -50,6 +54,9 @@ GROUPS = (
     ("eval", "evaluation:app", "Evaluate on a benchmark, and report it as the paper does."),
 )
 ALL = "all"
+_INTERRUPTED = 130
+# Typer brings its own copy of Click from some version on, and shows no more of it than this.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def make_app(wanted: str | None) -> typer.Typer:
@@ -103,29 +110,62 @@ def _unloaded() -> None:
     """Stand for a command that was not typed: never called."""
 
 
-def main() -> None:
+def run() -> None:
     """Run the program; a person's mistake gets one line and exit code 2, never a traceback."""
     from visar.errors import VisarError
 
+    _open_streams()
     typed = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
-        make_app(typed)()
+        code = make_app(typed)(standalone_mode=False)
+        sys.stdout.flush()
     except VisarError as error:
-        _complain(str(error))
-        sys.exit(2)
-    except SystemExit as ended:
-        # Typer has made an exit of Ctrl-C before it comes here, without a word.
-        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
-            _complain(
-                "interrupted. What was finished is kept; the same command goes on from there."
-            )
-        raise
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
+        code = _fail(str(error), 2)
+    except _USAGE_ERROR as error:
+        code = _fail(_usage(error), 2)
+    except typer.Abort:
+        code = 1
+    except OSError as error:
+        code = _fail(_refused(error), 1)
+    if code == _INTERRUPTED:  # what Typer makes of Ctrl-C
+        raise KeyboardInterrupt
+    sys.exit(code or 0)
 
 
-def _complain(message: str) -> None:
-    from visar.cli.output import complain
+def _open_streams() -> None:
+    """Let no character, and no stream that the shell has closed, stop what is said."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
-    complain(message)
+
+def _fail(message: str, code: int) -> int:
+    """Say what went wrong, if there is anything to say and anyone to hear it."""
+    if message:
+        with contextlib.suppress(OSError):
+            from visar.cli.output import complain
+
+            complain(message)
+    return code
+
+
+def _usage(error: Any) -> str:
+    """What was typed wrong. Empty if nothing was typed: the help has been shown."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    if not message or context is None:
+        return str(message)
+    return f"{message} (see {context.command_path} -h)"
+
+
+def _refused(error: OSError) -> str:
+    """What the operating system refused."""
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    with contextlib.suppress(OSError, ValueError):
+        # Else Python tries once more at its end to write what is left, and complains at length.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return f"the output cannot be written: {error.strerror or error}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -24,20 +26,24 @@ from visar.cli.options import (
     OcrChoice,
     OcrEngineChoice,
     Password,
+    Quiet,
     SendMegapixels,
     SendTokens,
-    fetch_encoder,
+    add_files,
     open_generator,
     open_index,
 )
-from visar.cli.output import complain, console, print_json, progress_bars
+from visar.cli.output import console, print_json
+from visar.cli.progress import waiting
 from visar.documents import ReadOptions
+from visar.documents.finding import DOCUMENT_SUFFIXES
 from visar.errors import DocumentError, InvalidOption
 from visar.files import write_whole
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.index import Index
 from visar.results import SearchResult
+from visar.store import StoredDocument
 from visar.text import clean_line
 
 Question = Annotated[
@@ -82,6 +88,7 @@ def ask(
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
     index: IndexLocation = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Ask a question about files, or about what is in the index. Files are remembered."""
@@ -89,8 +96,8 @@ def ask(
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
     writer = open_generator(generator, base_url, device)
-    asked = documents_asked(library, files, documents, encoder)
-    with shown_while_written() as on_text:
+    asked = documents_asked(library, files, documents, encoder, quiet=quiet)
+    with waiting("answering", quiet=quiet), shown_while_written() as on_text:
         answer = library.ask(
             question,
             documents=asked,
@@ -127,22 +134,24 @@ def search(
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
     index: IndexLocation = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
     files, question = _split(words)
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
-    asked = documents_asked(library, files, documents, encoder)
-    found = library.search(
-        question,
-        documents=asked,
-        encoder=encoder,
-        method=method,
-        k=k,
-        max_k=max_k,
-        neighbors=neighbors,
-    )
+    asked = documents_asked(library, files, documents, encoder, quiet=quiet)
+    with waiting("searching", quiet=quiet):
+        found = library.search(
+            question,
+            documents=asked,
+            encoder=encoder,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+        )
     written = _write_heat(library, found, open_folder)
     if as_json:
         print_json(found)
@@ -152,13 +161,35 @@ def search(
 
 
 def _split(words: list[str]) -> tuple[list[str], str]:
-    """The files, and the question after them."""
-    *files, question = words
-    if not question.strip():
-        raise InvalidOption("The question is empty.")
-    if _is_path(question):
-        raise InvalidOption(f"{question!r} is a file: the question comes last, after the files.")
+    """The files, and the question after them; it is asked for where it is missing."""
+    files, question = _files_and_question(words)
+    if not question and files and sys.stdin.isatty():
+        question = input("? ")
+    question = clean_line(question)
+    if not question:
+        missing = " is missing: it comes last, after the files." if files else " is empty."
+        raise InvalidOption(f"The question{missing}")
     return files, question
+
+
+def _files_and_question(words: list[str]) -> tuple[list[str], str]:
+    *before, last = words
+    if len(last.split()) > 1 and not _is_path(last):  # a question in quotes
+        return before, last
+    # Without quotes a question is several words, of which none is a file.
+    count = next((n for n, word in enumerate(words) if not _is_file(word)), len(words))
+    files, question = words[:count], words[count:]
+    for word in question:
+        if _is_path(word):
+            raise InvalidOption(
+                f"{word!r} is a file: the question comes last, after the files, in quotes."
+            )
+    return files, " ".join(question)
+
+
+def _is_file(word: str) -> bool:
+    """Whether a word is a file, or is meant to be one."""
+    return _is_path(word) or os.sep in word or Path(word).suffix.lower() in DOCUMENT_SUFFIXES
 
 
 def _is_path(text: str) -> bool:
@@ -173,18 +204,17 @@ def documents_asked(
     files: list[str],
     documents: list[str] | None,
     encoder: str,
+    *,
+    quiet: bool,
 ) -> list[str] | None:
     """The documents asked about, once the files named are in the index; None for all."""
     if not files:
         return documents
-    fetch_encoder(library, encoder)
-    with progress_bars() as bars:
-        additions = library.add_all(files, encoder=encoder, progress=bars)
-    for refusal in additions.refused:
-        complain(refusal.reason)
-    if not additions.added:
+    added: list[StoredDocument] = []
+    add_files(library, files, encoder, quiet=quiet, added=added)
+    if not added:
         raise typer.Exit(2)
-    return [*(document.id for document in additions.added), *(documents or [])]
+    return [*(document.id for document in added), *(documents or [])]
 
 
 def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> list[Path]:
@@ -197,7 +227,7 @@ def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> lis
     written = []
     for rank, (hit, image) in enumerate(library.heat(found), start=1):
         # Short enough for every file system, whatever the document is called.
-        stem = clean_line(Path(hit.name).stem)[:60].replace("/", "-")
+        stem = clean_line(Path(hit.name).stem)[:50].replace("/", "-")
         path = folder / f"{rank:02d}-{stem}-page-{hit.page}.png"
         picture = io.BytesIO()
         image.save(picture, "PNG")

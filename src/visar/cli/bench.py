@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -22,15 +20,16 @@ from visar.cli.options import (
     OcrChoice,
     OcrEngineChoice,
     Password,
+    Quiet,
     open_index,
 )
-from visar.cli.output import complain, console, errors, print_json
+from visar.cli.output import complain, console, print_json
+from visar.cli.progress import progress_shown
 from visar.documents import ReadOptions
 from visar.errors import InvalidOption
 
 if TYPE_CHECKING:
     from visar.evaluation.bench_report import Table as MeasuredTable
-    from visar.evaluation.timing import Progress as BenchProgress
 
 Files = Annotated[
     list[str] | None,
@@ -87,6 +86,7 @@ def bench(
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
     index: IndexLocation = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Measure on your documents and this machine how long it takes to choose pages."""
@@ -98,9 +98,9 @@ def bench(
         bench_report.make_ready(save_folder)
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
-    chosen = documents_asked(library, files or [], documents, encoder)
+    chosen = documents_asked(library, files or [], documents, encoder, quiet=quiet)
     try:
-        with _progress_bar() as report:
+        with progress_shown(quiet=quiet) as display:
             measured = timing.bench(
                 library,
                 chosen,
@@ -108,11 +108,11 @@ def bench(
                 questions=questions,
                 methods=method or (),
                 rounds=rounds,
-                progress=report,
+                progress=lambda done, total: display.step("measuring", done, total, "questions"),
             )
     except KeyboardInterrupt:
         complain("interrupted. Nothing was measured to the end.")
-        raise typer.Exit(130) from None
+        sys.exit(130)
     written = [] if save_folder is None else bench_report.save(measured, save_folder)
     if as_json:
         print_json(measured)
@@ -136,20 +136,6 @@ def _read_questions(path: Path) -> list[str]:
     if not questions:
         raise InvalidOption(f"{path} has no questions: write one a line.")
     return questions
-
-
-@contextmanager
-def _progress_bar() -> Iterator[BenchProgress]:
-    columns = (
-        TextColumn("  measuring"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("questions"),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("measuring", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _print(measured: MeasuredTable) -> None:

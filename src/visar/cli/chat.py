@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,18 +24,20 @@ from visar.cli.options import (
     Neighbors,
     OcrChoice,
     Password,
+    Quiet,
     SendMegapixels,
     SendTokens,
     open_generator,
     open_index,
 )
-from visar.cli.output import complain, console
+from visar.cli.output import complain, console, print_json
 from visar.documents import ReadOptions
 from visar.errors import StoreError, VisarError
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.generation.protocol import OnText
-from visar.results import Answer, to_plain
+from visar.results import Answer
+from visar.text import clean_line
 
 _HELP = "a question · /history lists those asked · /pages shows the last ones' pages · /quit ends"
 
@@ -65,13 +66,14 @@ def chat(
     password: Password = None,
     ocr: OcrChoice = "auto",
     index: IndexLocation = None,
+    quiet: Quiet = False,
     as_json: JsonLines = False,
 ) -> None:
     """Ask question after question. Each is answered on its own pages; the models stay loaded."""
     options = ReadOptions(password=password, ocr=ocr)
     library = open_index(index, create=bool(files), device=device, options=options)
     writer = open_generator(generator, base_url, device)
-    asked = documents_asked(library, [str(f) for f in files or []], documents, encoder)
+    asked = documents_asked(library, [str(f) for f in files or []], documents, encoder, quiet=quiet)
 
     def answer(question: str, on_text: OnText) -> Answer:
         return library.ask(
@@ -127,7 +129,7 @@ class _Session:
             return
         self._answers.append(answer)
         if self._as_json:
-            sys.stdout.write(json.dumps(to_plain(answer), ensure_ascii=False) + "\n")
+            print_json(answer, indent=None)
             sys.stdout.flush()
         else:
             print_answer(answer)
@@ -151,7 +153,7 @@ def _lines() -> Iterator[str]:
             import readline  # noqa: F401 - input() uses it once it is there
     while True:
         try:
-            yield input(prompt).strip()
+            yield clean_line(input(prompt))
         except EOFError:
             return
         except KeyboardInterrupt:

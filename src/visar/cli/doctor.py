@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -73,11 +73,9 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
     }
     for kind, members in groups.items():
         _print_group(kind, members)
-    missing = [one for members in groups.values() for one in members if one.state == "missing"]
     console.print()
-    for one in missing:
-        use = f" ({one.use})" if isinstance(one, Part) else ""
-        console.print(Text(f"{one.name}{use}: {one.install}"), soft_wrap=True)
+    for install, names in _remedies(groups).items():
+        console.print(Text(f"{', '.join(names)}: {install}"), soft_wrap=True)
     console.print("[dim]Sizes of downloads: visar encoders, visar generators[/dim]")
 
 
@@ -103,6 +101,17 @@ def _count(location: str) -> int | None:
         return len(Index.open(location, create=False).documents())
     except StoreError:
         return None
+
+
+def _remedies(
+    groups: Mapping[str, Sequence[EncoderInfo | GeneratorInfo | Part]],
+) -> dict[str, list[str]]:
+    """What to do for what is missing, and what each helps."""
+    remedies: dict[str, list[str]] = {}
+    for one in (one for members in groups.values() for one in members if one.install):
+        use = f" ({one.use})" if isinstance(one, Part) else ""
+        remedies.setdefault(one.install or "", []).append(f"{one.name}{use}")
+    return remedies
 
 
 def _print_group(kind: str, members: Sequence[EncoderInfo | GeneratorInfo | Part]) -> None:

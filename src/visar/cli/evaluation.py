@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
-from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice, fetch_encoder
-from visar.cli.output import complain, console, errors, print_json
+from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice, Quiet, fetch_encoder
+from visar.cli.output import complain, console, print_json
+from visar.cli.progress import ProgressDisplay, progress_shown
 from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index
-from visar.ingest import Stage
+from visar.ingest import Progress as PageProgress
 
 if TYPE_CHECKING:
     from visar.evaluation.run import Outcome, ProgressListener
@@ -129,6 +119,7 @@ def run_evaluation(
     ocr: OcrChoice = "auto",
     device: DeviceChoice = "auto",
     index: IndexFolder = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Encode, retrieve, answer and judge. Interrupted, the same command goes on."""
@@ -156,8 +147,9 @@ def run_evaluation(
     question_sets = open_question_sets(plan)
     library = Index.open(index or folder / "index", device=device)
     for name in plan.encoders:
-        fetch_encoder(library, name)
-    with _bars() as listener:
+        fetch_encoder(library, name, quiet=quiet)
+    with progress_shown(quiet=quiet) as display:
+        listener = _listener(display)
         run = Run(folder, plan, question_sets, library, listener, base_url=base_url)
         outcome = run.run()
     if as_json:
@@ -190,32 +182,19 @@ def _share(text: str) -> tuple[int, int]:
     return int(mine), int(shares)
 
 
-@contextmanager
-def _bars() -> Iterator[ProgressListener]:
-    """Show bars on stderr, one for each stage and one for the pages of a new document."""
+def _listener(display: ProgressDisplay) -> ProgressListener:
+    """What a run tells how far it is: a stage each, and one for the pages of a new document."""
     from visar.evaluation.run import ProgressListener
 
-    columns = (
-        TextColumn("  {task.description:<10}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        tasks: dict[str, TaskID] = {}
+    def step(name: str, done: int, total: int) -> None:
+        display.step(name, done, total)
+        if name == "documents" and done == total:
+            display.clear("pages")
 
-        def step(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = progress.add_task(name, total=total)
-            progress.update(tasks[name], completed=done, total=total)
-            if name == "documents" and done == total and "pages" in tasks:
-                progress.remove_task(tasks.pop("pages"))
+    def document(_: Path) -> PageProgress:
+        return lambda _, done, total: step("pages", done, total)
 
-        def document(_: Path) -> Callable[[Stage, int, int], None]:
-            return lambda _, done, total: step("pages", done, total)
-
-        yield ProgressListener(document, step)
+    return ProgressListener(document, step)
 
 
 def _print_outcome(folder: Path, outcome: Outcome) -> None:

@@ -20,15 +20,17 @@ from visar.cli.options import (
     OcrChoice,
     OcrEngineChoice,
     Password,
+    Quiet,
     SecondsPerPage,
-    fetch_encoder,
+    add_files,
     open_index,
 )
-from visar.cli.output import complain, console, print_json, progress_bars
+from visar.cli.output import complain, console, print_json
 from visar.documents import Limits, ReadOptions
 from visar.store import open_store
 
 if TYPE_CHECKING:
+    from visar.index import Refusal
     from visar.store import StoredDocument
 
 SHORT_ID = 12
@@ -51,6 +53,7 @@ def add(
     max_megapixels: MaxMegapixels = _LIMITS.max_pixels // 1_000_000,
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page,
     index: IndexLocation = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Add documents to the index. What is there already is not read again."""
@@ -62,22 +65,22 @@ def add(
     )
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
     library = open_index(index, create=True, device=device, options=options)
-    fetch_encoder(library, encoder)
-    with progress_bars() as bars:
-        additions = library.add_all(files, encoder=encoder, progress=bars)
-    if as_json:
-        print_json(additions)
-    else:
-        for document in additions.added:
-            console.print(
-                Text.assemble(("added", "green"), f"  {_short(document)}"), soft_wrap=True
-            )
-    for refusal in additions.refused:
-        complain(refusal.reason)
-    if additions.refused:
-        total = len(additions.added) + len(additions.refused)
-        complain(f"{len(additions.refused)} of {total} documents were refused")
-        raise typer.Exit(1 if additions.added else 2)
+    added: list[StoredDocument] = []
+    refused: tuple[Refusal, ...] = ()
+    try:
+        refused = add_files(library, files, encoder, quiet=quiet, added=added)
+    finally:
+        # Also when the index fails: these are in it.
+        if as_json:
+            from visar.index import Additions
+
+            print_json(Additions(tuple(added), refused))
+        for document in added if not as_json else ():
+            line = Text.assemble(("added", "green"), f"  {_short(document)}")
+            console.print(line, soft_wrap=True)
+    if refused:
+        complain(f"{len(refused)} of {len(added) + len(refused)} documents were refused")
+        raise typer.Exit(1 if added else 2)
 
 
 def list_documents(*, index: IndexLocation = None, as_json: Json = False) -> None:

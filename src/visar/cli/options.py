@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.text import Text
+
+from visar.cli.output import complain, errors
 
 if TYPE_CHECKING:
     from visar.documents import ReadOptions
     from visar.generation.protocol import Generator
-    from visar.index import Index
+    from visar.index import Index, Refusal
+    from visar.store import StoredDocument
 
 IndexLocation = Annotated[
     str | None,
@@ -22,6 +29,7 @@ IndexLocation = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not tell how far it is.")]
 EncoderName = Annotated[
     str,
     typer.Option(
@@ -159,9 +167,48 @@ def open_index(
     return Index.open(location, create=create, device=device, options=options)
 
 
-def fetch_encoder(library: Index, encoder: str) -> None:
+def fetch_encoder(library: Index, encoder: str, *, quiet: bool = False) -> None:
     """Download what an encoder needs before other bars are shown than those of the download."""
     from visar.models.hub import downloads_shown
 
-    with downloads_shown():
+    with contextlib.nullcontext() if quiet else downloads_shown():
         library.fetch(encoder)
+
+
+def add_files(
+    library: Index,
+    files: Iterable[str | Path],
+    encoder: str,
+    *,
+    quiet: bool,
+    added: list[StoredDocument],
+) -> tuple[Refusal, ...]:
+    """Add files with their progress shown; name those that were refused, or are there already.
+
+    ``added`` gets each document as soon as it is in the index: an error ends the rest.
+    """
+    from visar.cli.progress import progress_shown
+    from visar.index import Refusal
+    from visar.ingest import file_source
+
+    refused: list[Refusal] = []
+    copies: list[str] = []
+
+    def keep(path: Path, result: StoredDocument | Refusal) -> None:
+        if isinstance(result, Refusal):
+            refused.append(result)
+            return
+        added.append(result)
+        if result.source != file_source(path):
+            copies.append(f"{path} has the same content as {result.name}, which is in the index")
+
+    fetch_encoder(library, encoder, quiet=quiet)
+    try:
+        with progress_shown(quiet=quiet) as display:
+            library.add_all(files, encoder=encoder, progress=display.document, each=keep)
+    finally:
+        for line in copies:
+            errors.print(Text(line), soft_wrap=True)
+        for refusal in refused:
+            complain(refusal.reason)
+    return tuple(refused)

@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from visar.text import clean_text
 
-    from visar.ingest import Progress as Report
-    from visar.ingest import Stage
+# Wide enough for every table: what reads a pipe or a file has no edge to cut at.
+_PIPE_WIDTH = 10_000
 
-console = Console(highlight=False)
+
+class SafeConsole(Console):
+    """A console that drops what a terminal would act upon, such as ESC in a file's name."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render something to segments: text cleaned, rich's own controls as they are."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(clean_text(segment.text), segment.style)
+
+
+def _width(stream: Any) -> int | None:
+    is_terminal = stream is not None and stream.isatty()
+    return None if is_terminal or "COLUMNS" in os.environ else _PIPE_WIDTH
+
+
+console = SafeConsole(highlight=False, width=_width(sys.stdout))
 # Progress and complaints: what a person sees, and a program that reads the output does not.
-errors = Console(stderr=True, highlight=False)
+errors = SafeConsole(stderr=True, highlight=False, width=_width(sys.stderr))
 STATE_STYLES = {"ready": "green", "downloads": "cyan", "missing": "yellow"}
 """Of what the program can use: there, got from the hub when first used, not there."""
+
+# What JSON leaves as it is, and a terminal acts upon or UTF-8 does not have.
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def complain(message: str) -> None:
@@ -30,64 +50,10 @@ def complain(message: str) -> None:
     errors.print(Text("visar: ", style="bold red") + Text(message), soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
-    """Write a result as JSON to stdout."""
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Write a result as JSON to stdout, in the characters that it takes."""
     from visar.results import to_plain
 
-    sys.stdout.write(json.dumps(to_plain(value), ensure_ascii=False, indent=2) + "\n")
-
-
-@contextmanager
-def progress_bars() -> Iterator[DocumentBars]:
-    """Bars on stderr while the block runs; nothing when it is no terminal."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:.1f}/s" if task.speed else "", style="dim")
-
-    columns = (
-        TextColumn("  {task.description:<9}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("pages"),
-        Rate(),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        yield DocumentBars(progress)
-
-
-class DocumentBars:
-    """One bar per stage of the document that is being added."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def __call__(self, path: Path) -> Report:
-        """Begin with a document; its bars appear with its first page."""
-        for task in self._progress.task_ids:
-            self._progress.remove_task(task)
-        bars: dict[str, TaskID] = {}
-
-        def report(stage: Stage, done: int, total: int) -> None:
-            # Pages read with and without OCR share a bar: together they are all pages.
-            name = "encoding" if stage == "encoding" else "reading"
-            if not bars:
-                self._progress.console.print(
-                    Text(f"{path.name} · {total} pages · new to the index")
-                )
-            if name not in bars:
-                bars[name] = self._progress.add_task(name, total=total)
-            label = "OCR" if stage == "ocr" else name
-            self._progress.update(bars[name], completed=done, description=label)
-
-        return report
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(to_plain(value), ensure_ascii=not is_unicode, indent=indent)
+    sys.stdout.write(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")

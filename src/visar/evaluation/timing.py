@@ -228,7 +228,7 @@ def _measurable(
     """The documents that have vectors; those of a whole index that have none are noted."""
     wanted = index.documents() if documents is None else [index.get(d) for d in documents]
     found = []
-    for document in dict.fromkeys(wanted):
+    for document in {document.id: document for document in wanted}.values():
         try:
             rows = len(index.vectors(document.id, encoder=encoder).vectors)
         except NotInIndex as error:

@@ -18,11 +18,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from visar.documents import Document, Identity, Page, ReadOptions, identify, open_document
+from visar.documents import Document, Identity, Limits, Page, ReadOptions, identify, open_document
 from visar.encoders.protocol import Encoder, PageEmbedding
-from visar.errors import NotInIndex
+from visar.errors import DocumentError, NotInIndex
 from visar.ingest.ocr_processes import OcrClient
-from visar.ingest.sources import file_source
+from visar.ingest.sources import file_source, source_path
 from visar.models.devices import usable_cores
 from visar.store import EncoderRef, NewDocument, Store, StoredDocument
 
@@ -67,6 +67,8 @@ def add_document(
 
     A document that is there with vectors of this encoder is only identified, not opened. An
     interrupted call goes on where it stopped. Words that the store has are not read again.
+    The same content at another path keeps its name and source as long as the first file is there;
+    after that it has moved.
 
     Parameters
     ----------
@@ -120,7 +122,10 @@ def _add(
         if not complete and (known is None or encoder.reads == "image"):
             document = stack.enter_context(open_document(path, options, identity=identity))
         total = known.pages if known is not None else len(document or ())
-        new = NewDocument(identity.id, identity.name, file_source(path), total, identity.size)
+        name, source = identity.name, file_source(path)
+        if known is not None and (known.source == source or _still_there(known)):
+            name, source = known.name, known.source
+        new = NewDocument(identity.id, name, source, total, identity.size)
         addition = stack.enter_context(store.adding(new, reference, path))
         if addition.stored is not None:
             return addition.stored
@@ -234,6 +239,15 @@ def _known(store: Store, identity: str) -> StoredDocument | None:
         return store.get(identity)
     except NotInIndex:
         return None
+
+
+def _still_there(known: StoredDocument) -> bool:
+    """Whether the file that a document was added from is on this computer as it was then."""
+    path = source_path(known.source)
+    try:
+        return path is not None and identify(path, Limits(max_bytes=known.size)).id == known.id
+    except DocumentError:
+        return False
 
 
 def _reported(

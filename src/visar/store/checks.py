@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from visar.documents.page import Page
@@ -72,7 +73,11 @@ def find_document(
         return named[0]
     matches = [known for known in documents.values() if known.id.startswith(document)]
     if not document or not matches:
-        raise NotInIndex(f"no document {document!r} among the {len(documents)} of {location}")
+        near = get_close_matches(document, [known.name for known in documents.values()], n=1)
+        question = f": did you mean {near[0]}?" if near else ""
+        raise NotInIndex(
+            f"no document {document!r} among the {len(documents)} of {location}{question}"
+        )
     if len(matches) > 1:
         names = ", ".join(f"{match.id} ({match.name})" for match in matches[:5])
         raise NotInIndex(f"{document!r} begins the ids of {len(matches)} documents: {names}")
