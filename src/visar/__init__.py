@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from visar.documents import Limits, Page, ReadOptions, Word
     from visar.encoders.protocol import Encoder, PageEmbedding
     from visar.evaluation.questions import Dataset, Question
+    from visar.generation.answering import AnswerStream
     from visar.generation.protocol import Generator, Prompt, Reply
-    from visar.index import AnswerStream, Index
+    from visar.index import Index
     from visar.results import Answer, PageHit, SearchResult
     from visar.retrieval.methods import Method, ScoredPages
 
@@ -57,7 +58,8 @@ _MODULES = {
     "visar.encoders.protocol": ("Encoder", "PageEmbedding"),
     "visar.evaluation.questions": ("Dataset", "Question"),
     "visar.generation.protocol": ("Generator", "Prompt", "Reply"),
-    "visar.index": ("AnswerStream", "Index"),
+    "visar.generation.answering": ("AnswerStream",),
+    "visar.index": ("Index",),
     "visar.results": ("Answer", "PageHit", "SearchResult"),
     "visar.retrieval.methods": ("Method", "ScoredPages"),
 }

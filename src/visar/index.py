@@ -6,25 +6,26 @@ import os
 import threading
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from visar.documents import Page, ReadOptions, find_documents
+from visar.documents import Page, ReadOptions
 from visar.encoders.protocol import Encoder
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, NotInIndex
 from visar.generation import extractive
-from visar.generation.answering import USUAL_BUDGET, Budget, gather_pages, stream_answer
+from visar.generation.answering import (
+    USUAL_BUDGET,
+    AnswerStream,
+    Budget,
+    gather_pages,
+    stream_answer,
+)
 from visar.generation.protocol import Generator, OnText, ignore_text
-from visar.generation.registry import get_generator
-from visar.ingest import Progress, SourcePool, add_document
+from visar.ingest.sources import SourcePool
 from visar.models.devices import check_device
 from visar.models.protocols import Downloadable, Releasable
-from visar.results import Answer, SearchResult
+from visar.results import Additions, Answer, Refusal, SearchResult
 from visar.retrieval.methods import Method, MethodFunction
 from visar.retrieval.search import CorpusCache, Searcher
 from visar.store import (
@@ -40,56 +41,12 @@ from visar.store import (
 if TYPE_CHECKING:
     from types import TracebackType
 
+    import numpy as np
+    from numpy.typing import NDArray
     from PIL.Image import Image
 
+    from visar.ingest import Progress
     from visar.results import PageHit
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A document that was not added, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Additions:
-    """The result of adding several documents."""
-
-    added: tuple[StoredDocument, ...]
-    refused: tuple[Refusal, ...]
-
-
-class AnswerStream(Iterator[str]):
-    """An answer while it is written: iterate over its pieces, then take :attr:`answer`.
-
-    The pages are known before the first piece (:attr:`search`). Closing it stops the generator.
-    """
-
-    def __init__(self, search: SearchResult, pieces: abc.Generator[str, None, Answer]) -> None:
-        self.search = search
-        self._pieces = pieces
-        self._answer: Answer | None = None
-
-    def __next__(self) -> str:
-        try:
-            return next(self._pieces)
-        except StopIteration as end:
-            self._answer = end.value or self._answer
-            raise StopIteration from None
-
-    @property
-    def answer(self) -> Answer:
-        """The whole answer; waits for what is still to be written."""
-        for _ in self:
-            pass
-        assert self._answer is not None  # noqa: S101 - the pieces end with it
-        return self._answer
-
-    def close(self) -> None:
-        """Stop writing."""
-        self._pieces.close()
 
 
 class Index:
@@ -236,6 +193,8 @@ class Index:
         """Return the generator of that name, made once and shared; a generator is given back."""
         if not isinstance(generator, str):
             return generator
+        from visar.generation.registry import get_generator
+
         key = generator, base_url
         with self._lock:
             if key not in self._generators:
@@ -287,6 +246,8 @@ class Index:
         DocumentError
             If it cannot be read.
         """
+        from visar.ingest import add_document
+
         chosen = options or self._options
         added = add_document(
             self._store, path, self.encoder(encoder), options=chosen, progress=progress
@@ -318,6 +279,8 @@ class Index:
                 added.append(result)
             if each is not None:
                 each(path, result)
+
+        from visar.documents import find_documents
 
         found = find_documents(Path(path) for path in paths)
         for path, reason in found.refused:

@@ -199,6 +199,22 @@ class Answer:
         return self.search.pages
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A document that was not added, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """The result of adding several documents."""
+
+    added: tuple[StoredDocument, ...]
+    refused: tuple[Refusal, ...]
+
+
 def to_plain(value: Any) -> Any:
     """Turn any result to what JSON knows. NaN becomes null; a selection its small parts."""
     if isinstance(value, Selection):

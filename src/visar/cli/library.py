@@ -30,7 +30,7 @@ from visar.documents import Limits, ReadOptions
 from visar.store import open_store
 
 if TYPE_CHECKING:
-    from visar.index import Refusal
+    from visar.results import Refusal
     from visar.store import StoredDocument
 
 SHORT_ID = 12
@@ -72,7 +72,7 @@ def add(
     finally:
         # Also when the index fails: these are in it.
         if as_json:
-            from visar.index import Additions
+            from visar.results import Additions
 
             print_json(Additions(tuple(added), refused))
         for document in added if not as_json else ():

@@ -15,7 +15,8 @@ from visar.cli.output import complain, errors
 if TYPE_CHECKING:
     from visar.documents import ReadOptions
     from visar.generation.protocol import Generator
-    from visar.index import Index, Refusal
+    from visar.index import Index
+    from visar.results import Refusal
     from visar.store import StoredDocument
 
 IndexLocation = Annotated[
@@ -188,8 +189,8 @@ def add_files(
     ``added`` gets each document as soon as it is in the index: an error ends the rest.
     """
     from visar.cli.progress import progress_shown
-    from visar.index import Refusal
     from visar.ingest import file_source
+    from visar.results import Refusal
 
     refused: list[Refusal] = []
     copies: list[str] = []

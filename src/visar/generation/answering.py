@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -22,7 +22,7 @@ from visar.generation.prompts import (
     page_label,
 )
 from visar.generation.protocol import Generator, OnText, Prompt, Reply, ignore_text, stream_reply
-from visar.results import Citation, Generation, PageSource
+from visar.results import Answer, Citation, Generation, PageSource, SearchResult
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -219,3 +219,34 @@ class _Asked:
             if page.label == label:
                 return Citation(label, page.document, page.number)
         return Citation(label, None, None)
+
+
+class AnswerStream(Iterator[str]):
+    """An answer while it is written: iterate over its pieces, then take :attr:`answer`.
+
+    The pages are known before the first piece (:attr:`search`). Closing it stops the generator.
+    """
+
+    def __init__(self, search: SearchResult, pieces: abc.Generator[str, None, Answer]) -> None:
+        self.search = search
+        self._pieces = pieces
+        self._answer: Answer | None = None
+
+    def __next__(self) -> str:
+        try:
+            return next(self._pieces)
+        except StopIteration as end:
+            self._answer = end.value or self._answer
+            raise StopIteration from None
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer; waits for what is still to be written."""
+        for _ in self:
+            pass
+        assert self._answer is not None  # noqa: S101 - the pieces end with it
+        return self._answer
+
+    def close(self) -> None:
+        """Stop writing."""
+        self._pieces.close()

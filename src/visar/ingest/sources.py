@@ -18,11 +18,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from visar.documents import Document, ReadOptions, identify, open_document
+from visar.documents.options import ReadOptions
 from visar.errors import DocumentError
 from visar.store import StoredDocument
+
+if TYPE_CHECKING:
+    from visar.documents import Document
 
 _SCHEME = "file://"
 # In a MAC address: for a group, which marks the random number that Python gives where there is no
@@ -122,6 +126,8 @@ def open_source(
         Its file is gone, lies on another computer, was changed since it was added, or cannot be
         read.
     """
+    from visar.documents import identify, open_document
+
     options = options or ReadOptions()
     limits = replace(
         options.limits,
