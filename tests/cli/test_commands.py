@@ -141,7 +141,7 @@ def test_ctrl_c_is_answered_with_a_word(visar: Visar, monkeypatch: pytest.Monkey
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(library, "open_index", interrupted)
+    monkeypatch.setattr(library, "open_store", interrupted)
     ran = visar("list")
     assert (ran.code, ran.out) == (130, "")
     assert "What was finished is kept" in ran.err
