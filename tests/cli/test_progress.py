@@ -83,8 +83,9 @@ def test_a_line_tells_what_is_left(
     # Ten pages were there before: what is left is reckoned from those done since.
     lines.step("reading", 10, 110, "pages")
     assert lines._latest.line(now) == "reading 10 of 110 pages"
-    lines.step("reading", 30, 110, "pages", "OCR")
     now = 170.0
+    lines.step("reading", 30, 110, "pages", "OCR")
+    now = 180.0
     assert lines._latest.line(now) == "OCR 30 of 110 pages, 40 s left"
     lines.step("reading", 110, 110, "pages")
     assert lines._latest.line(now) == "reading 110 of 110 pages"

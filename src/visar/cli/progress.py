@@ -120,6 +120,7 @@ class _State:
 
     label: str
     begun: float
+    told: float = 0
     first: int = 0
     done: int = 0
     total: int = 0
@@ -130,8 +131,9 @@ class _State:
             return f"{self.label}, {_duration(now - self.begun)} so far"
         line = f"{self.label} {self.done} of {self.total} {self.unit}".rstrip()
         if self.first < self.done < self.total:
-            rate = (self.done - self.first) / max(now - self.begun, 1e-9)
-            line += f", {_duration((self.total - self.done) / rate)} left"
+            # As far as was known when it was last told: a page that takes long is one of many.
+            seconds_each = (self.told - self.begun) / (self.done - self.first)
+            line += f", {_duration((self.total - self.done) * seconds_each)} left"
         return line
 
 
@@ -158,8 +160,9 @@ class _Lines(ProgressDisplay):
 
     def step(self, stage: str, done: int, total: int, unit: str = "", label: str = "") -> None:
         known = self._states.get(stage)
-        begun, first = (known.begun, known.first) if known else (time.monotonic(), done)
-        self._latest = _State(label or stage, begun, first, done, total, unit)
+        now = time.monotonic()
+        begun, first = (known.begun, known.first) if known else (now, done)
+        self._latest = _State(label or stage, begun, now, first, done, total, unit)
         self._states[stage] = self._latest
 
     def clear(self, *stages: str) -> None:
