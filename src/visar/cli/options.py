@@ -20,7 +20,7 @@ IndexLocation = Annotated[
         "--index",
         envvar="VISAR_INDEX",
         metavar="LOCATION",
-        help="The folder of the index, or its address (s3://…); by default a folder of yours.",
+        help="The index: a folder, or an address (s3://…).",
         show_default=False,
     ),
 ]
@@ -30,8 +30,7 @@ EncoderName = Annotated[
     typer.Option(
         "--encoder",
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
-        "@REVISION chooses a hub's version, +patches leaves out the instruction's vectors, +pool3 "
-        "keeps a third of a page's.",
+        "@REVISION, +patches and +pool3 may follow.",
     ),
 ]
 DeviceChoice = Annotated[
