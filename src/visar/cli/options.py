@@ -42,8 +42,7 @@ GeneratorName = Annotated[
     typer.Option(
         "--generator",
         envvar="VISAR_GENERATOR",
-        help="What writes the answer: one of visar generators, or a checkpoint's folder or hub "
-        "name. extractive quotes the pages.",
+        help="What writes the answer: one of visar generators, a checkpoint's folder or hub name.",
     ),
 ]
 BaseUrl = Annotated[
@@ -77,9 +76,7 @@ Password = Annotated[
 ]
 OcrChoice = Annotated[
     Literal["auto", "always", "never"],
-    typer.Option(
-        "--ocr", help="When to read pages as pictures: auto where their text is missing or broken."
-    ),
+    typer.Option("--ocr", help="When to run OCR: auto where a page's text is missing or broken."),
 ]
 OcrEngineChoice = Annotated[
     Literal["rapidocr", "tesseract"], typer.Option("--ocr-engine", help="What reads them.")
@@ -112,8 +109,8 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         callback=_known_method,
-        help="What decides how many pages: visar, or for comparison top-k, single-vector, "
-        "largest-gap, score-cluster, visar-approx, or module:function.",
+        help="What chooses pages: visar, top-k, single-vector, largest-gap, score-cluster, "
+        "visar-approx, or module:function.",
     ),
 ]
 K = Annotated[
