@@ -79,15 +79,8 @@ class ServiceClient:
     """Requests to one address, from any number of threads.
 
     Without redirects and proxies of the environment: what is sent goes to the address given.
-
-    Parameters
-    ----------
-    address
-        ``http(s)://host:port``, with a path if a proxy serves several services.
-    start
-        The command that starts such a service, for the message that none is running.
-    timeout
-        Seconds to wait for an answer.
+    ``start`` is the command that starts such a service, for the message that none is running;
+    ``timeout`` the seconds to wait for an answer.
     """
 
     def __init__(self, address: str, *, start: str, timeout: float = SECONDS_PER_REQUEST) -> None:

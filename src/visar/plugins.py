@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, reduce
 from importlib.metadata import EntryPoint
 from importlib.metadata import entry_points as installed_entry_points
@@ -57,6 +58,43 @@ def load(name: str | EntryPoint) -> Any:
             f"{text} cannot be imported: {type(error).__name__}: {error}. Write module:attribute, "
             "with a module that is installed or lies in the current folder."
         ) from error
+
+
+def make(
+    factory: str | EntryPoint, kind: str, name: str, device: str, failure: type[VisarError]
+) -> Any:
+    """Call a class or function that makes an encoder or a generator; pass ``device`` if it can.
+
+    Raises
+    ------
+    VisarError
+        ``failure`` if the call fails.
+    InvalidOption
+        If the module cannot be imported.
+    """
+    called = load(factory)
+    try:
+        return called(device=device) if accepts_device(called) else called()
+    except VisarError:
+        raise
+    except Exception as error:  # of another package, so of any kind
+        raise failure(
+            f"The {kind} {name!r} cannot be made: {type(error).__name__}: {error}"
+        ) from error
+
+
+def accepts_device(called: Callable[..., object]) -> bool:
+    """Whether something can be called with the argument ``device``."""
+    try:
+        inspect.signature(called).bind_partial(device="auto")
+    except (TypeError, ValueError):  # ValueError: of some built-in callables nothing is known
+        return False
+    return True
+
+
+def package_of(point: EntryPoint) -> str:
+    """Return the package of an entry point with its version."""
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "another package"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> InvalidOption:

@@ -153,11 +153,8 @@ class RequestGuard:
 def listen(host: str, port: int, *, token: str | None) -> socket.socket:
     """Open a socket to serve on.
 
-    Raises
-    ------
-    ServiceError
-        If other machines can reach it and the token has less than 16 characters, or if the
-        address is taken or not this machine's.
+    Raises ServiceError if other machines can reach it and the token has less than 16 characters,
+    or if the address is taken or not this machine's.
     """
     if not is_loopback(host) and len(token or "") < SHORTEST_TOKEN:
         raise ServiceError(

@@ -32,6 +32,15 @@ def clean_text(text: str) -> str:
     return _REMOVED.sub("", _LINE_BREAK.sub("\n", text))
 
 
+def encodable(text: str) -> str:
+    r"""Replace halves of characters, which damaged files and servers send and UTF-8 cannot hold.
+
+    >>> encodable("a\ud800b")
+    'a?b'
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 def clean_line(text: object, longest: int | None = None) -> str:
     r"""Turn anything into one line that is safe in a message.
 

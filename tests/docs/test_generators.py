@@ -30,7 +30,7 @@ def run(code: str, *replaced: tuple[str, str]) -> dict[str, object]:
 
 
 def test_a_server_is_asked(smollm: SmolLM, capsys: pytest.CaptureFixture[str]) -> None:
-    shown, *_ = blocks("generators.md")
+    shown, _ = blocks("generators.md")
     run(shown, ("http://127.0.0.1:11434/v1", smollm.base_url), ("qwen2.5vl", smollm.model))
     assert "sky" in capsys.readouterr().out
 
@@ -38,23 +38,11 @@ def test_a_server_is_asked(smollm: SmolLM, capsys: pytest.CaptureFixture[str]) -
 def test_a_model_runs_here(
     checkpoint: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, shown, _ = blocks("generators.md")
+    _, shown = blocks("generators.md")
     monkeypatch.chdir(tmp_path)
     Image.new("RGB", (200, 260), "white").save("page-1.png")
     names = run(shown, ("qwen2.5-vl", str(checkpoint("qwen2.5-vl"))), ("=200", "=5"))
     assert "checkpoint-" in str(names["reply"])
-
-
-def test_a_generator_of_your_own() -> None:
-    from visar.generation.answering import answer_from
-    from visar.generation.prompts import GivenPage
-    from visar.generation.protocol import Generator
-
-    *_, shown = blocks("generators.md")
-    generator = run(shown)["Shout"]()  # type: ignore[operator]
-    assert isinstance(generator, Generator)
-    answer = answer_from("How long?", [GivenPage("1", "d", 1, "60 months")], generator)
-    assert answer.text.endswith("HOW LONG?")
 
 
 def test_an_answer_is_read_as_an_iterator(

@@ -47,15 +47,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
 
 
 def test_the_commands_run(folder: Path, smollm: SmolLM) -> None:
-    commands = re.findall(r"^\$ (.*)$", HOW_TO, flags=re.M)
+    commands = re.findall(r"^\$ (.*)\n((?:  .*\n)*)", HOW_TO, flags=re.M)
     assert len(commands) > 12
     environment = {
         **os.environ,
         "VISAR_INDEX": str(folder / "index"),
         "OPENAI_BASE_URL": smollm.base_url,
+        "COLUMNS": "100",
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
     }
-    for command in commands:
+    for command, shown in commands:
         ran = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=folder,
@@ -65,6 +66,10 @@ def test_the_commands_run(folder: Path, smollm: SmolLM) -> None:
             check=False,
         )
         assert ran.returncode == 0, (command, ran.stderr)
+        for line in shown.splitlines():
+            # All but what was left out and how long it took.
+            told = re.sub(r"…| · [\d.]+ s$", "", line).strip()
+            assert told in ran.stdout + ran.stderr, command
     assert list((folder / "pages").glob("*.png"))
     assert (folder / "results" / "report.html").exists()
 

@@ -13,12 +13,9 @@ from visar.evaluation.metrics import (
     f1,
     f1_of_means,
     hit_at,
-    mean_k,
-    median_k,
     ndcg_at,
     paper_ndcg_at,
     precision,
-    precision_at,
     recall,
     recall_at,
     reciprocal_rank_at,
@@ -26,7 +23,7 @@ from visar.evaluation.metrics import (
 
 RANKINGS = st.permutations(range(1, 16)).map(tuple)
 EVIDENCE = st.sets(st.integers(1, 15), min_size=1)
-RANKED = (recall_at, precision_at, ndcg_at, paper_ndcg_at, hit_at, reciprocal_rank_at)
+RANKED = (recall_at, ndcg_at, paper_ndcg_at, hit_at, reciprocal_rank_at)
 
 
 @given(EVIDENCE, st.integers(1, 20))
@@ -94,10 +91,6 @@ def test_nothing_chosen_is_nothing_right() -> None:
     assert precision((), {1}) == recall((), {1}) == ndcg_at((), {1}, 5) == 0
 
 
-def test_k_in_the_middle_and_on_the_mean() -> None:
-    assert (mean_k([1, 1, 1, 9]), median_k([1, 1, 1, 9]), median_k([1, 2])) == (3, 1, 1.5)
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -107,8 +100,6 @@ def test_k_in_the_middle_and_on_the_mean() -> None:
         (lambda: precision((3, 1, 3), {1}), "Page 3 stands more than once"),
         (lambda: hit_at((1,), {1}, 0), "at least 1, not 0"),
         (lambda: f1_of_means([1.0], []), "1 precisions and 0 recalls"),
-        (lambda: mean_k([]), "no questions"),
-        (lambda: median_k([]), "no questions"),
     ],
 )
 def test_what_has_no_value_is_refused(call: Callable[[], float], said: str) -> None:

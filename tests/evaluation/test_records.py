@@ -18,7 +18,7 @@ from visar.evaluation.records import (
     Retrieved,
     key_of,
     read_by_key,
-    read_records,
+    read_lines,
 )
 
 ASKED = Asked("q1", "data", "a.pdf", 12, (3, 4), answerable=True)
@@ -69,7 +69,7 @@ def test_a_line_cut_off_by_a_crash_is_passed_over(tmp_path: Path) -> None:
 
 def test_a_character_cut_in_two_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "asked.jsonl").write_bytes(json.dumps(asdict(ASKED)).encode() + b'\n{"a": "\xc3')
-    assert read_records(tmp_path, Asked) == [ASKED]
+    assert read_lines(tmp_path, Asked)[0] == [ASKED]
 
 
 def test_writers_do_not_share_a_file_and_the_later_one_counts(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_of_records_with_one_key_the_last_counts(tmp_path: Path) -> None:
     later = Judged(**{**asdict(JUDGED), "correct": False})
     other = Judged(**{**asdict(JUDGED), "max_k": 10})
     write_records(tmp_path / "judged.jsonl", [JUDGED, other, later])
-    assert read_records(tmp_path, Judged) == [later, other]
+    assert read_lines(tmp_path, Judged)[0] == [later, other]
 
 
 def test_a_writer_without_records_leaves_nothing(tmp_path: Path) -> None:
@@ -110,21 +110,21 @@ def test_a_wrong_value_is_named_with_its_line(
 ) -> None:
     (tmp_path / "asked.jsonl").write_text(json.dumps(asdict(ASKED) | change) + "\n")
     with pytest.raises(NotARun, match=said):
-        read_records(tmp_path, Asked)
+        read_lines(tmp_path, Asked)[0]
 
 
 def test_what_is_no_number_is_refused(tmp_path: Path) -> None:
     line = json.dumps(asdict(retrieved())).replace('"sparsity": 0.5', '"sparsity": NaN')
     (tmp_path / "retrieved.jsonl").write_text(line + "\n")
     with pytest.raises(NotARun, match="sparsity must be a finite number, not nan"):
-        read_records(tmp_path, Retrieved)
+        read_lines(tmp_path, Retrieved)[0]
 
 
 @pytest.mark.parametrize("line", ["[1]", "7", "null"])
 def test_what_is_no_record_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "asked.jsonl").write_text(line + "\n")
     with pytest.raises(NotARun, match=r"asked\.jsonl, line 1: it must be an object"):
-        read_records(tmp_path, Asked)
+        read_lines(tmp_path, Asked)[0]
 
 
 def test_a_missing_field_is_named(tmp_path: Path) -> None:
@@ -132,4 +132,4 @@ def test_a_missing_field_is_named(tmp_path: Path) -> None:
     del raw["ranking"]
     (tmp_path / "retrieved.jsonl").write_text(json.dumps(raw) + "\n")
     with pytest.raises(NotARun, match=r"retrieved\.jsonl, line 1: there is no 'ranking'"):
-        read_records(tmp_path, Retrieved)
+        read_lines(tmp_path, Retrieved)[0]

@@ -123,7 +123,7 @@ def test_the_hub_s_answer_decides_version_and_kind(
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *_a, **_o: None)
     found = find_checkpoint("someone/colqwen", "v0.1")
     assert (found.revision, found.is_local) == (commit, False)
-    assert family_of(found).name == "colqwen2.5"
+    assert family_of(found).model_class == "ColQwen2_5"
     assert VisualEncoder("mine", found).version.startswith(commit)
     assert ("someone/colqwen", "v0.1") in asked
     wrong = VisualEncoder("colpali", "someone/colqwen", expected="ColPali")

@@ -25,7 +25,7 @@ IndexLocation = Annotated[
         "--index",
         envvar="VISAR_INDEX",
         metavar="LOCATION",
-        help="The folder of the index, or its address (s3://…); by default a folder of yours.",
+        help="The index: a folder, or an address (s3://…).",
         show_default=False,
     ),
 ]
@@ -36,8 +36,7 @@ EncoderName = Annotated[
     typer.Option(
         "--encoder",
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
-        "@REVISION chooses a hub's version, +patches leaves out the instruction's vectors, +pool3 "
-        "keeps a third of a page's.",
+        "@REVISION, +patches and +pool3 may follow.",
     ),
 ]
 DeviceChoice = Annotated[
@@ -49,8 +48,7 @@ GeneratorName = Annotated[
     typer.Option(
         "--generator",
         envvar="VISAR_GENERATOR",
-        help="What writes the answer: one of visar generators, or a checkpoint's folder or hub "
-        "name. extractive quotes the pages.",
+        help="What writes the answer: one of visar generators, a checkpoint's folder or hub name.",
     ),
 ]
 BaseUrl = Annotated[
@@ -84,9 +82,7 @@ Password = Annotated[
 ]
 OcrChoice = Annotated[
     Literal["auto", "always", "never"],
-    typer.Option(
-        "--ocr", help="When to read pages as pictures: auto where their text is missing or broken."
-    ),
+    typer.Option("--ocr", help="When to run OCR: auto where a page's text is missing or broken."),
 ]
 OcrEngineChoice = Annotated[
     Literal["rapidocr", "tesseract"], typer.Option("--ocr-engine", help="What reads them.")
@@ -119,8 +115,8 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         callback=_known_method,
-        help="What decides how many pages: visar, or for comparison top-k, single-vector, "
-        "largest-gap, score-cluster, visar-approx, or module:function.",
+        help="What chooses pages: visar, top-k, single-vector, largest-gap, score-cluster, "
+        "visar-approx, or module:function.",
     ),
 ]
 K = Annotated[

@@ -45,30 +45,11 @@ def installed(engine: OcrEngine) -> bool:
 
 
 def read_image(image: Image, engine: OcrEngine, threads: int | None = None) -> list[Piece]:
-    """The words of an RGB image.
+    """Return the words of an RGB image, with their places in pixels.
 
-    May be called from several threads and processes. Each process loads its own models, once.
-
-    Parameters
-    ----------
-    image
-        The picture.
-    engine
-        Which program reads it.
-    threads
-        How many threads the engine computes with; None leaves it to the engine.
-
-    Returns
-    -------
-    list of Piece
-        Words with their places in pixels.
-
-    Raises
-    ------
-    MissingExtra, InvalidOption
-        The engine is not installed.
-    OcrFailed
-        It gave up.
+    May be called from several threads and processes; each process loads its own models, once.
+    ``threads`` is how many the engine computes with; None leaves it to the engine. Raises
+    MissingExtra or InvalidOption if the engine is not installed, OcrFailed if it gives up.
     """
     darkest, lightest = image.convert("L").getextrema()
     if float(lightest) - float(darkest) < _LEAST_CONTRAST:  # type: ignore[arg-type]

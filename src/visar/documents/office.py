@@ -58,15 +58,10 @@ _LIMITED = (
 
 
 def office_format(path: Path) -> str | None:
-    """Which office format a file has, as the suffix LibreOffice knows it by.
+    """Return the office format of a file as LibreOffice knows it, such as ``".docx"``.
 
-    Runs in the worker process: a zip directory may take any amount of memory.
-
-    Returns
-    -------
-    str or None
-        A suffix such as ``".docx"``; ``ENCRYPTED`` for an encrypted document of Microsoft Office;
-        None for a file that is no office document.
+    ``ENCRYPTED`` for an encrypted document of Microsoft Office; None for a file that is no office
+    document. Runs in the worker process: a zip directory may take any amount of memory.
     """
     with path.open("rb") as stream:
         head = stream.read(max(map(len, (OLE_SIGNATURE, RTF_SIGNATURE, ZIP_SIGNATURE))))
@@ -105,25 +100,11 @@ def _ole_format(path: Path) -> str | None:
 
 
 def convert(path: Path, name: str, suffix: str, folder: Path, limits: Limits) -> Path:
-    """Make a PDF of an office document with LibreOffice.
+    """Make a PDF of an office document with LibreOffice, within the time and memory of the limits.
 
-    Parameters
-    ----------
-    path
-        The document.
-    name
-        What errors call it.
-    suffix
-        Its format, from :func:`office_format`.
-    folder
-        An empty folder for the PDF and for what LibreOffice needs meanwhile.
-    limits
-        The time and memory that it may take.
-
-    Raises
-    ------
-    DocumentError
-        LibreOffice is not installed, fails, or takes too long.
+    ``name`` is what errors call it, ``suffix`` its format from :func:`office_format`, ``folder`` an
+    empty one for the PDF and for what LibreOffice needs meanwhile. Raises DocumentError if
+    LibreOffice is not installed, fails, or takes too long.
     """
     program = shutil.which("soffice") or shutil.which("libreoffice")
     if program is None:

@@ -38,15 +38,11 @@ _LINE_END_HYPHEN, _MARK_IN_TEXT = "\x02", 0xFFFE
 _REPLACED = {
     _LINE_END_HYPHEN: "-",
     "\u00ad": "-",
-    "\ufb00": "ff",
-    "\ufb01": "fi",
-    "\ufb02": "fl",
-    "\ufb03": "ffi",
-    "\ufb04": "ffl",
-    "\ufb05": "st",
-    "\ufb06": "st",
-    # Letters of formulas are words too: mathematical bold A is A.
-    **{chr(code): unicodedata.normalize("NFKC", chr(code)) for code in range(0x1D400, 0x1D800)},
+    # Ligatures, and letters of formulas, which are words too: mathematical bold A is A.
+    **{
+        chr(code): unicodedata.normalize("NFKC", chr(code))
+        for code in (*range(0xFB00, 0xFB07), *range(0x1D400, 0x1D800))
+    },
     **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\ufffe\0", ""),
 }
 _TRANSLATION = str.maketrans(_REPLACED)

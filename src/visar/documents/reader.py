@@ -11,24 +11,16 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from visar.documents.office import office_format
-from visar.documents.worker import PageContent, Raster, Reads, Refused, receive, send
+from visar.documents.worker import Reads, Refused, receive, send
 
+if TYPE_CHECKING:
+    from visar.documents.images import ImageSource
+    from visar.documents.pdf import PdfSource
 
-class Source(Protocol):
-    """A file with pages; page numbers are 1-based."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, number: int) -> PageContent:
-        """Size, words in reading order, and figures of a page."""
-        ...
-
-    def render(self, number: int, dpi: float, max_pixels: int) -> Raster:
-        """A page as RGB pixels."""
-        ...
+    Source: TypeAlias = PdfSource | ImageSource
 
 
 def main() -> None:

@@ -259,7 +259,7 @@ class Worker:
                 try:
                     self._process = _Process(self._reads, self._limits)
                 except _Died as death:
-                    raise DocumentError(self._name, death.reason) from death
+                    raise DocumentError(self._name, str(death)) from death
         # It may have been closed while the process was starting.
         if self._closed or self._process is None:
             self._end()
@@ -290,7 +290,7 @@ class Worker:
             )
         except _Died as death:
             self._end()
-            raise self._error(number, death.reason) from death
+            raise self._error(number, str(death)) from death
         if "refused" in answer:
             if number is None:
                 self._end()
@@ -312,9 +312,7 @@ class Worker:
 
 
 class _Died(Exception):
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """The process has ended; the message says why, to follow the name of the document."""
 
 
 class _Process:

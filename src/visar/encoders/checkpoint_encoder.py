@@ -51,22 +51,9 @@ class CheckpointEncoder(ABC):
     """An encoder whose model is loaded from a checkpoint when it is first used.
 
     One thread at a time uses the model, for one batch; others wait for the batch, not for all
-    pages of a call.
-
-    Parameters
-    ----------
-    name
-        The name its vectors are stored under.
-    source
-        The checkpoint, its folder or its hub name; None if ``name`` is one of these.
-    expected
-        The class the checkpoint must be of; None for any this encoder loads.
-    revision
-        A branch, tag or commit of the hub.
-    device
-        "auto", "cpu", "cuda" or "mps".
-    batch_size
-        How many pages are tried at a time; None for what suits the device.
+    pages of a call. ``source`` is the checkpoint, its folder or its hub name, None if ``name`` is
+    one of these; ``expected`` the class that it must be of; ``batch_size`` how many pages are
+    tried at a time, None for what suits the device.
     """
 
     reads: Reads

@@ -24,11 +24,6 @@ DIMENSION = 128
 _MARKS = 3
 
 
-def is_colbert(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint is one of ColBERT's, in its authors' layout."""
-    return ARCHITECTURE in checkpoint.architectures
-
-
 class _EncodedText(NamedTuple):
     tokens: NDArray[np.int64]
     """With the marks around them, and padding."""

@@ -7,7 +7,7 @@ cosine of two vectors is a weighted mean of theirs:
 - the topic around it: the mean over the tokens near it, added to the first;
 - the word itself: a direction derived from its stem, so that an exact match counts.
 
-``docs/embedded-encoder.md`` has measurements of each, and of what else was tried.
+``docs/embedded-encoder.md`` has measurements of each.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from visar.errors import DamagedModel
 from visar.files import write_whole
 from visar.models.devices import usable_cores
+from visar.text import encodable
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -75,9 +76,9 @@ class MiniLM:
         )
 
     def _pieces_of(self, word: str) -> tuple[list[int], list[int]]:
-        # Half of a surrogate pair, as broken files have it, is no text to the tokenizer.
-        text = word.encode("utf-8", "replace").decode()
-        encoding = self._tokenizer.encode([text], is_pretokenized=True, add_special_tokens=False)
+        encoding = self._tokenizer.encode(
+            [encodable(word)], is_pretokenized=True, add_special_tokens=False
+        )
         return encoding.ids, [start for start, _ in encoding.offsets]
 
     def token_vectors(self, texts: Iterable[Sequence[int]]) -> Iterator[NDArray[np.float32]]:
@@ -244,15 +245,10 @@ def quantise(model: bytes) -> bytes:
 
 
 def fuse_attention(model: ModelProto) -> int:
-    """Replace softmax(q kᵀ) v of each layer by onnxruntime's fused operation.
+    """Replace softmax(q kᵀ) v of each layer by onnxruntime's fused operation; count the layers.
 
     The mask is removed too, and the guards against rows that are masked throughout: a text
     without padding needs neither.
-
-    Returns
-    -------
-    int
-        The number of layers that were changed.
     """
     from onnx import helper
 

@@ -30,19 +30,7 @@ _FALL = 0.05
 class PooledEncoder:
     """An encoder whose pages have about ``factor`` times fewer vectors; questions keep theirs.
 
-    Parameters
-    ----------
-    encoder
-        The encoder whose pages are pooled.
-    factor
-        How many vectors become one, 2 or more.
-
-    Raises
-    ------
-    InvalidOption
-        If the factor is less than 2.
-    MissingExtra
-        If scipy is not installed.
+    Raises InvalidOption if the factor is less than 2, MissingExtra if scipy is not installed.
     """
 
     def __init__(self, encoder: Encoder, factor: int) -> None:

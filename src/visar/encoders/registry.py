@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import inspect
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from visar.encoders import visrag
 from visar.encoders.protocol import Encoder, Reads
-from visar.errors import EncoderUnavailable, InvalidOption, VisarError
-from visar.models.checkpoints import find_checkpoint, is_checkpoint_name
+from visar.errors import EncoderUnavailable, InvalidOption
+from visar.models.checkpoints import Checkpoint, find_checkpoint, is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
 from visar.models.protocols import State
-from visar.plugins import entry_points, is_object_name, load, unknown_name
+from visar.plugins import (
+    accepts_device,
+    entry_points,
+    is_object_name,
+    load,
+    make,
+    package_of,
+    unknown_name,
+)
 
 GROUP = "visar.encoders"
 _POOL = re.compile(r"(.*)\+pool([^/]*)", re.DOTALL)
@@ -165,7 +171,12 @@ def available_encoders() -> list[EncoderInfo]:
     """Return every encoder, the default first, then those of other packages; import none."""
     own = [_info(name, entry) for name, entry in _ENCODERS.items()]
     plugins = (point for name, point in entry_points(GROUP).items() if name not in _ENCODERS)
-    return own + [_plugin_info(point) for point in plugins]
+    return own + [
+        EncoderInfo(
+            point.name, f"{point.value}, of {package_of(point)}", None, None, None, "", "ready"
+        )
+        for point in plugins
+    ]
 
 
 def _info(name: str, entry: _Entry) -> EncoderInfo:
@@ -179,13 +190,6 @@ def _info(name: str, entry: _Entry) -> EncoderInfo:
         state = "downloads"
     return EncoderInfo(
         name, entry.description, entry.dimension, entry.reads, install, entry.size, state
-    )
-
-
-def _plugin_info(point: EntryPoint) -> EncoderInfo:
-    package = f"{point.dist.name} {point.dist.version}" if point.dist else "another package"
-    return EncoderInfo(
-        point.name, f"{point.value}, of {package}", None, None, None, size="", state="ready"
     )
 
 
@@ -249,25 +253,15 @@ def _unpooled(name: EncoderName, device: str, *, trust_remote_code: bool) -> Enc
 
 
 def _made_by(factory: str | EntryPoint, name: EncoderName, device: str) -> Encoder:
-    """Call a class or function that returns an encoder; pass ``device`` if it takes one."""
     if name.patches:
         raise _without_instruction(name.base)
     if name.revision is not None:
         raise InvalidOption(
             f"The encoder {name.base!r} has no revisions: leave out @{name.revision}."
         )
-    make = load(factory)
-    takes_device = _accepts_device(make)
-    if not takes_device and device not in ("auto", "cpu"):
+    if device not in ("auto", "cpu") and not accepts_device(load(factory)):
         raise InvalidOption(f"The encoder {name.base!r} takes no device: leave out {device!r}.")
-    try:
-        made: Encoder = make(device=device) if takes_device else make()
-    except VisarError:
-        raise
-    except Exception as error:  # of another package, so of any kind
-        raise EncoderUnavailable(
-            f"The encoder {name.base!r} cannot be made: {type(error).__name__}: {error}"
-        ) from error
+    made: Encoder = make(factory, "encoder", name.base, device, EncoderUnavailable)
     if not all(hasattr(made, method) for method in ("encode_pages", "encode_query")):
         raise InvalidOption(
             f"{name.base} gave a {type(made).__name__}, which is no encoder. It must be a class or "
@@ -276,32 +270,37 @@ def _made_by(factory: str | EntryPoint, name: EncoderName, device: str) -> Encod
     return made
 
 
-def _accepts_device(make: Callable[..., object]) -> bool:
-    try:
-        inspect.signature(make).bind_partial(device="auto")
-    except (TypeError, ValueError):  # ValueError: of some built-in callables nothing is known
-        return False
-    return True
-
-
 def _published(name: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
-    entry, published = _ENCODERS[name.base], PUBLISHED[name.base]
-    if name.patches and entry.factory != _VISUAL:
-        raise _without_instruction(name.base)
-    _refuse_unavailable(name.base, entry)
-    options: dict[str, bool] = {}
-    if entry.factory == _VISRAG:
-        options["trust_remote_code"] = trust_remote_code
-    if entry.factory == _VISUAL:
-        options["instruction_tokens"] = not name.patches
-    encoder: Encoder = load(EntryPoint(name.base, entry.factory, GROUP))(
-        name.unpooled,
+    published = PUBLISHED[name.base]
+    return _of_checkpoint(
+        name,
+        _ENCODERS[name.base],
         published.repository,
+        trust_remote_code=trust_remote_code,
         expected=published.model_class,
         revision=name.revision or published.revision,
         device=device,
-        **options,
     )
+
+
+def _of_checkpoint(
+    name: EncoderName,
+    entry: _Entry,
+    source: str | Checkpoint,
+    *,
+    trust_remote_code: bool,
+    **options: str,
+) -> Encoder:
+    """Make the encoder of a kind for a checkpoint, with the options that this kind takes."""
+    if name.patches and entry.factory != _VISUAL:
+        raise _without_instruction(name.base)
+    _refuse_unavailable(name.base if name.base in PUBLISHED else name.unpooled, entry)
+    own = {
+        _VISRAG: {"trust_remote_code": trust_remote_code},
+        _VISUAL: {"instruction_tokens": not name.patches},
+    }.get(entry.factory, {})
+    kind = load(EntryPoint(name.base, entry.factory, GROUP))
+    encoder: Encoder = kind(name.unpooled, source, **own, **options)
     return encoder
 
 
@@ -338,23 +337,10 @@ def _from_checkpoint(name: EncoderName, device: str, *, trust_remote_code: bool)
             "or module:Class of your own.",
         )
     checkpoint = find_checkpoint(name.base, name.revision)
-    from visar.encoders.colbert import ColbertEncoder, is_colbert
-
-    if name.patches and (is_colbert(checkpoint) or visrag.is_visrag(checkpoint)):
-        raise _without_instruction(name.base)
-    if is_colbert(checkpoint):
-        _refuse_unavailable(name.unpooled, _ENCODERS["colbertv2"])
-        return ColbertEncoder(name.unpooled, checkpoint, device=device)
-    if visrag.is_visrag(checkpoint):
-        _refuse_unavailable(name.unpooled, _ENCODERS["visrag-ret"])
-        return visrag.VisRagEncoder(
-            name.unpooled, checkpoint, device=device, trust_remote_code=trust_remote_code
-        )
-    _refuse_unavailable(name.unpooled, _ANY_VISUAL)
-    from visar.encoders.visual import VisualEncoder
-
-    return VisualEncoder(
-        name.unpooled, checkpoint, device=device, instruction_tokens=not name.patches
+    kinds = (kind for kind, one in PUBLISHED.items() if one.model_class in checkpoint.architectures)
+    entry = next((_ENCODERS[kind] for kind in kinds), _ANY_VISUAL)
+    return _of_checkpoint(
+        name, entry, checkpoint, trust_remote_code=trust_remote_code, device=device
     )
 
 
@@ -404,6 +390,9 @@ class EncoderName:
 def parse_name(text: str) -> EncoderName:
     """Split the name of an encoder into its parts. The name of an existing folder has no parts.
 
+    Raises InvalidOption if a part is missing, or given twice, or the factor is no whole number from
+    2 on.
+
     >>> parse_name("colqwen2.5@main+pool2")
     EncoderName(base='colqwen2.5', revision='main', patches=False, pool=2)
     >>> parse_name("vidore/colpali-v1.2@refs/pr/7")
@@ -412,11 +401,6 @@ def parse_name(text: str) -> EncoderName:
     EncoderName(base='colpali', revision=None, patches=True, pool=3)
     >>> parse_name("my_package.encoders:Tiny+pool2")
     EncoderName(base='my_package.encoders:Tiny', revision=None, patches=False, pool=2)
-
-    Raises
-    ------
-    InvalidOption
-        If a part is missing, or given twice, or the factor is no whole number from 2 on.
     """
     unpooled, pool = (text, None) if _is_folder(text) else _split_pool(text)
     patches = unpooled.endswith(_PATCHES) and not _is_folder(unpooled)

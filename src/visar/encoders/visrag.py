@@ -39,25 +39,11 @@ INSTALL = (
 _INSTRUCTION = "Represent this query for retrieving relevant documents: "
 
 
-def is_visrag(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint is one of VisRAG-Ret, in its authors' layout."""
-    return ARCHITECTURE in checkpoint.architectures
-
-
 class VisRagEncoder(PageImageEncoder):
     """A checkpoint of VisRAG-Ret; its code runs when the model is first used.
 
-    Parameters
-    ----------
-    trust_remote_code
-        Must be True: the checkpoint's program code may do whatever the user may do.
-    **options
-        Those of CheckpointEncoder.
-
-    Raises
-    ------
-    EncoderUnavailable
-        If the code is not trusted.
+    Raises EncoderUnavailable unless ``trust_remote_code``: the checkpoint's program code may do
+    whatever the user may do. The other options are CheckpointEncoder's.
     """
 
     def __init__(

@@ -36,14 +36,9 @@ PatchBoxes = Callable[[Any, Batch, int], NDArray[np.float32]]
 
 
 class VisualEncoder(PageImageEncoder):
-    """A checkpoint of ColPali, ColQwen2.5 or ColModernVBERT.
+    """A checkpoint of ColPali, ColQwen2.5 or ColModernVBERT; the options are CheckpointEncoder's.
 
-    Parameters
-    ----------
-    instruction_tokens
-        False keeps the vectors of image patches alone, without those of the instruction.
-    **options
-        Those of CheckpointEncoder.
+    Without ``instruction_tokens`` only the vectors of image patches are kept.
     """
 
     dimension = DIMENSION
@@ -187,7 +182,6 @@ _TILE = re.compile(r"<row_(\d+)_col_(\d+)>")
 class Family:
     """Checkpoints that are loaded by the same classes and place patches the same way."""
 
-    name: str
     model_type: str
     """In the configuration of the model, for an adapter of its base model."""
     model_class: str
@@ -242,39 +236,28 @@ def _tiles(tokens: Sequence[str], image_token: str) -> list[tuple[int | None, in
 
 
 FAMILIES = {
-    family.name: family
-    for family in (
-        Family(
-            "colpali",
-            "paligemma",
-            "ColPali",
-            "ColPaliProcessor",
-            _colpali_boxes,
-            # colpali-engine's own prompt names a beginning of text that the processor adds too.
-            # The published checkpoint was trained, and the paper's pages encoded, with one.
-            page_prompt="<image>Describe the image.",
-            # The probabilities of next words are not needed: half a gigabyte a page.
-            forward={"logits_to_keep": 1},
-        ),
-        Family("colqwen2.5", "qwen2_5_vl", "ColQwen2_5", "ColQwen2_5_Processor", _colqwen_boxes),
-        Family(
-            "colmodernvbert",
-            "modernvbert",
-            "ColModernVBert",
-            "ColModernVBertProcessor",
-            _colmodernvbert_boxes,
-        ),
-    )
+    "colpali": Family(
+        "paligemma",
+        "ColPali",
+        "ColPaliProcessor",
+        _colpali_boxes,
+        # colpali-engine's own prompt names a beginning of text that the processor adds too.
+        # The published checkpoint was trained, and the paper's pages encoded, with one.
+        page_prompt="<image>Describe the image.",
+        # The probabilities of next words are not needed: half a gigabyte a page.
+        forward={"logits_to_keep": 1},
+    ),
+    "colqwen2.5": Family("qwen2_5_vl", "ColQwen2_5", "ColQwen2_5_Processor", _colqwen_boxes),
+    "colmodernvbert": Family(
+        "modernvbert", "ColModernVBert", "ColModernVBertProcessor", _colmodernvbert_boxes
+    ),
 }
 
 
 def family_of(checkpoint: Checkpoint) -> Family:
     """Return the family of a checkpoint, from its configuration.
 
-    Raises
-    ------
-    CheckpointError
-        If it belongs to none, or makes no multi-vector embeddings.
+    Raises CheckpointError if it belongs to none, or makes no multi-vector embeddings.
     """
     for family in FAMILIES.values():
         if checkpoint.model_type == family.model_type:

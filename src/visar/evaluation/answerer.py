@@ -14,6 +14,7 @@ from visar.index import Index
 from visar.results import SearchResult
 from visar.retrieval.passages import best_passages, weight_passages
 from visar.retrieval.search import Searcher
+from visar.text import encodable
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +32,15 @@ class AnswerTask:
     def blank(self) -> Answered:
         """The record of its answer, without the answer."""
         found = self.retrieved
-        return Answered(
-            dataset=found.dataset,
-            question=found.question,
-            encoder=found.encoder,
-            method=found.method,
-            generator=self.generator,
-            max_k=self.max_k,
-            pages=found.pages[: self.max_k],
-            text="",
-            raw="",
-            input_tokens=None,
-            output_tokens=None,
-            seconds=0.0,
-        )
+        key = (*key_of(found), self.generator, self.max_k)
+        return Answered(*(*key, found.pages[: self.max_k], "", "", None, None, 0.0))
 
 
 class Answerer:
     """Answers tasks; a question that was asked about the same pages before is not asked again.
 
-    Parameters
-    ----------
-    index
-        Holds the documents.
-    generators
-        By name; ``extractive`` is not among them, and quotes.
-    encoders
-        What the index knows each encoder by: its name, or its address.
+    ``generators`` do not hold ``extractive``, which quotes. ``encoders`` is what the index knows
+    each encoder by: its name, or its address.
     """
 
     def __init__(
@@ -76,10 +59,7 @@ class Answerer:
     def answer(self, task: AnswerTask) -> Answered:
         """Answer a task, from what is known if that is enough.
 
-        Raises
-        ------
-        VisarError
-            If the generator fails, or a page cannot be shown to it.
+        Raises VisarError if the generator fails, or a page cannot be shown to it.
         """
         blank = task.blank
         known = self._known.get(_input(blank, task.question, task.document))
@@ -99,8 +79,8 @@ class Answerer:
         generation = written.generation
         return replace(
             blank,
-            text=_storable(written.text),
-            raw=_storable(generation.raw),
+            text=encodable(written.text),
+            raw=encodable(generation.raw),
             input_tokens=generation.input_tokens,
             output_tokens=generation.output_tokens,
             seconds=generation.seconds,
@@ -132,8 +112,3 @@ def _input(answered: Answered, question: str, document: str) -> tuple[object, ..
     """
     encoder = answered.encoder if answered.generator == extractive.NAME else ""
     return answered.generator, question, document, encoder, answered.pages
-
-
-def _storable(text: str) -> str:
-    """Replace halves of characters, which a server can send and UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode()

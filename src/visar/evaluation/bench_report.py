@@ -70,12 +70,7 @@ def save(bench: Bench, folder: Path) -> list[Path]:
 def make_ready(folder: Path) -> None:
     """Check that everything can be saved in a folder, before the time is spent.
 
-    Raises
-    ------
-    InvalidOption
-        If the folder cannot be made or written to.
-    MissingExtra
-        If matplotlib is not installed.
+    Raises InvalidOption if the folder cannot be written to, MissingExtra without matplotlib.
     """
     with drawing.figure_style():
         pass

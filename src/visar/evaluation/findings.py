@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,28 +39,33 @@ class Findings:
     @cached_property
     def choices(self) -> dict[tuple[str, str], dict[str, dict[str, Retrieved]]]:
         """By (data set, encoder), method and question."""
-        found: dict[tuple[str, str], dict[str, dict[str, Retrieved]]] = {}
-        for one in filter(self._is_of_run, self.retrieved):
-            by_method = found.setdefault((one.dataset, one.encoder), {})
-            by_method.setdefault(one.method, {})[one.question] = one
-        return {key: _in_order(found[key]) for key in sorted(found)}
+        return self._grouped(self.retrieved, "dataset", "encoder")
 
     @cached_property
     def answers(self) -> dict[tuple[str, str, str, int], dict[str, dict[str, Answered]]]:
         """By (data set, generator, encoder, budget), method and question."""
-        found: dict[tuple[str, str, str, int], dict[str, dict[str, Answered]]] = {}
-        for one in filter(self._is_of_run, self.answered):
-            key = (one.dataset, one.generator, one.encoder, one.max_k)
-            found.setdefault(key, {}).setdefault(one.method, {})[one.question] = one
-        return {key: _in_order(found[key]) for key in sorted(found)}
+        return self._grouped(self.answered, "dataset", "generator", "encoder", "max_k")
 
     @cached_property
     def verdicts(self) -> dict[tuple[str, str, str, str, int], dict[str, dict[str, bool]]]:
         """By (data set, generator, judge, encoder, budget), method and question."""
-        found: dict[tuple[str, str, str, str, int], dict[str, dict[str, bool]]] = {}
-        for one in filter(self._is_of_run, self.judged):
-            key = (one.dataset, one.generator, one.judge, one.encoder, one.max_k)
-            found.setdefault(key, {}).setdefault(one.method, {})[one.question] = one.correct
+        judged = self._grouped(self.judged, "dataset", "generator", "judge", "encoder", "max_k")
+        return {
+            key: {
+                method: {question: one.correct for question, one in by_question.items()}
+                for method, by_question in by_method.items()
+            }
+            for key, by_method in judged.items()
+        }
+
+    def _grouped(
+        self, records: Iterable[Any], *fields: str
+    ) -> dict[Any, dict[str, dict[str, Any]]]:
+        """Group records of the run's questions by fields, then by method and question."""
+        key_of = attrgetter(*fields)
+        found: dict[Any, dict[str, dict[str, Any]]] = {}
+        for one in filter(self._is_of_run, records):
+            found.setdefault(key_of(one), {}).setdefault(one.method, {})[one.question] = one
         return {key: _in_order(found[key]) for key in sorted(found)}
 
     def _is_of_run(self, record: Retrieved | Answered | Judged) -> bool:
@@ -83,10 +89,7 @@ class Findings:
 def read_findings(folder: Path) -> Findings:
     """Read all records and manifests of a run's folder.
 
-    Raises
-    ------
-    NotARun
-        If the folder holds no run, or a file in it is not what it should be.
+    Raises NotARun if the folder holds no run, or a file in it is not what it should be.
     """
     if not folder.is_dir():
         raise NotARun(f"{folder} is not a folder: give the folder of `visar eval run`.")

@@ -112,10 +112,7 @@ def finish(manifest: Manifest, skipped: Skipped, failures: dict[str, str]) -> Ma
 def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:
     """Read the manifests of all calls of a run, as plain values, the last one last.
 
-    Raises
-    ------
-    NotARun
-        If a file ``manifest*.json`` does not hold a manifest.
+    Raises NotARun if a file ``manifest*.json`` does not hold a manifest.
     """
     found = []
     for path in sorted(folder.glob("manifest*.json")):

@@ -7,7 +7,6 @@ evidence pages does not count for retrieval. R is what was chosen, r_i the page 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Collection, Iterable, Sequence
 
 from visar.errors import InvalidOption
@@ -38,15 +37,6 @@ def recall_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> floa
     0.5
     """
     return recall(_first(ranking, k), evidence)
-
-
-def precision_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
-    """The share of evidence at k ranks: |{r_1 … r_k} ∩ E| / k, however few pages there are.
-
-    >>> precision_at((4, 2, 7), {2, 7}, k=5)
-    0.4
-    """
-    return _count_found(_first(ranking, k), evidence) / k
 
 
 def ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
@@ -131,25 +121,6 @@ def f1_of_means(precisions: Sequence[float], recalls: Sequence[float]) -> float:
     if mean_precision + mean_recall == 0:
         return 0.0
     return 2 * mean_precision * mean_recall / (mean_precision + mean_recall)
-
-
-def mean_k(ks: Sequence[int]) -> float:
-    """How many pages are chosen on the mean: Σ k / n.
-
-    >>> mean_k([1, 2, 9])
-    4.0
-    """
-    return _mean(ks)
-
-
-def median_k(ks: Sequence[int]) -> float:
-    """How many pages are chosen for the question in the middle; between two, their mean.
-
-    >>> median_k([1, 9, 2])
-    2.0
-    """
-    _mean(ks)
-    return float(statistics.median(ks))
 
 
 def _first(ranking: Sequence[int], k: int) -> Sequence[int]:

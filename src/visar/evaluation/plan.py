@@ -64,19 +64,10 @@ class Plan(BaseModel):
 
 
 def read_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
-    """Make a plan from a TOML file, with flags in place of what it says.
+    """Make a plan from a TOML file, if there is one, with flags in place of what it says.
 
-    Parameters
-    ----------
-    path
-        The file, if there is one.
-    flags
-        Values by setting; None and empty ones count as not given.
-
-    Raises
-    ------
-    InvalidOption
-        If the file cannot be read, or a setting or its value is wrong.
+    Flags that are None or empty count as not given. Raises InvalidOption if the file cannot be
+    read, or a setting or its value is wrong.
     """
     values = {} if path is None else _read_toml(path)
     given = {name: value for name, value in flags.items() if value}
@@ -123,12 +114,8 @@ class QuestionSet:
 def open_question_sets(plan: Plan) -> list[QuestionSet]:
     """Open the data sets of a plan, each as published and, with corrections, as corrected.
 
-    ``NAME=FOLDER`` is the benchmark of that name in a folder of this machine.
-
-    Raises
-    ------
-    DatasetError
-        If a data set or the corrections cannot be had, or two data sets have the same name.
+    ``NAME=FOLDER`` is the benchmark of that name in a folder of this machine. Raises DatasetError
+    if a data set or the corrections cannot be had, or two data sets have the same name.
     """
     opened: list[QuestionSet] = []
     for data in plan.data:

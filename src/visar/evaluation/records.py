@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Generic, Self, TypeVar
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
@@ -125,17 +124,7 @@ def writer_name() -> str:
 
 
 class RecordWriter(Generic[Record]):
-    """Appends records of one kind to a file of a run's folder.
-
-    Parameters
-    ----------
-    folder
-        The run's folder.
-    kind
-        The type of the records.
-    name
-        The writer's name, from :func:`writer_name`.
-    """
+    """Appends records of one kind to a file of a run's folder."""
 
     def __init__(self, folder: Path, kind: type[Record], name: str | None = None) -> None:
         self._path = folder / f"{_stem(kind)}.{name or writer_name()}.jsonl"
@@ -145,12 +134,7 @@ class RecordWriter(Generic[Record]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -166,27 +150,18 @@ class RecordWriter(Generic[Record]):
         self._file.flush()
 
 
-def read_records(folder: Path, kind: type[Record]) -> list[Record]:
-    """Read the records of a kind from ``asked*.jsonl``, ``retrieved*.jsonl`` … of a folder.
-
-    Of records with the same key the last one counts, by the files' names and then their lines.
-    What a crashed writer left of a line is passed over.
-
-    Raises
-    ------
-    NotARun
-        If a line is JSON, but not such a record.
-    """
-    return read_lines(folder, kind)[0]
-
-
 def read_by_key(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
-    """Read the records of a kind as :func:`read_records` does, by their keys."""
-    return {key_of(record): record for record in read_records(folder, kind)}
+    """Read the records of a kind as :func:`read_lines` does, by their keys."""
+    return {key_of(record): record for record in read_lines(folder, kind)[0]}
 
 
 def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str]]:
-    """Read records as :func:`read_records` does, and the places of complete lines without JSON."""
+    """Read records of a kind, and the places of complete lines without JSON.
+
+    Of records with the same key the last one counts, by the files' names and then their lines.
+    What a crashed writer left of a line is passed over. Raises NotARun if a line is JSON, but not
+    such a record.
+    """
     schema = _SCHEMAS[kind]
     found: dict[tuple[Any, ...], Record] = {}
     unreadable: list[str] = []

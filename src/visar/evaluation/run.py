@@ -88,15 +88,8 @@ class Outcome:
     """By encoder, generator or judge: how often it failed, and the last reason."""
 
 
-@dataclass(slots=True)
-class PreparedDocuments:
-    """The documents of a run that are in the index, by data set and name."""
-
-    documents: dict[tuple[str, str], StoredDocument] = field(default_factory=dict)
-
-    def get(self, questions: QuestionSet, question: Question) -> StoredDocument | None:
-        """Return the document that a question is about, if it is in the index."""
-        return self.documents.get((questions.published or questions.name, question.document))
+_Documents = dict[tuple[str, str], StoredDocument]
+"""The documents of a run that are in the index, by data set and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,27 +139,12 @@ class Failures:
 
 
 class Run:
-    """One call of a run.
+    """One call of a run: what ``plan`` says and the folder does not hold yet.
 
-    Parameters
-    ----------
-    folder
-        The run's folder; records that it holds are not made again.
-    plan
-        What to do.
-    question_sets
-        The questions of the plan's data, from :func:`~visar.evaluation.plan.open_question_sets`.
-    index
-        Takes the documents, and makes and holds the models.
-    listener
-        Receives the progress.
-    base_url
-        Where models of ``openai:MODEL`` are served.
-
-    Raises
-    ------
-    VisarError
-        If there is no such encoder, generator or judge, or it cannot be had here.
+    ``question_sets`` are those of :func:`~visar.evaluation.plan.open_question_sets`; the index
+    takes the documents, and makes and holds the models; ``base_url`` is where ``openai:MODEL`` is
+    served. Raises VisarError if there is no such encoder, generator or judge, or it cannot be had
+    here.
     """
 
     def __init__(
@@ -201,7 +179,7 @@ class Run:
             name: self._generator(name) for name in plan.generators if name != extractive.NAME
         }
         self._judges = [self._judge_named(name) for name in plan.judges if plan.generators]
-        self._documents = PreparedDocuments()
+        self._documents: _Documents = {}
         self._rows: list[_Row] = []
         self._retrieved: dict[tuple[Any, ...], Retrieved] = {}
         self._failures = Failures()
@@ -210,11 +188,8 @@ class Run:
     def run(self) -> Outcome:
         """Do what is not done yet.
 
-        Raises
-        ------
-        VisarError
-            If an encoder or a method fails. A generator or judge that fails is noted, and asked
-            again in the next call.
+        Raises VisarError if an encoder or a method fails. A generator or judge that fails is noted,
+        and asked again in the next call.
         """
         manifest = Manifest(
             plan=self._plan.model_dump(mode="json"),
@@ -256,9 +231,9 @@ class Run:
     def _writer(self, kind: type[Record]) -> RecordWriter[Record]:
         return RecordWriter(self._folder, kind, self._writer_name)
 
-    def _prepare_documents(self, encoder: Encoder) -> PreparedDocuments:
+    def _prepare_documents(self, encoder: Encoder) -> _Documents:
         """Put every document into the index; what is there is not read again."""
-        prepared = PreparedDocuments()
+        prepared: _Documents = {}
         skipped = self._outcome.skipped
         invalid = 0
         wanted = [
@@ -284,13 +259,13 @@ class Run:
             except DocumentError as error:
                 skipped.refused.setdefault(questions.name, {})[name] = str(error)
                 continue
-            prepared.documents[questions.name, name] = document
+            prepared[questions.name, name] = document
             invalid += document.count_invalid(encoder.name)
         self._listener.step("documents", len(wanted), len(wanted))
         if invalid:
             skipped.invalid_pages[encoder.name] = invalid
-        self._documents.documents |= prepared.documents
-        self._outcome.documents = len(self._documents.documents)
+        self._documents |= prepared
+        self._outcome.documents = len(self._documents)
         return prepared
 
     def _ask(self) -> None:
@@ -300,7 +275,7 @@ class Run:
         for questions in self._question_sets:
             outside = []
             for question in questions.questions:
-                document = self._documents.get(questions, question)
+                document = self._documents.get(_document_key(questions, question))
                 if document is None:
                     continue
                 asked = asked_of(questions, question, document)
@@ -314,7 +289,7 @@ class Run:
             asked_now = [row.asked for row in self._rows]
             writer.write(one for one in asked_now if known.get(key_of(one)) != one)
 
-    def _retrieve(self, encoder: Encoder, prepared: PreparedDocuments) -> None:
+    def _retrieve(self, encoder: Encoder, prepared: _Documents) -> None:
         with self._writer(Retrieved) as writer:
 
             def keep(found: list[Retrieved]) -> None:
@@ -335,11 +310,11 @@ class Run:
                 retrieve(self._index.location, tasks, keep, progress)
 
     def _tasks(
-        self, rows: Iterable[_Row], encoder: Encoder, prepared: PreparedDocuments
+        self, rows: Iterable[_Row], encoder: Encoder, prepared: _Documents
     ) -> Iterator[Task]:
         reference = EncoderRef(encoder.name, encoder.version, encoder.dimension)
         for row in rows:
-            document = prepared.get(row.questions, row.question)
+            document = prepared.get(_document_key(row.questions, row.question))
             missing = tuple(method.name for method in self._missing(row.asked, encoder.name))
             query = None
             if document is not None and missing:
@@ -373,11 +348,11 @@ class Run:
             if found is not None and not (asked.corrected and method.needs_evidence):
                 yield replace(found, dataset=asked.dataset)
 
-    def _keep_details(self, encoder: Encoder, prepared: PreparedDocuments) -> None:
+    def _keep_details(self, encoder: Encoder, prepared: _Documents) -> None:
         """Keep the similarity matrix and J(k) of chosen questions."""
         folder = self._folder / "details"
         for row in self._rows:
-            document = prepared.get(row.questions, row.question)
+            document = prepared.get(_document_key(row.questions, row.question))
             is_wanted = row.question.id in self._plan.details and not row.questions.published
             if not is_wanted or document is None:
                 continue
@@ -460,6 +435,10 @@ class Run:
                 self._listener.step("judging", done, len(answered))
 
 
+def _document_key(questions: QuestionSet, question: Question) -> tuple[str, str]:
+    return questions.published or questions.name, question.document
+
+
 def documents_of(questions: QuestionSet, share: tuple[int, int]) -> list[str]:
     """Return the documents of a question set that belong to a share of the run."""
     mine, shares = share
@@ -484,16 +463,7 @@ def asked_of(questions: QuestionSet, question: Question, document: StoredDocumen
 def _judged(judge: Judge, question: Question, answered: Answered) -> Judged:
     said = answered.text or NOT_ANSWERABLE
     verdict = judge.judge(question.text, question.answers, said, kind=question.kind)
-    return Judged(
-        dataset=answered.dataset,
-        question=answered.question,
-        encoder=answered.encoder,
-        method=answered.method,
-        generator=answered.generator,
-        max_k=answered.max_k,
-        judge=judge.name,
-        correct=verdict.correct,
-    )
+    return Judged(*(*key_of(answered), judge.name, verdict.correct))
 
 
 def _slug(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -30,9 +31,6 @@ class Interval:
     count: int
     """Of questions."""
 
-    def __str__(self) -> str:
-        return f"{self.mean:.4g} ({self.low:.4g}–{self.high:.4g})"
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -45,17 +43,6 @@ class Summary:
     median: float
     lower_quartile: float
     upper_quartile: float
-
-
-@dataclass(frozen=True, slots=True)
-class McNemar:
-    """Whether two methods that answered the same questions differ in how many were right."""
-
-    only_first: int
-    """Questions that the first method alone got right."""
-    only_second: int
-    p_value: float
-    """Exact and two-sided; 1 where no question tells them apart."""
 
 
 def bootstrap(values: Iterable[float], *, samples: int = SAMPLES, seed: int = SEED) -> Interval:
@@ -104,24 +91,22 @@ upper_quartile=3.75)
     )
 
 
-def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
-    """McNemar's exact test of whether one of two methods is right more often.
+def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> float:
+    """Return the p of McNemar's exact test of whether one of two methods is right more often.
 
     ``first`` and ``second`` say of the same questions, in the same order, whether each method
     got them right.
 
     >>> mcnemar([True, True, True, False, True], [False, False, True, False, True])
-    McNemar(only_first=2, only_second=0, p_value=0.5)
+    0.5
     """
     if len(first) != len(second):
         raise InvalidOption(
             f"The methods answered {len(first)} and {len(second)} questions: "
             "they can be compared on the same questions only."
         )
-    pairs = list(zip(first, second, strict=True))
-    only_first = sum(one and not other for one, other in pairs)
-    only_second = sum(other and not one for one, other in pairs)
-    return McNemar(only_first, only_second, mcnemar_p(only_first, only_second))
+    pairs = Counter(zip(first, second, strict=True))
+    return mcnemar_p(pairs[True, False], pairs[False, True])
 
 
 def mcnemar_p(only_first: int, only_second: int) -> float:

@@ -19,10 +19,11 @@ import numpy as np
 from visar._version import __version__
 from visar.core import PageVectors
 from visar.core.vectors import Float32
+from visar.documents.page import Page
+from visar.encoders.terms import find_terms
 from visar.errors import InvalidOption, NotInIndex
 from visar.evaluation.manifest import describe_machine
 from visar.evaluation.methods import METHODS, find_methods
-from visar.evaluation.own_questions import questions_about
 from visar.evaluation.statistics import Summary, summarize
 from visar.index import Index
 from visar.retrieval.methods import DocumentPages, Method, ScoredPages
@@ -43,6 +44,15 @@ CLUSTERED_PAGES = 200
 ROUNDS = 5
 QUESTIONS_PER_DOCUMENT = 3
 SHARES = (0.25, 0.5, 0.75, 1.0)
+WORDS_PER_QUESTION = 8
+"""About as many as people's questions have, without function words."""
+
+WITHOUT_WORDS = (
+    "What is this document about?",
+    "What do the figures and tables show?",
+    "Which numbers are given, and for which years?",
+)
+"""The questions about documents without words."""
 
 Progress = Callable[[int, int], None]
 """Called with how many questions are measured, and how many there are."""
@@ -165,16 +175,25 @@ def bench(
         raise InvalidOption("There are no questions to measure with: give at least one.")
     notes: list[str] = []
     chosen = _measurable(index, documents, encoder, notes)
-    encoding = _Encoding(index, encoder)
+    milliseconds: list[float] = []
+
+    def encoded(asked: Sequence[str]) -> list[Float32]:
+        queries = []
+        for question in asked:
+            started = time.perf_counter()
+            queries.append(index.encode_question(question, encoder=encoder))
+            milliseconds.append((time.perf_counter() - started) * 1e3)
+        return queries
+
+    # A model takes longer to answer for the first time.
+    index.encode_question("ready", encoder=encoder)
     tasks = [
-        _Task(
-            document, document.pages, encoding.queries(questions or _own_questions(index, document))
-        )
+        _Task(document, document.pages, encoded(questions or _own_questions(index, document)))
         for document in chosen
     ]
     longest = max(chosen, key=lambda document: document.pages)
     # Asked about its first pages, which every shorter version of it still has.
-    first = encoding.queries(questions or _own_questions(index, longest, SHARES[0]))
+    first = encoded(questions or _own_questions(index, longest, SHARES[0]))
     tasks += [_Task(longest, pages, first) for pages in _sizes(index, longest, encoder)]
     notes += _left_out(compared, longest.pages)
 
@@ -194,32 +213,12 @@ def bench(
         encoder=encoder,
         rounds=rounds,
         machine=_machine(),
-        encoding=summarize(encoding.milliseconds),
+        encoding=summarize(milliseconds),
         documents=tuple(parts[: len(chosen)]),
         overall=_timings([one for each in measured[: len(chosen)] for one in each], compared),
         sizes=tuple(parts[len(chosen) :]),
         notes=tuple(notes),
     )
-
-
-class _Encoding:
-    """Encodes questions, and knows how long that took."""
-
-    def __init__(self, index: Index, encoder: str) -> None:
-        self._index = index
-        self._encoder = encoder
-        self.milliseconds: list[float] = []
-        # A model takes longer to answer for the first time.
-        index.encode_question("ready", encoder=encoder)
-
-    def queries(self, questions: Sequence[str]) -> list[Float32]:
-        return [self._query(question) for question in questions]
-
-    def _query(self, question: str) -> Float32:
-        started = time.perf_counter()
-        query = self._index.encode_question(question, encoder=self._encoder)
-        self.milliseconds.append((time.perf_counter() - started) * 1e3)
-        return query
 
 
 def _measurable(
@@ -365,3 +364,30 @@ def _timing(name: str, measured: list[_Measured]) -> Timing:
 
 def _machine() -> dict[str, Any]:
     return {"visar": __version__, "numpy": np.__version__, **describe_machine()}
+
+
+def questions_about(pages: Sequence[Page], count: int) -> list[str]:
+    """Ask about up to ``count`` pages, evenly spread over those that have words.
+
+    Each question names up to ``WORDS_PER_QUESTION`` words of one line of a page: the line with the
+    most different ones, function words and numbers left out. Deterministic.
+    """
+    with_words = [words for page in pages if (words := _richest_line(page))]
+    if not with_words:
+        return list(WITHOUT_WORDS[:count])
+    asked = min(count, len(with_words))
+    spread = [with_words[(2 * i + 1) * len(with_words) // (2 * asked)] for i in range(asked)]
+    return [f"What does it say about {' '.join(words)}?" for words in spread]
+
+
+def _richest_line(page: Page) -> list[str]:
+    lines = [
+        _content_words([page.words[index].text for index in indices]) for indices in page.lines()
+    ]
+    return max(lines, key=len, default=[])[:WORDS_PER_QUESTION]
+
+
+def _content_words(words: Sequence[str]) -> list[str]:
+    """The different words of a line that are neither function words nor numbers."""
+    terms = [term for term in find_terms(words) if not term.is_stop_word and term.key.isalpha()]
+    return list({term.key: words[term.word][term.start : term.end] for term in terms}.values())

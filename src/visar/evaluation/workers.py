@@ -47,23 +47,12 @@ def retrieve(
     keep: Callable[[list[Retrieved]], None],
     progress: Callable[[int, int], None],
 ) -> None:
-    """Let methods choose pages of the documents of an index.
+    """Let methods choose pages of the documents of an index, on all cores.
 
-    Parameters
-    ----------
-    location
-        Of the index.
-    tasks
-        Those of one document should stand together: each process reads a document once for them.
-    keep
-        Called with the records of each task, as soon as they are there.
-    progress
-        Called with how many tasks are done, and how many there are.
-
-    Raises
-    ------
-    VisarError
-        If a method fails. Tasks that are done are kept.
+    Tasks of one document should stand together: each process reads a document once for them.
+    ``keep`` is called with the records of each task as soon as they are there, ``progress`` with
+    how many tasks are done, and how many there are. Raises VisarError if a method fails; tasks
+    that are done are kept.
     """
     if not tasks:
         return
@@ -126,9 +115,7 @@ def _pages(document: str, encoder: EncoderRef) -> DocumentPages:
     return DocumentPages(PageVectors(found.vectors, found.offsets))
 
 
-@lru_cache(maxsize=8)
-def _methods(names: tuple[str, ...], depth: int) -> list[Method]:
-    return find_methods(names, depth)
+_methods = lru_cache(maxsize=8)(find_methods)
 
 
 def _carry_out(task: Task) -> list[Retrieved]:

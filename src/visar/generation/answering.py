@@ -130,21 +130,9 @@ def gather_pages(
 ) -> list[GivenPage]:
     """Return pages in the form that a generator reads: their texts or their pictures.
 
-    Parameters
-    ----------
-    source
-        Where the pages are read.
-    generator
-        Its ``reads`` decides.
-    pages
-        Each a document's id and a number from 1.
-    documents
-        The ids of all documents that were searched: labels count them.
-
-    Raises
-    ------
-    DocumentError
-        If a picture is wanted of a document whose file is gone.
+    ``pages`` are documents' ids and numbers from 1; ``documents`` the ids of all documents that
+    were searched, which labels count. Raises DocumentError if a picture is wanted of a document
+    whose file is gone.
     """
     return [
         GivenPage(

@@ -14,6 +14,7 @@ from typing import Any
 
 from visar.errors import CheckpointError, GenerationError
 from visar.generation.protocol import Prompt
+from visar.text import encodable
 
 # Texts with which a template is tried out; no template holds them.
 _SYSTEM, _BEFORE, _AFTER = "sys1tried", "bef2tried", "aft3tried"
@@ -26,19 +27,8 @@ Part = str | None
 class ChatTemplate:
     """The chat template of a checkpoint.
 
-    Parameters
-    ----------
-    name
-        The checkpoint's, for messages.
-    renderer
-        Its processor, or its tokenizer if it reads text alone.
-    with_images
-        Whether messages can hold images.
-
-    Raises
-    ------
-    CheckpointError
-        If there is no template, or images cannot be put where they belong.
+    ``renderer`` is its processor, or its tokenizer if it reads text alone. Raises CheckpointError
+    if there is no template, or images cannot be put where they belong.
     """
 
     def __init__(self, name: str, renderer: Any, *, with_images: bool) -> None:
@@ -55,10 +45,8 @@ class ChatTemplate:
     def render(self, prompt: Prompt) -> str:
         """Return the chat up to the place where the model's reply begins.
 
-        Raises
-        ------
-        GenerationError
-            If a text of the prompt would be taken for a mark even after breaking.
+        Raises GenerationError if a text of the prompt would be taken for a mark even after
+        breaking.
         """
         parts = _merged(prompt)
         rendered = self._chat(
@@ -81,7 +69,7 @@ class ChatTemplate:
             _, _, after = self._apply(turns, reply=False).rpartition(_REPLY)
         except CheckpointError:
             return None
-        tokens = _tokenized(self._tokenizer, after)
+        tokens = tokenized(self._tokenizer, after)
         return tokens[0] if tokens and tokens[0] in self._marks.ids else None
 
     def _chat(self, system: str, parts: Sequence[Part]) -> str:
@@ -168,14 +156,14 @@ class _Marks:
 
     def broken(self, text: str) -> str:
         """Insert a blank after the first character of each mark."""
-        text = text.encode(errors="replace").decode()  # a tokenizer takes no half characters
+        text = encodable(text)
         while (broken := self._pattern.sub(_break, text)) != text:
             text = broken
         return text
 
     def among(self, text: str) -> list[int]:
         """Return the marks that the tokenizer finds in a text, in order."""
-        return [token for token in _tokenized(self._tokenizer, text) if token in self.ids]
+        return [token for token in tokenized(self._tokenizer, text) if token in self.ids]
 
 
 def _break(mark: re.Match[str]) -> str:
@@ -183,7 +171,8 @@ def _break(mark: re.Match[str]) -> str:
     return f"{first} {rest}" if rest else " "
 
 
-def _tokenized(tokenizer: Any, text: str) -> list[int]:
+def tokenized(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a text, without those that a tokenizer puts around it."""
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 

@@ -19,7 +19,7 @@ from visar.errors import (
     GeneratorUnavailable,
     InvalidOption,
 )
-from visar.generation.chat_templates import ChatTemplate
+from visar.generation.chat_templates import ChatTemplate, tokenized
 from visar.generation.parsing import choice_text
 from visar.generation.protocol import OnText, Prompt, Reads, Reply, ignore_text
 from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
@@ -59,8 +59,6 @@ class LocalGenerator:
         A model of the paper, the folder of a checkpoint, or a hub name.
     source
         Where the checkpoint is, if that is not where the name says.
-    revision
-        A branch, tag or commit at the hub.
     device
         "auto", "cpu", "cuda" or "mps".
 
@@ -73,21 +71,12 @@ class LocalGenerator:
     """
 
     def __init__(
-        self,
-        name: str,
-        source: str | Checkpoint | None = None,
-        *,
-        revision: str | None = None,
-        device: str = "auto",
+        self, name: str, source: str | Checkpoint | None = None, *, device: str = "auto"
     ) -> None:
         check_device(device)
         self.name = name
         self._published = PUBLISHED.get(name)
-        if source is None and self._published is not None:
-            source = self._published.repository
-            revision = revision or self._published.revision
-        self._source = source or name
-        self._revision = revision
+        self._source = source or (self._published.repository if self._published else name)
         self._device = device
         self._lock = threading.RLock()
         self.reads: Reads = self._published.reads if self._published else reads_of(self._checkpoint)
@@ -106,7 +95,7 @@ class LocalGenerator:
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, without loading the weights."""
         with self._lock:
-            return len(_tokenized(self._tokenizer, text))
+            return len(tokenized(self._tokenizer, text))
 
     def generate(
         self,
@@ -225,7 +214,7 @@ class LocalGenerator:
             raise GeneratorUnavailable(
                 f"The generator {self.name!r} needs {', '.join(missing)}: {INSTALL}"
             )
-        found = find_checkpoint(self._source, self._revision)
+        found = find_checkpoint(self._source)
         expected = self._published and self._published.model_class
         if expected and expected not in found.architectures:
             raise CheckpointError(
@@ -332,10 +321,7 @@ def _held_to(choices: ChoiceTokens, inputs: Any) -> dict[str, Any]:
 class ChoiceTokens:
     """The tokens of the replies ``{"choice": …}`` that a model is held to.
 
-    Raises
-    ------
-    InvalidOption
-        If a choice holds ``end``, the token that ends a reply.
+    Raises InvalidOption if a choice holds ``end``, the token that ends a reply.
     """
 
     def __init__(self, choices: Sequence[str], tokenizer: Any, end: int) -> None:
@@ -344,7 +330,7 @@ class ChoiceTokens:
         self._following: dict[tuple[int, ...], list[int]] = {}
         for choice in choices:
             text = choice_text(choice)
-            tokens = tuple(_tokenized(tokenizer, text))
+            tokens = tuple(tokenized(tokenizer, text))
             if end in tokens:
                 raise InvalidOption(f"The choice {choice!r} holds the mark that ends a reply.")
             self._texts[tokens] = text
@@ -370,10 +356,7 @@ class ChoiceTokens:
 def reads_of(checkpoint: Checkpoint) -> Reads:
     """Return what a checkpoint reads, by the class its configuration names.
 
-    Raises
-    ------
-    CheckpointError
-        If it is an adapter, or no language model that transformers knows.
+    Raises CheckpointError if it is an adapter, or no language model that transformers knows.
     """
     import_torchvision()  # transformers imports it too
     from transformers.models.auto import modeling_auto
@@ -396,7 +379,3 @@ def reads_of(checkpoint: Checkpoint) -> Reads:
         "without code of its own. Take a chat model that transformers loads, such as "
         "Qwen/Qwen2.5-VL-7B-Instruct."
     )
-
-
-def _tokenized(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])

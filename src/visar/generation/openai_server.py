@@ -41,6 +41,7 @@ from visar.generation.protocol import (
     ignore_text,
     read_pieces,
 )
+from visar.text import encodable
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -195,7 +196,7 @@ class OpenAIGenerator:
         request = {
             "model": self._model,
             "messages": [
-                {"role": "system", "content": _sendable(prompt.system)},
+                {"role": "system", "content": encodable(prompt.system)},
                 {"role": "user", "content": content},
             ],
             "stream": True,
@@ -452,13 +453,8 @@ def _without(
 def _part(part: str | Image) -> dict[str, Any]:
     """Return a text or an image as a part of a message."""
     if isinstance(part, str):
-        return {"type": "text", "text": _sendable(part)}
+        return {"type": "text", "text": encodable(part)}
     return {"type": "image_url", "image_url": {"url": _data_uri(part)}}
-
-
-def _sendable(text: str) -> str:
-    """Replace halves of characters, which damaged documents hold and UTF-8 does not."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _data_uri(image: Image) -> str:

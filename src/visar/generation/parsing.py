@@ -53,7 +53,8 @@ def parse_answer(reply: str) -> ParsedAnswer:
     said = _said(reply)
     answers = [found for found in _objects(said) if "answer" in found]
     if not answers:
-        plain = _shown(_cut_object(said))
+        cut = _CUT_ANSWER.search(said)
+        plain = _shown(said if cut is None else _unescaped(cut[1]))
         return ParsedAnswer("" if is_not_answerable(plain) else plain, (), well_formed=False)
     # A model that writes several corrects itself: the last one counts.
     chosen = answers[-1]
@@ -163,12 +164,6 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         else:
             if isinstance(value, dict):
                 yield value
-
-
-def _cut_object(text: str) -> str:
-    """Return the answer of an object that was cut off while it was written; else the text."""
-    cut = _CUT_ANSWER.search(text)
-    return text if cut is None else _unescaped(cut[1])
 
 
 def _unescaped(text: str) -> str:

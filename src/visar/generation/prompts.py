@@ -88,10 +88,7 @@ def _as_data(text: str) -> str:
 def fit_pixels(images: Sequence[Image], most: int = MAX_PIXELS) -> list[Image]:
     """Scale images down by one common factor so that they have at most ``most`` pixels together.
 
-    Raises
-    ------
-    InvalidOption
-        If there are more images than pixels.
+    Raises InvalidOption if there are more images than pixels.
     """
     if most < len(images):
         raise InvalidOption(f"{most} pixels do not suffice for {len(images)} pages: allow more.")
@@ -113,12 +110,8 @@ def _scaled(image: Image, factor: float) -> Image:
 def fit_tokens(texts: Sequence[str], count: Callable[[str], int], most: int) -> list[str]:
     r"""Cut texts at the ends of lines so that together they take at most ``most`` tokens.
 
-    Each text has the same share; what short texts leave over goes to the longer ones.
-
-    Raises
-    ------
-    InvalidOption
-        If ``most`` is negative.
+    Each text has the same share; what short texts leave over goes to the longer ones. Raises
+    InvalidOption if ``most`` is negative.
 
     >>> fit_tokens(["one", "two\nthree\nfour"], lambda text: len(text.split()), 3)
     ['one', 'two\nthree']

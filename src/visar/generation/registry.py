@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Any, Literal
+from typing import Literal
 
-from visar.errors import GeneratorUnavailable, InvalidOption, VisarError
+from visar.errors import GeneratorUnavailable, InvalidOption
 from visar.generation import extractive
 from visar.generation.protocol import Generator, Reads
 from visar.models.checkpoints import is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
 from visar.models.protocols import State
-from visar.plugins import entry_points, is_object_name, load, unknown_name
+from visar.plugins import entry_points, is_object_name, make, package_of, unknown_name
 
 GROUP = "visar.generators"
 """Entry points of other packages: a class or function that returns a generator."""
@@ -200,30 +199,13 @@ def get_generator(
 
 
 def _made_by(factory: str | EntryPoint, name: str, device: str) -> Generator:
-    """Call a class or function that returns a generator; pass ``device`` if it takes one."""
-    make = load(factory)
-    try:
-        made = make(device=device) if _accepts_device(make) else make()
-    except VisarError:
-        raise
-    except Exception as error:  # of another package, so of any kind
-        raise GeneratorUnavailable(
-            f"The generator {name!r} cannot be made: {type(error).__name__}: {error}"
-        ) from error
+    made = make(factory, "generator", name, device, GeneratorUnavailable)
     if isinstance(made, type) or not isinstance(made, Generator):
         raise InvalidOption(
             f"{name} returned {made!r}, which is no generator: it must be a class or function that "
             "returns an object with the members of visar.generation.protocol.Generator."
         )
     return made
-
-
-def _accepts_device(make: Any) -> bool:
-    try:
-        inspect.signature(make).bind_partial(device="auto")
-    except (TypeError, ValueError):  # ValueError: of some built-in callables nothing is known
-        return False
-    return True
 
 
 def available_generators() -> list[GeneratorInfo]:
@@ -238,7 +220,10 @@ def available_generators() -> list[GeneratorInfo]:
         ),
         GeneratorInfo("openai-text:MODEL", "A text model behind such a server", "text", "", lacks),
         *available_local_generators(),
-        *(_plugin_info(point) for point in entry_points(GROUP).values()),
+        *(
+            GeneratorInfo(name, f"{point.value}, of {package_of(point)}", None, "", None)
+            for name, point in entry_points(GROUP).items()
+        ),
     ]
 
 
@@ -261,11 +246,6 @@ def available_local_generators() -> list[GeneratorInfo]:
 def missing_packages() -> list[str]:
     """Return the packages that a local generator lacks here."""
     return [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
-
-
-def _plugin_info(point: EntryPoint) -> GeneratorInfo:
-    package = f"{point.dist.name} {point.dist.version}" if point.dist else "another package"
-    return GeneratorInfo(point.name, f"{point.value}, of {package}", None, "", None)
 
 
 def _lacking_for_servers() -> str | None:

@@ -60,12 +60,8 @@ class Checkpoint:
         """Return its folder on this machine; download it and its base model if need be.
 
         The libraries are given this folder and never the hub's name, and ``base_revision`` for the
-        base model: its main branch may have moved since the fingerprint was taken.
-
-        Raises
-        ------
-        CheckpointError
-            If something is not on this machine and cannot be downloaded.
+        base model: its main branch may have moved since the fingerprint was taken. Raises
+        CheckpointError if something is not on this machine and cannot be downloaded.
         """
         if self.is_local:
             return str(Path(self.name).expanduser())

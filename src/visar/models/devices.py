@@ -32,10 +32,7 @@ def check_device(device: str) -> None:
 def choose_device(device: str) -> str:
     """Return the device to run on; "auto" takes the best that is present.
 
-    Raises
-    ------
-    EncoderUnavailable
-        If the device named is not present.
+    Raises EncoderUnavailable if the device named is not present.
     """
     import torch
 
@@ -79,15 +76,8 @@ def first_batch(device: str) -> int:
 
 
 class Batches:
-    """Work in batches whose size is halved, permanently, when memory does not suffice.
+    """Batches whose size is halved when memory does not suffice.
 
-    Parameters
-    ----------
-    size
-        Items in the first batch.
-
-    Notes
-    -----
     Threads may share one object: each keeps its own place, and the size only ever falls.
     """
 
@@ -101,10 +91,7 @@ class Batches:
     ) -> list[Result]:
         """Do the work on all items, batch by batch; return the results in order.
 
-        Raises
-        ------
-        OutOfMemory
-            If memory does not suffice for a single item.
+        Raises OutOfMemory if memory does not suffice for a single item.
         """
         done: list[Result] = []
         while len(done) < len(items):

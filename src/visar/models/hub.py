@@ -56,12 +56,8 @@ def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) ->
     """Return the path of a repository's file, downloaded unless ``local_only``.
 
     Its folder is named after the commit. None if the repository has no such file, or with
-    ``local_only`` if it is not in the cache.
-
-    Raises
-    ------
-    CheckpointError
-        If the repository or revision does not exist, may not be read, or cannot be reached.
+    ``local_only`` if it is not in the cache. Raises CheckpointError if the repository or revision
+    does not exist, may not be read, or cannot be reached.
     """
     _hub()
     from huggingface_hub import errors, hf_hub_download
@@ -94,17 +90,9 @@ def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) ->
 
 
 def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
-    """Download the files of a repository that match patterns and are not cached.
+    """Download the files of a repository that match patterns and are not cached; return the folder.
 
-    Returns
-    -------
-    Path
-        The folder they are in.
-
-    Raises
-    ------
-    CheckpointError
-        If the download fails, or there are no weights among the files.
+    Raises CheckpointError if the download fails, or there are no weights among the files.
     """
     _hub()
     from huggingface_hub import snapshot_download

@@ -33,10 +33,7 @@ _declared: list[Library] = []
 class Lazy(Generic[Value]):
     """A value that is made when first asked for, once for all threads, and can be dropped.
 
-    Parameters
-    ----------
-    make
-        Makes the value. If it raises, the next call of :meth:`get` tries again.
+    If making it raises, the next call of :meth:`get` tries again.
     """
 
     def __init__(self, make: Callable[[], Value]) -> None:
@@ -94,13 +91,8 @@ def _quiet_transformers() -> None:
 def import_torchvision() -> bool:
     """Import torchvision; return whether operators had to be declared for it.
 
-    The real import is tried first: where the operators exist, nothing is declared, so that
-    nothing stands in their way.
-
-    Raises
-    ------
-    MissingExtra
-        If it is not installed.
+    The real import is tried first: where the operators exist, nothing is declared. Raises
+    MissingExtra if it is not installed.
     """
     with _loading:
         try:
@@ -134,14 +126,9 @@ def _forget_half_imported() -> None:
 
 @contextlib.contextmanager
 def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
-    """Run a model in float32 in this block. The caller holds the model's lock.
+    """Run a model of transformers in float32 in this block. The caller holds the model's lock.
 
-    Parameters
-    ----------
-    model
-        A model of transformers.
-    attention
-        The attention implementation that was chosen for it, to come back to.
+    ``attention`` is the implementation that was chosen for it, to come back to.
     """
     import torch
 

@@ -110,14 +110,3 @@ class Mine:
 def test_an_object_is_accepted_where_a_name_is() -> None:
     mine: Dataset = Mine()
     assert open_dataset(mine) is mine
-
-
-def test_the_data_set_of_the_docs_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    docs = Path(__file__).parents[3] / "docs" / "evaluation-data.md"
-    code = docs.read_text("utf-8").partition("# harbour_data.py\n")[2].partition("```")[0]
-    (tmp_path / "harbour_data.py").write_text(code)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    dataset = open_dataset("harbour_data:Harbour")
-    assert (dataset.name, missing_documents(dataset)) == ("harbour", ["ferries.pdf"])
-    sys.modules.pop("harbour_data")

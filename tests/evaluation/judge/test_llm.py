@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.evaluation.judge.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
-from visar.evaluation.judge import BenchmarkJudge, CachedJudge, LLMJudge
+from visar.evaluation.judge import LLMJudge
 from visar.evaluation.judge.llm import CHOICES, case_line
 from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
 
@@ -127,25 +126,6 @@ def test_whatever_a_generator_raises_can_be_recorded() -> None:
 
     with pytest.raises(GenerationError, match=r"grader failed while judging: KeyError: 'Who\?'"):
         LLMJudge(Grader(fail)).judge("Who?", ["Tom"], "Ada")
-
-
-class Releasing(Grader):
-    """A generator with memory to give back."""
-
-    released = 0
-
-    def release(self) -> None:
-        self.released += 1
-
-
-def test_the_memory_of_the_model_can_be_given_back(tmp_path: Path) -> None:
-    grader = Releasing(same_text)
-    LLMJudge(grader).release()
-    CachedJudge(LLMJudge(grader), tmp_path).release()
-    assert grader.released == 2
-    # A served model holds none here, and the rules have no model.
-    LLMJudge(Grader(same_text)).release()
-    CachedJudge(BenchmarkJudge(), tmp_path).release()
 
 
 def test_a_question_without_reference_is_not_put_to_a_model() -> None:

@@ -8,8 +8,8 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
@@ -23,17 +23,7 @@ _PAGE_IMAGE = re.compile(r"(?P<document>.+)_(?P<page>\d+)\.(?:png|jpe?g|webp)", 
 
 
 class QuestionFile:
-    """Questions of a file about documents in one folder: MMLongBench-Doc, and those of one's own.
-
-    Parameters
-    ----------
-    name
-        Of the data set.
-    questions
-        All of them, in the order of the file.
-    documents
-        The folder that the documents' names are relative to.
-    """
+    """Questions of a file about documents in one folder: MMLongBench-Doc, or one's own."""
 
     def __init__(self, name: str, questions: Sequence[Question], documents: Path) -> None:
         self._name = name
@@ -59,15 +49,6 @@ class LongDocURL:
     Evidence pages count from 1, the numbers in the names of page images from 0: page 1 is
     ``NAME_0.png``. A document of which some page images are missing counts as missing: pages
     after a gap would have wrong numbers, and a part of a document is easier than the whole.
-
-    Parameters
-    ----------
-    questions
-        All of them, in the order of the file.
-    page_counts
-        The number of pages of documents, where the file gives it.
-    folder
-        Searched when the first document is asked for.
     """
 
     def __init__(
@@ -75,7 +56,9 @@ class LongDocURL:
     ) -> None:
         self._questions = questions
         self._page_counts = page_counts
-        self._files = _ScatteredDocuments(folder)
+        self._folder = folder
+        self._lock = Lock()
+        self._gathered: dict[str, Path] = {}
 
     @property
     def name(self) -> str:
@@ -88,11 +71,12 @@ class LongDocURL:
     def path(self, document: str) -> Path | None:
         """The document's PDF, else a folder of its page images; None if it is missing."""
         name = document.removesuffix(".pdf")
-        if pdf := self._files.pdfs.get(name):
-            return pdf
-        if name not in self._files.images or self._first_missing(document):
+        pdfs, images = self._found
+        if name in pdfs:
+            return pdfs[name]
+        if name not in images or self._first_missing(document):
             return None
-        return self._files.folder_of_images(name)
+        return self._folder_of_images(name)
 
     def incomplete_documents(self) -> dict[str, int]:
         """The documents of which only some page images are there, with the first missing page."""
@@ -101,14 +85,58 @@ class LongDocURL:
         return {
             document: missing
             for document, name in names.items()
-            if name in self._files.images and name not in self._files.pdfs
+            if name in self._found[1] and name not in self._found[0]
             if (missing := self._first_missing(document))
         }
 
     def _first_missing(self, document: str) -> int | None:
-        images = self._files.images.get(document.removesuffix(".pdf"), {})
+        images = self._found[1].get(document.removesuffix(".pdf"), {})
         pages = self._page_counts.get(document, max(images, default=-1) + 1)
         return next((page for page in range(1, pages + 1) if page - 1 not in images), None)
+
+    @cached_property
+    def _found(self) -> tuple[dict[str, Path], dict[str, dict[int, Path]]]:
+        """PDFs by document, and page images by document and the numbers in their names."""
+        pdfs: dict[str, Path] = {}
+        images: dict[str, dict[int, Path]] = {}
+        for path in _files_below(self._folder):
+            if path.suffix.lower() == ".pdf":
+                pdfs.setdefault(path.stem, path)
+            elif match := _PAGE_IMAGE.fullmatch(path.name):
+                images.setdefault(match["document"], {}).setdefault(int(match["page"]), path)
+        return pdfs, images
+
+    def _folder_of_images(self, name: str) -> Path:
+        """A folder with a document's page images and nothing else.
+
+        Where they share one with other files, that is a folder of links to them, which lasts as
+        long as this object.
+        """
+        from visar.documents.finding import visible_files
+
+        images = self._found[1][name]
+        folder = images[0].parent
+        if set(visible_files(folder)) == set(images.values()):
+            return folder
+        with self._lock:
+            if name not in self._gathered:
+                self._gathered[name] = self._gather(name, images)
+            return self._gathered[name]
+
+    def _gather(self, name: str, images: Mapping[int, Path]) -> Path:
+        parent = Path(tempfile.mkdtemp(prefix="visar-pages-"))
+        weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
+        # Named so because a document is shown by the name of its folder.
+        folder = parent / name
+        folder.mkdir()
+        for path in images.values():
+            link = folder / path.name
+            try:
+                link.symlink_to(path.absolute())
+            except OSError:
+                # Windows lets only some users make links.
+                shutil.copyfile(path, link)
+        return folder
 
 
 def published_questions(
@@ -179,71 +207,6 @@ def _questions(
     found = [question(Fields(entry, problems), entry, seen) for entry in entries]
     problems.refuse()
     return found
-
-
-class _ScatteredDocuments:
-    """Documents anywhere below a folder: ``NAME.pdf``, or page images ``NAME_0.png`` and so on."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = Lock()
-        self._found: tuple[dict[str, Path], dict[str, dict[int, Path]]] | None = None
-        self._gathered: dict[str, Path] = {}
-
-    @property
-    def pdfs(self) -> Mapping[str, Path]:
-        """PDFs by the names of their documents."""
-        return self._search()[0]
-
-    @property
-    def images(self) -> Mapping[str, Mapping[int, Path]]:
-        """Page images by document and by the numbers in their names, of which 0 is the first."""
-        return self._search()[1]
-
-    def folder_of_images(self, name: str) -> Path:
-        """A folder with a document's page images, which begin with 0, and nothing else.
-
-        Where they share one with other files, that is a folder of links to them, which lasts as
-        long as this object.
-        """
-        from visar.documents.finding import visible_files
-
-        images = self.images[name]
-        folder = images[0].parent
-        if set(visible_files(folder)) == set(images.values()):
-            return folder
-        with self._lock:
-            if name not in self._gathered:
-                self._gathered[name] = self._gather(name, images)
-            return self._gathered[name]
-
-    def _gather(self, name: str, images: Mapping[int, Path]) -> Path:
-        parent = Path(tempfile.mkdtemp(prefix="visar-pages-"))
-        weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
-        # Named so because a document is shown by the name of its folder.
-        folder = parent / name
-        folder.mkdir()
-        for path in images.values():
-            link = folder / path.name
-            try:
-                link.symlink_to(path.absolute())
-            except OSError:
-                # Windows lets only some users make links.
-                shutil.copyfile(path, link)
-        return folder
-
-    def _search(self) -> tuple[dict[str, Path], dict[str, dict[int, Path]]]:
-        with self._lock:
-            if self._found is None:
-                pdfs: dict[str, Path] = {}
-                images: defaultdict[str, dict[int, Path]] = defaultdict(dict)
-                for path in _files_below(self._folder):
-                    if path.suffix.lower() == ".pdf":
-                        pdfs.setdefault(path.stem, path)
-                    elif match := _PAGE_IMAGE.fullmatch(path.name):
-                        images[match["document"]].setdefault(int(match["page"]), path)
-                self._found = pdfs, dict(images)
-            return self._found
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

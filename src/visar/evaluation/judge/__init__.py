@@ -1,11 +1,17 @@
 """Whether an answer is correct: by the benchmarks' rules, or by a language model."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from visar.errors import InvalidOption
 from visar.evaluation.judge.agreement import Agreement, compare_judges
 from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
 from visar.evaluation.judge.protocol import CORRECT_FROM, Judge, Verdict
-from visar.evaluation.judge.registry import get_judge, needs_model
 from visar.evaluation.judge.scoring import BenchmarkJudge, QuoteJudge
+from visar.generation.registry import get_generator
 
 __all__ = [
     "CORRECT_FROM",
@@ -21,3 +27,51 @@ __all__ = [
     "get_judge",
     "needs_model",
 ]
+
+_WITHOUT_MODEL: dict[str, Callable[[], Judge]] = {"rules": BenchmarkJudge, "quotes": QuoteJudge}
+
+
+def needs_model(name: str) -> bool:
+    """True if the judge of that name asks a language model."""
+    return name not in _WITHOUT_MODEL
+
+
+def get_judge(
+    name: str = "rules",
+    *,
+    base_url: str | None = None,
+    device: str = "auto",
+    cache: Path | str | None = None,
+) -> Judge:
+    """Make the judge of that name.
+
+    Parameters
+    ----------
+    name
+        ``rules`` (the benchmarks' scoring), ``quotes`` (for extractive answers), ``llm`` (the
+        paper's model, run here), or a generator such as ``openai:MODEL``.
+    base_url, device
+        Where the model is served, or runs; for judges with a model only.
+    cache
+        A folder in which a model's verdicts are kept. The other judges are faster than it.
+
+    Raises
+    ------
+    InvalidOption
+        If there is no such judge, or it cannot take an option.
+    MissingExtra
+        If ``rules`` lacks the extra ``eval``.
+    """
+    if not needs_model(name):
+        if base_url is not None or device != "auto":
+            raise InvalidOption(f"The judge {name!r} has no model: it takes no base_url or device.")
+        return _WITHOUT_MODEL[name]()
+    if name == "extractive":
+        raise InvalidOption(
+            "The generator 'extractive' quotes pages and cannot judge. Choose 'rules', 'llm' "
+            f"({DEFAULT_MODEL}), or a language model such as 'openai:MODEL'."
+        )
+    judge = LLMJudge(
+        get_generator(DEFAULT_MODEL if name == "llm" else name, base_url=base_url, device=device)
+    )
+    return judge if cache is None else CachedJudge(judge, cache)

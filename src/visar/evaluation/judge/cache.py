@@ -19,21 +19,13 @@ from typing import Any
 from visar.errors import InvalidOption
 from visar.evaluation.judge.protocol import Judge, Verdict, usable_references
 from visar.files import write_whole
-from visar.models.protocols import Releasable
 
 
 class CachedJudge:
-    """A judge that first looks for a kept verdict of the same judge on the same case.
+    """A judge that first looks in a folder for a kept verdict of the same judge on the same case.
 
     Threads never judge a case twice; processes that come to it at the same time may, and the last
     verdict stays. An entry that is damaged is judged again and replaced.
-
-    Parameters
-    ----------
-    judge
-        Decides what is not kept yet.
-    folder
-        Holds the verdicts; made when the first one is kept.
     """
 
     def __init__(self, judge: Judge, folder: Path | str) -> None:
@@ -64,11 +56,6 @@ class CachedJudge:
                 with self._usable_folder():
                     _write(path, key, verdict)
             return verdict
-
-    def release(self) -> None:
-        """Free the memory of the judge's model, if it holds any here."""
-        if isinstance(self._judge, Releasable):
-            self._judge.release()
 
     @contextmanager
     def _usable_folder(self) -> Iterator[None]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from visar.errors import GenerationError, VisarError
 from visar.evaluation.judge.protocol import Verdict, usable_references
 from visar.generation.protocol import Generator, Prompt, Reply
-from visar.models.protocols import Releasable
 
 DEFAULT_MODEL = "qwen2.5-14b"
 """The judge of the paper, Qwen2.5-14B-Instruct."""
@@ -139,11 +138,6 @@ class LLMJudge:
             input_tokens=reply.input_tokens,
             output_tokens=reply.output_tokens,
         )
-
-    def release(self) -> None:
-        """Free the memory of the generator's model, if it holds any here."""
-        if isinstance(self._generator, Releasable):
-            self._generator.release()
 
 
 def case_line(question: str, references: Sequence[str], answer: str) -> str:

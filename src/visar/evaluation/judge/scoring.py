@@ -65,12 +65,8 @@ class BenchmarkJudge:
     """Scores answers as the benchmarks do: offline, without a model.
 
     The published scoring first lets a language model shorten the answer. Here it is scored as it
-    is: an answer in whole sentences scores 0 where the reference is a name.
-
-    Raises
-    ------
-    MissingExtra
-        If rapidfuzz is not installed.
+    is: an answer in whole sentences scores 0 where the reference is a name. Raises MissingExtra if
+    rapidfuzz is not installed.
     """
 
     name = f"rules {RULES_VERSION}"

@@ -103,7 +103,7 @@ def _accuracy_rows(setting: _Setting, counts: dict[str, int]) -> Iterator[Row]:
 
 def _p_value(verdicts: _Verdicts, fixed: _Verdicts) -> float | None:
     both = sorted(verdicts.keys() & fixed.keys())
-    return mcnemar([verdicts[q] for q in both], [fixed[q] for q in both]).p_value if both else None
+    return mcnemar([verdicts[q] for q in both], [fixed[q] for q in both]) if both else None
 
 
 def objective_tables(findings: Findings) -> list[Table]:

@@ -93,12 +93,7 @@ def figure_style() -> Iterator[None]:
     """Give figures that are made and written while the block runs the common look.
 
     Make them as ``matplotlib.figure.Figure()``, which needs no display and leaves nothing open,
-    and write them with :func:`to_svg`.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
+    and write them with :func:`to_svg`. Raises MissingExtra if matplotlib is not installed.
     """
     try:
         import matplotlib as mpl

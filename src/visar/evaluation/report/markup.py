@@ -209,10 +209,7 @@ def _fields(shown: Cell | Table | Picture, *names: str) -> dict[str, Any]:
 def to_html(report: Report) -> str:
     """Return a report as one HTML page that loads nothing.
 
-    Raises
-    ------
-    MissingExtra
-        If Jinja is not installed.
+    Raises MissingExtra if Jinja is not installed.
     """
     try:
         from jinja2 import Environment, StrictUndefined

@@ -319,10 +319,7 @@ class Detail:
 def read_details(folder: Path) -> list[Detail]:
     """Read the questions chosen to be shown: ``details/*.npz`` of a run's folder.
 
-    Raises
-    ------
-    NotARun
-        If a file is damaged or holds something else.
+    Raises NotARun if a file is damaged or holds something else.
     """
     return [_read_detail(path) for path in sorted((folder / "details").glob("*.npz"))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
+from statistics import fmean, median
 
 from visar.evaluation import metrics
 from visar.evaluation.findings import (
@@ -110,8 +110,8 @@ def f1(pairs: Pairs) -> float:
 
 
 _ADAPTIVE = (
-    _Measure("mean_k", "Mean k", 1, lambda pairs: metrics.mean_k([one.k for _, one in pairs])),
-    _Measure("median_k", "Median k", 1, lambda pairs: metrics.median_k([o.k for _, o in pairs])),
+    _Measure("mean_k", "Mean k", 1, lambda pairs: fmean(one.k for _, one in pairs)),
+    _Measure("median_k", "Median k", 1, lambda pairs: median(one.k for _, one in pairs)),
     _Measure("recall", "R@k* %", 2, mean_recall),
     _Measure("precision", "P@k* %", 2, mean_precision),
     _Measure("f1", "F1@k* %", 2, f1),
@@ -163,8 +163,8 @@ def _evidence_row(findings: Findings, dataset: str) -> Row:
     row |= {measure.heading: None for measure in _ADAPTIVE}
     if counts:
         for name, heading, of in (
-            ("mean_k", "Mean k", metrics.mean_k),
-            ("median_k", "Median k", metrics.median_k),
+            ("mean_k", "Mean k", fmean),
+            ("median_k", "Median k", median),
         ):
             row[heading] = Cell(of(counts), 1, paper=paper.value(name, None, "evidence"))
     return row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visar.documents.page import Page, Word
-from visar.evaluation.own_questions import WITHOUT_WORDS, questions_about
+from visar.evaluation.timing import WITHOUT_WORDS, questions_about
 
 
 def page(number: int, *lines: str) -> Page:
