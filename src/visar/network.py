@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import random
-import ssl
 import time
 import weakref
 from ipaddress import ip_address
@@ -84,6 +83,8 @@ class ServiceClient:
     """
 
     def __init__(self, address: str, *, start: str, timeout: float = SECONDS_PER_REQUEST) -> None:
+        import ssl
+
         import httpx2
 
         self._parts = parse_address(address)
@@ -172,6 +173,8 @@ class ServiceClient:
         return Refused(f"The service at {self.address} {what}", code, reason)
 
     def _unreachable(self, error: Exception) -> ServiceError:
+        import ssl
+
         import httpx2
 
         cause: BaseException | None = error

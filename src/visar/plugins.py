@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache, reduce
-from importlib.metadata import EntryPoint
-from importlib.metadata import entry_points as installed_entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from visar.errors import InvalidOption, VisarError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _OBJECT_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
@@ -22,7 +21,9 @@ _OBJECT_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-
 @cache
 def entry_points(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group (such as ``visar.encoders``) by name; imports nothing."""
-    return {point.name: point for point in installed_entry_points(group=group)}
+    from importlib import metadata
+
+    return {point.name: point for point in metadata.entry_points(group=group)}
 
 
 def is_object_name(name: str) -> bool:
@@ -45,9 +46,10 @@ def load(name: str | EntryPoint) -> Any:
     InvalidOption
         If the module or the attribute does not exist, or the import fails.
     """
-    text = name.value if isinstance(name, EntryPoint) else name
+    text = name if isinstance(name, str) else name.value
     module, _, attribute = text.partition(":")
-    if isinstance(name, str) and (folder := str(Path.cwd())) not in sys.path:
+    foreign = isinstance(name, str) and not name.startswith("visar.")
+    if foreign and (folder := str(Path.cwd())) not in sys.path:
         sys.path.append(folder)
     try:
         return reduce(getattr, attribute.split("."), importlib.import_module(module))
@@ -85,6 +87,8 @@ def make(
 
 def accepts_device(called: Callable[..., object]) -> bool:
     """Whether something can be called with the argument ``device``."""
+    import inspect
+
     try:
         inspect.signature(called).bind_partial(device="auto")
     except (TypeError, ValueError):  # ValueError: of some built-in callables nothing is known
@@ -103,7 +107,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> 
     >>> print(unknown_name("method", "vizar", ["visar", "top-k"]))
     There is no method 'vizar': did you mean visar? Known: visar, top-k.
     """
+    from difflib import get_close_matches
+
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = get_close_matches(name, names, n=1)
     question = f": did you mean {near[0]}?" if near else "."
     return InvalidOption(f"There is no {kind} {name!r}{question} Known: {', '.join(names)}.{hint}")

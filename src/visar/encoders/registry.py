@@ -7,20 +7,20 @@ hub name of a checkpoint, or the address of a service.
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import re
+import sys
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from visar.encoders import visrag
 from visar.encoders.protocol import Encoder, Reads
 from visar.errors import EncoderUnavailable, InvalidOption
 from visar.models.checkpoints import Checkpoint, find_checkpoint, is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
 from visar.models.protocols import State
+from visar.network import DEFAULT_PORT
 from visar.plugins import (
     accepts_device,
     entry_points,
@@ -30,6 +30,9 @@ from visar.plugins import (
     package_of,
     unknown_name,
 )
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "visar.encoders"
 _POOL = re.compile(r"(.*)\+pool([^/]*)", re.DOTALL)
@@ -109,6 +112,13 @@ class _Entry:
 
 _VISUAL = "visar.encoders.visual:VisualEncoder"
 _VISRAG = "visar.encoders.visrag:VisRagEncoder"
+# There is no tokenizers for its transformers and a newer Python.
+_VISRAG_INSTALL = (
+    f"`python3.{min(sys.version_info.minor, 12)} -m venv visrag && "
+    "visrag/bin/pip install 'visar[visrag]' && "
+    "visrag/bin/visar encoders serve {name} --trust-remote-code` runs it in an environment of its "
+    f"own; then use --encoder http://127.0.0.1:{DEFAULT_PORT} here"
+)
 
 
 def _visual(description: str, size: str) -> _Entry:
@@ -160,8 +170,8 @@ _ENCODERS = {
         size="3 B parameters, 7 GB",
         factory=_VISRAG,
         packages=("sentencepiece", "timm", "torch", "torchvision", "transformers"),
-        install=visrag.INSTALL,
-        transformers=visrag.TRANSFORMERS,
+        install=_VISRAG_INSTALL,
+        transformers="4.40",
     ),
 }
 _ANY_VISUAL = _visual("A visual encoder by hub name or local folder", "")
@@ -244,7 +254,7 @@ def _unpooled(name: EncoderName, device: str, *, trust_remote_code: bool) -> Enc
     if name.base in _ENCODERS:
         entry = _ENCODERS[name.base]
         _refuse_unavailable(name.base, entry)
-        return _made_by(EntryPoint(name.base, entry.factory, GROUP), name, device)
+        return _made_by(entry.factory, name, device)
     if name.base in entry_points(GROUP):
         return _made_by(entry_points(GROUP)[name.base], name, device)
     if is_object_name(name.base) and not is_checkpoint_name(name.base):
@@ -299,7 +309,7 @@ def _of_checkpoint(
         _VISRAG: {"trust_remote_code": trust_remote_code},
         _VISUAL: {"instruction_tokens": not name.patches},
     }.get(entry.factory, {})
-    kind = load(EntryPoint(name.base, entry.factory, GROUP))
+    kind = load(entry.factory)
     encoder: Encoder = kind(name.unpooled, source, **own, **options)
     return encoder
 
@@ -354,7 +364,9 @@ def _refuse_unavailable(name: str, entry: _Entry) -> None:
 def _missing(entry: _Entry) -> list[str]:
     missing = [name for name in entry.packages if importlib.util.find_spec(name) is None]
     if entry.transformers and "transformers" not in missing:
-        installed = importlib.metadata.version("transformers")
+        from importlib.metadata import version
+
+        installed = version("transformers")
         if not installed.startswith(f"{entry.transformers}."):
             missing.append(f"transformers {entry.transformers} ({installed} is installed)")
     return missing

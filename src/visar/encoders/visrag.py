@@ -6,7 +6,6 @@ encoder's service, and only if the user trusts it explicitly.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +24,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ARCHITECTURE = "VisRAG_Ret"
-TRANSFORMERS = "4.40"
-"""The version the checkpoint's code was written for."""
-ADDRESS = f"http://127.0.0.1:{DEFAULT_PORT}"
-SERVE = "visar encoders serve {name} --trust-remote-code"
-# There is no tokenizers for that transformers and a newer Python.
-_PYTHON = f"python3.{min(sys.version_info.minor, 12)}"
-INSTALL = (
-    f"`{_PYTHON} -m venv visrag && visrag/bin/pip install 'visar[visrag]' && "
-    f"visrag/bin/{SERVE}` runs it in an environment of its own; then use --encoder {ADDRESS} here"
-)
 # The beginning of questions in its training.
 _INSTRUCTION = "Represent this query for retrieving relevant documents: "
 
@@ -58,7 +47,8 @@ class VisRagEncoder(PageImageEncoder):
             raise EncoderUnavailable(
                 f"{name} runs program code that comes with its checkpoint, and that code may do "
                 f"whatever you may do. If you trust those who published it: "
-                f"{SERVE.format(name=name)}, then use --encoder {ADDRESS}"
+                f"visar encoders serve {name} --trust-remote-code, then use --encoder "
+                f"http://127.0.0.1:{DEFAULT_PORT}"
             )
         super().__init__(name, source, **options)
 

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import os
 import re
-import socket
 import threading
 import uuid
 from collections import OrderedDict
@@ -40,6 +39,8 @@ def host_name() -> str:
     In a container this is the host name alone: give the container a fixed one to keep it the
     same host.
     """
+    import socket
+
     name = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "localhost"
     mark = _machine_mark()
     return f"{name}-{mark}" if mark else name
