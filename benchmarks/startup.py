@@ -51,7 +51,9 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "VISAR_INDEX": str(Path(folder) / "index")}
-        seconds([*VISAR, "add", "--ocr", "never", str(REPORT)], environment)
+        # An installed package is compiled.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        seconds([*VISAR, "add", "--quiet", "--ocr", "never", str(REPORT)], environment)
         for name, command, script, bar in CASES:
             pairs = [
                 (
