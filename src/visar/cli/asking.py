@@ -26,6 +26,7 @@ from visar.cli.options import (
     Password,
     SendMegapixels,
     SendTokens,
+    Why,
     fetch_encoder,
     open_generator,
     open_index,
@@ -72,6 +73,7 @@ def ask(
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
+    why: Why = False,
     generator: GeneratorName = extractive.NAME,
     base_url: BaseUrl = None,
     send_megapixels: SendMegapixels = USUAL_BUDGET.pixels / 1e6,
@@ -108,7 +110,7 @@ def ask(
         print_json(answer)
         return
     print_answer(answer)
-    print_pages(answer.search)
+    print_pages(answer.search, why=why)
     _print_written(written)
 
 
@@ -121,6 +123,7 @@ def search(
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
+    why: Why = False,
     encoder: EncoderName = "embedded",
     device: DeviceChoice = "auto",
     password: Password = None,
@@ -147,7 +150,7 @@ def search(
     if as_json:
         print_json(found)
         return
-    print_pages(found)
+    print_pages(found, why=why)
     _print_written(written)
 
 

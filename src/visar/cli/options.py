@@ -113,8 +113,9 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         callback=_known_method,
-        help="What decides how many pages: visar, or for comparison top-k, single-vector, "
-        "largest-gap, score-cluster, visar-approx, or module:function.",
+        help="What decides how many pages: visar; calibrated, by the probabilities; or for "
+        "comparison top-k, single-vector, largest-gap, score-cluster, visar-approx, or "
+        "module:function.",
     ),
 ]
 K = Annotated[
@@ -129,6 +130,9 @@ Neighbors = Annotated[
         "--neighbors", help="Take so many pages around each along, for tables that continue.", min=0
     ),
 ]
+
+
+Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]
 
 
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:
