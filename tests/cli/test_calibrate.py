@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,15 +34,15 @@ def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def questions(make_pdf: MakePdf, tmp_path: Path) -> Path:
     """Three documents of eight pages, with a question about each page and one about none."""
-    lines = []
+    lines: list[dict[str, Any]] = []
     for town in TOWNS:
         pages = [f"In {town} {what}\nneed {first} and {then}." for what, first, then in SUBJECTS]
         make_pdf(f"{town}.pdf", *pages)
         for number, (what, *_) in enumerate(SUBJECTS, start=1):
             asked = {"question": f"What do {what} in {town} need?", "document": f"{town}.pdf"}
-            lines.append(asked | {"evidence_pages": [number], "answers": []})
+            lines.append({**asked, "evidence_pages": [number], "answers": []})
         asked = {"question": f"Who was born in {town}?", "document": f"{town}.pdf"}
-        lines.append(asked | {"evidence_pages": [], "answers": ["Not answerable"]})
+        lines.append({**asked, "evidence_pages": [], "answers": ["Not answerable"]})
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return file

@@ -9,7 +9,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from visar.cli.asking import documents_asked
 from visar.cli.options import (
     DeviceChoice,
     EncoderName,
@@ -18,11 +17,12 @@ from visar.cli.options import (
     OcrChoice,
     OcrEngineChoice,
     Password,
+    fetch_encoder,
     open_index,
 )
-from visar.cli.output import complain, console, errors, print_json
+from visar.cli.output import complain, console, errors, print_json, progress_bars
 from visar.documents import ReadOptions
-from visar.errors import CalibrationError
+from visar.errors import CalibrationError, DocumentError
 from visar.results import to_plain
 
 if TYPE_CHECKING:
@@ -60,15 +60,20 @@ def calibrate(
 
     dataset = open_dataset(questions)
     asked = dataset.questions()
-    files = {name: dataset.path(name) for name in dict.fromkeys(each.document for each in asked)}
-    for name in [name for name, file in files.items() if file is None]:
-        complain(f"{name} is missing: its questions are left out.")
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=True, device=device, options=options)
+    fetch_encoder(library, encoder)
     ids = {}
-    for name, file in files.items():
-        if file is not None:
-            (ids[name],) = documents_asked(library, [str(file)], None, encoder) or ()
+    with progress_bars() as bars:
+        for name in dict.fromkeys(question.document for question in asked):
+            path = dataset.path(name)
+            if path is None:
+                complain(f"{name} is missing: its questions are left out.")
+                continue
+            try:
+                ids[name] = library.add(path, encoder=encoder, progress=bars(path)).id
+            except DocumentError as error:
+                complain(str(error))
     if not ids:
         raise CalibrationError(f"{questions} has no question about a document that is here.")
     reference = EncoderRef.of(library.encoder(encoder))
