@@ -50,6 +50,8 @@ class PageHit:
     name: str
     page: int
     """1 for the first page."""
+    label: str
+    """The number printed on it if the file says so and it is another; else ""."""
     score: float
     """Self-similarity s_p: how much of the page answers the question, 0 to 1."""
     late_interaction: float

@@ -39,6 +39,21 @@ def test_why_shows_the_numbers(visar: Visar, make_pdf: MakePdf) -> None:
     assert "--why" in visar("search", "When is income tax due?").out
 
 
+def test_the_numbers_printed_on_pages_are_shown(
+    visar: Visar, make_pdf: MakePdf, tmp_path: Path
+) -> None:
+    path = tmp_path / "preface.pdf"
+    with pikepdf.open(make_pdf("notes.pdf", BOATS, TAXES)) as pdf:
+        roman = pikepdf.Dictionary(S=pikepdf.Name.r)
+        pdf.Root.PageLabels = pikepdf.Dictionary(Nums=pikepdf.Array([0, roman]))
+        pdf.save(path)
+    found = json.loads(visar("search", path, "When is income tax due?", "--json").out)
+    assert [(hit["page"], hit["label"]) for hit in found["pages"]] == [(2, "ii")]
+    shown = visar("search", "When is income tax due?").out.splitlines()
+    assert shown[0].split()[:2] == ["PAGE", "PRINTED"]
+    assert shown[1].split()[:2] == ["2", "ii"]
+
+
 def test_ten_pages_are_shown_and_the_others_counted(visar: Visar, make_pdf: MakePdf) -> None:
     pages = [f"{town} has sailing boats." for town in ("Oban", "Leith", "Wick", "Ayr") * 3]
     asked = ("search", make_pdf("towns.pdf", *pages), "Which towns have sailing boats?")

@@ -47,15 +47,21 @@ def print_answer(answer: Answer) -> None:
 def print_pages(found: SearchResult, *, why: bool = False) -> None:
     """The pages with what matched there, and how many there are; with ``why``, all numbers."""
     calibrated = found.calibration is not None
+    shown = found.pages[:PAGES_SHOWN]
+    # The numbers printed on pages, where a document has others than those of its file.
+    printed = max((len(hit.label) for hit in shown), default=0)
+    if printed:
+        printed = max(printed, len("PRINTED"))
+    heading = "PAGE  " + (f"{'PRINTED':<{printed}}  " if printed else "")
     chance = " " * (LONGEST_WORD + WIDEST_BAR + 3) if calibrated else ""
-    console.print(f"  [bold]PAGE  {chance}MATCH[/bold]")
-    for hit in found.pages[:PAGES_SHOWN]:
-        console.print(_page_line(found, hit), soft_wrap=True)
+    console.print(f"  [bold]{heading}{chance}MATCH[/bold]")
+    for hit in shown:
+        console.print(_page_line(found, hit, printed), soft_wrap=True)
     if (following := len(found.pages) - PAGES_SHOWN) > 0:
         pages = "page follows" if following == 1 else "pages follow"
         console.print(Text(f"  {following} more {pages}: --json has all", "dim"), soft_wrap=True)
     if found.runner_up is not None:
-        console.print(_page_line(found, found.runner_up, "(runner-up) "), soft_wrap=True)
+        console.print(_page_line(found, found.runner_up, printed, "(runner-up) "), soft_wrap=True)
     console.print()
     if found.left_out:
         console.print(Text(f"  {_about_left_out(found)}", style="yellow"), soft_wrap=True)
@@ -162,8 +168,10 @@ def _where(found: SearchResult) -> str:
     return searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
 
 
-def _page_line(found: SearchResult, hit: PageHit, note: str = "") -> Text:
+def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") -> Text:
     line = Text.assemble((f"  {hit.page:>4}  ", "bold cyan"))
+    if printed:
+        line.append(f"{hit.label[:printed]:<{printed}}  ")
     if hit.probability is not None:
         bar = "█" * max(1, round(WIDEST_BAR * hit.probability))
         line.append(f"{hit.likelihood:<{LONGEST_WORD}} ")

@@ -181,10 +181,11 @@ class Searcher:
         shown = [*chosen, *beside]
         positions = [*shown, *_runner_up(selection, shown)]
         chances = None if calibration is None else calibration.probabilities(selection)
-        passages = [weight_passages(page) for page in self.weigh(selection, positions)]
+        weighted = self.weigh(selection, positions)
+        passages = [weight_passages(page) for page in weighted]
         hits = [
-            self._hit(selection, chances, position, found, beside.get(position))
-            for position, found in zip(positions, passages, strict=True)
+            self._hit(selection, chances, position, page, found, beside.get(position))
+            for position, page, found in zip(positions, weighted, passages, strict=True)
         ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
@@ -253,6 +254,7 @@ class Searcher:
         selection: Selection,
         chances: Float64 | None,
         position: int,
+        weighted: WeightedPage,
         passages: Sequence[Passage],
         beside: int | None,
     ) -> PageHit:
@@ -263,6 +265,7 @@ class Searcher:
             document=document.id,
             name=document.name,
             page=number,
+            label=weighted.page.label,
             score=float(selection.scores[position]),
             late_interaction=float(selection.late_interaction[position]),
             snippet=best.text if best else "",

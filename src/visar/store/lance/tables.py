@@ -15,8 +15,8 @@ from typing import Any
 from visar.errors import MissingExtra, NotAnIndex, StoreError, VisarError
 from visar.store.database import advice
 
-FORMAT = 2
-"""Of the tables; 1 had no originals, metadata and collections."""
+FORMAT = 3
+"""Of the tables; 1 had no originals, metadata and collections, 2 no labels of pages."""
 _FORMAT_KEY = b"visar.format"
 
 # Row ids that outlive compaction need the first; blobs beside the data files need the second.
