@@ -10,7 +10,7 @@ reliability diagram of docs/confidence.md.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,30 +93,30 @@ def _reliability(quality: Quality) -> str:
     )
     return (
         f"{table}\n\nExpected calibration error: {100 * quality.pages_error:.2f} points over all "
-        f"pages, {100 * quality.best_error:.1f} over the most probable page of each question."
+        f"pages, {100 * quality.best_error:.1f} over the most probable page of each question, "
+        f"{100 * (quality.library_error or 0):.0f} over that of questions put to all documents."
     )
 
 
 def _choices(quality: Quality, examples: Sequence[Example]) -> str:
-    answerable = [each for each in examples if each.kind == "own" and each.evidence.any()]
+    def measured(kind: str, rules: Mapping[str, Chosen]) -> dict[str, Chosen]:
+        asked = [each for each in examples if each.kind == kind and each.evidence.any()]
+        half = [(each, np.flatnonzero(each.features[:, SCORE] >= 0.5)) for each in asked]
+        return {
+            "`visar`, the paper's rule": rules["visar"],
+            "`calibrated`, on documents left out of the fit": rules["calibrated"],
+            "s_p of at least half of the best": measure_choice(half),
+            "the first by s_p": measure_choice([(each, each.ranking[:1]) for each in asked]),
+        }
 
-    def ranked(count: int) -> Chosen:
-        return measure_choice([(each, each.ranking[:count]) for each in answerable])
+    def cells(rule: Chosen) -> list[str]:
+        return [f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"]
 
-    half = [(each, np.flatnonzero(each.features[:, SCORE] >= 0.5)) for each in answerable]
-    rules = {
-        "`visar`, the paper's rule": quality.rules["visar"],
-        "`calibrated`, on documents left out of the fit": quality.rules["calibrated"],
-        "s_p of at least half of the best": measure_choice(half),
-        "the first by s_p": ranked(1),
-        "the first two by s_p": ranked(2),
-    }
+    alone = measured("own", quality.rules)
+    together = measured("library", quality.library_rules)
     return markdown_table(
-        ["pages taken", "F1@k*", "mean F1", "mean k"],
-        (
-            [name, f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"]
-            for name, rule in rules.items()
-        ),
+        ["pages taken", *2 * ["F1@k*", "mean F1", "mean k"]],
+        ([name, *cells(alone[name]), *cells(together[name])] for name in alone),
     )
 
 

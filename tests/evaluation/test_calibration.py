@@ -33,7 +33,9 @@ def test_the_fit_is_that_of_scikit_learn() -> None:
 
 def test_separable_labels_and_constant_features_have_a_fit() -> None:
     features = np.column_stack([np.arange(10.0), np.ones(10)])
-    intercept, weights = fit_logistic(features, (features[:, 0] > 4) * 1.0, np.ones(10))
+    intercept, weights = fit_logistic(
+        features, (features[:, 0] > 4).astype(np.float64), np.ones(10)
+    )
     assert np.isfinite(intercept)
     assert weights[0] > 0
     assert weights[1] == 0

@@ -128,7 +128,8 @@ def _print_quality(quality: Quality) -> None:
             table.add_row(name, f"{matches.none:.0%}", f"{matches.weak:.0%}")
     console.print(Padding(table, (0, 0, 1, 2)))
     table = _table("METHOD", "F1@K*", "MEAN F1", "MEAN K")
-    for name, rule in quality.rules.items():
+    together = {f"{name}, all documents": rule for name, rule in quality.library_rules.items()}
+    for name, rule in {**quality.rules, **together}.items():
         table.add_row(
             name, f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"
         )

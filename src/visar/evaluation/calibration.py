@@ -1,7 +1,7 @@
 """Fitting a calibration on questions with evidence pages, and measuring how well it holds.
 
-Beside its own document, each question is put to excerpts of it, since a data set's documents are
-long and a user's may not be, and to other documents, which have nothing to say.
+Beside its own document, a question is put to an excerpt of it and to all documents at once, since
+people ask about a few pages or a whole library too, and to other documents, which do not answer it.
 """
 
 from __future__ import annotations
@@ -33,18 +33,22 @@ OTHER_DOCUMENTS = 5
 """How many other documents a question is put to."""
 EXCERPTS = (1, 2, 3, 5, 8)
 """The pages of excerpts: each question is put to one of them."""
+LIBRARY_EVERY = 3
+"""Each third question is put to all documents at once, which takes long."""
+# What these weigh: their pages are many, and questions made for one document fit others too.
+LIBRARY_WEIGHT = 0.3
 FEWEST_QUESTIONS = 20
 """With evidence pages; fewer cannot fit the model."""
 # Questions put to other documents weigh as much together as this share of the others: how often
 # people are taken to ask a document about something else.
-SHARE_OF_OTHERS = 0.5
+SHARE_OF_OTHERS = 0.25
 # What is called a weak match, and none: see fit().
 REFUSED = 0.12
 DOUBTED = 0.95
 FOLDS = 30
 """Of documents, at most."""
 
-Kind: TypeAlias = Literal["own", "excerpt", "other"]
+Kind: TypeAlias = Literal["own", "excerpt", "library", "other"]
 Progress: TypeAlias = Callable[[int, int], None]
 
 
@@ -53,11 +57,11 @@ class Example:
     """A question put to pages."""
 
     kind: Kind
-    """To its own document, an excerpt of it, or another document."""
+    """To its own document, an excerpt of it, all documents, or another one."""
     document: str
     """That the question is about."""
     pages_of: str
-    """That of the pages."""
+    """That of the pages; "" for all."""
     features: Float64
     """Of each page: :func:`~visar.retrieval.calibration.page_features`."""
     cosine: float
@@ -96,28 +100,27 @@ def gather(
     progress
         Called with the questions done and their number.
     """
-    vectors = {
-        name: index.vectors(document, encoder=encoder) for name, document in sorted(names.items())
-    }
-    asked = [question for question in questions if question.document in vectors]
+    library = _Library(
+        {name: index.vectors(document, encoder=encoder) for name, document in sorted(names.items())}
+    )
+    asked = [question for question in questions if question.document in names]
     examples = []
     for number, question in enumerate(asked):
         progress(number, len(asked))
         query = index.encode_question(question.text, encoder=encoder)
-        for kind, name, first, last in _places(question, number, vectors):
-            stored = vectors[name]
-            offsets = stored.offsets[first : last + 1]
-            pages = PageVectors(stored.vectors[offsets[0] : offsets[-1]], offsets - offsets[0])
+        last = library.count(question.document)
+        known = [page for page in question.evidence_pages if 1 <= page <= last]
+        for kind, pages_of, first, pages in library.places(question.document, known, number):
             selection = select(query, pages)
-            right = [page - 1 - first for page in question.evidence_pages if kind != "other"]
+            right = [page - 1 - first for page in known if kind != "other"]
             examples.append(
                 Example(
                     kind=kind,
                     document=question.document,
-                    pages_of=name,
+                    pages_of=pages_of,
                     features=page_features(selection),
                     cosine=best_cosine(selection),
-                    evidence=np.isin(np.arange(last - first), right),
+                    evidence=np.isin(np.arange(len(pages)), right),
                     ranking=selection.ranking,
                     k_star=selection.k_star,
                 )
@@ -126,23 +129,48 @@ def gather(
     return examples
 
 
-def _places(
-    question: Question, number: int, vectors: Mapping[str, DocumentVectors]
-) -> Iterator[tuple[Kind, str, int, int]]:
-    """The pages a question is put to: kind, document, first page, and that after the last."""
-    own = question.document
-    pages = len(vectors[own].offsets) - 1
-    yield "own", own, 0, pages
-    size = min(EXCERPTS[number % len(EXCERPTS)], pages)
-    # The evidence stands anywhere in an excerpt.
-    evidence = next((p - 1 for p in question.evidence_pages if 1 <= p <= pages), number % pages)
-    first = min(max(0, evidence - number % size), pages - size)
-    yield "excerpt", own, first, first + size
-    others = [name for name in vectors if name != own]
-    count = min(OTHER_DOCUMENTS, len(others))
-    for place in range(count):
-        name = others[(number + place * len(others) // count) % len(others)]
-        yield "other", name, 0, len(vectors[name].offsets) - 1
+class _Library:
+    """The documents of a data set, by name, and the pages that a question is put to."""
+
+    def __init__(self, vectors: Mapping[str, DocumentVectors]) -> None:
+        self._vectors = vectors
+        self._all = PageVectors(
+            [page for v in vectors.values() for page in np.split(v.vectors, v.offsets[1:-1])]
+        )
+        counts = [self.count(name) for name in vectors]
+        self._starts = dict(zip(vectors, np.cumsum([0, *counts]).tolist(), strict=False))
+
+    def count(self, name: str) -> int:
+        """How many pages a document has."""
+        return len(self._vectors[name].offsets) - 1
+
+    def places(
+        self, own: str, evidence: Sequence[int], number: int
+    ) -> Iterator[tuple[Kind, str, int, PageVectors]]:
+        """The pages for a question: their kind and document, the first one's place, the vectors.
+
+        The place of the first is that in the question's document, from 0: negative in a library
+        that has other documents before it.
+        """
+        count = self.count(own)
+        yield "own", own, 0, self._pages(own, 0, count)
+        size = min(EXCERPTS[number % len(EXCERPTS)], count)
+        # The evidence stands anywhere in an excerpt.
+        at = evidence[0] - 1 if evidence else number % count
+        first = min(max(0, at - number % size), count - size)
+        yield "excerpt", own, first, self._pages(own, first, first + size)
+        if number % LIBRARY_EVERY == 0:
+            yield "library", "", -self._starts[own], self._all
+        others = [name for name in self._vectors if name != own]
+        taken = min(OTHER_DOCUMENTS, len(others))
+        for place in range(taken):
+            name = others[(number + place * len(others) // taken) % len(others)]
+            yield "other", name, 0, self._pages(name, 0, self.count(name))
+
+    def _pages(self, name: str, first: int, last: int) -> PageVectors:
+        stored = self._vectors[name]
+        offsets = stored.offsets[first : last + 1]
+        return PageVectors(stored.vectors[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 def fit_logistic(
@@ -198,13 +226,15 @@ def fit(
         )
     labels = np.concatenate([example.evidence for example in asked]).astype(np.float64)
     features = np.concatenate([example.features for example in asked])
-    page_intercept, weights = fit_logistic(features, labels, np.ones(len(labels)))
+    weighed = [np.full(len(e.evidence), _page_weight(e)) for e in asked]
+    page_intercept, weights = fit_logistic(features, labels, np.concatenate(weighed))
     own = [example for example in asked if example.kind == "own"]
     # A cube fits better than a line: below some cosine it hardly matters how low it is.
     cubes = np.array([[example.cosine**3] for example in (*own, *others)])
     is_about = np.repeat([1.0, 0.0], [len(own), len(others)])
     share = SHARE_OF_OTHERS * len(own) / len(others)
-    intercept, (weight,) = fit_logistic(cubes, is_about, np.where(is_about == 1, 1.0, share))
+    importance = np.where(is_about == 1, 1.0, share)
+    intercept, (weight,) = fit_logistic(cubes, is_about, importance, ridge=0.01)
 
     def quantile(some: Sequence[Example], level: float) -> float:
         return float(np.quantile([example.cosine for example in some], level))
@@ -224,6 +254,10 @@ def fit(
         weak=weak,
         none=none,
     )
+
+
+def _page_weight(example: Example) -> float:
+    return LIBRARY_WEIGHT if example.kind == "library" else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +305,8 @@ class Quality:
     best: tuple[Bin, ...]
     """The most probable page of each question."""
     best_error: float
+    library_error: float | None
+    """The same of questions put to all documents at once."""
     answerable: Matches
     unanswerable: Matches | None
     """None if there is no such question."""
@@ -278,6 +314,8 @@ class Quality:
     """Questions put to another document."""
     rules: Mapping[str, Chosen]
     """By method: the paper's, and ours."""
+    library_rules: Mapping[str, Chosen]
+    """The same for questions put to all documents at once."""
 
 
 def cross_validate(examples: Sequence[Example], encoder: EncoderRef) -> Quality:
@@ -303,11 +341,8 @@ def cross_validate(examples: Sequence[Example], encoder: EncoderRef) -> Quality:
         np.concatenate([each.probabilities for each in own]),
         np.concatenate([each.example.evidence for each in own]),
     )
-    firsts = [(each, int(each.probabilities.argmax())) for each in own]
-    best = _bins(
-        np.array([each.probabilities[first] for each, first in firsts]),
-        np.array([each.example.evidence[first] for each, first in firsts]),
-    )
+    best = _best_pages(own)
+    library = [each for each in held if each.example.kind == "library"]
     return Quality(
         questions=len(own),
         with_evidence=len(answerable),
@@ -316,15 +351,12 @@ def cross_validate(examples: Sequence[Example], encoder: EncoderRef) -> Quality:
         pages_error=_error(pages),
         best=best,
         best_error=_error(best),
+        library_error=_error(_best_pages(library)) if library else None,
         answerable=_matches(answerable),
         unanswerable=_matches(unanswerable) if unanswerable else None,
         others=_matches([each for each in held if each.example.kind == "other"]),
-        rules={
-            "visar": measure_choice(
-                (each.example, each.example.ranking[: each.example.k_star]) for each in answerable
-            ),
-            "calibrated": measure_choice((each.example, each.chosen) for each in answerable),
-        },
+        rules=_rules(answerable),
+        library_rules=_rules([each for each in library if each.example.evidence.any()]),
     )
 
 
@@ -349,6 +381,14 @@ def _bins(probabilities: Float64, evidence: NDArray[np.bool_]) -> tuple[Bin, ...
     )
 
 
+def _best_pages(held: Sequence[_Held]) -> tuple[Bin, ...]:
+    firsts = [(each, int(each.probabilities.argmax())) for each in held]
+    return _bins(
+        np.array([each.probabilities[first] for each, first in firsts]),
+        np.array([each.example.evidence[first] for each, first in firsts]),
+    )
+
+
 def _error(bins: Sequence[Bin]) -> float:
     distances = [abs(each.probability - each.share) for each in bins]
     return float(np.average(distances, weights=[each.count for each in bins]))
@@ -358,6 +398,16 @@ def _matches(held: Sequence[_Held]) -> Matches:
     none = sum(each.strength == "none" for each in held)
     weak = sum(each.strength == "weak" for each in held)
     return Matches(none / len(held), (none + weak) / len(held))
+
+
+def _rules(held: Sequence[_Held]) -> dict[str, Chosen]:
+    if not held:
+        return {}
+    taken = [(each.example, each.example.ranking[: each.example.k_star]) for each in held]
+    return {
+        "visar": measure_choice(taken),
+        "calibrated": measure_choice([(each.example, each.chosen) for each in held]),
+    }
 
 
 def measure_choice(chosen: Iterable[tuple[Example, Integers]]) -> Chosen:
