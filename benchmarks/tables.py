@@ -1,4 +1,4 @@
-"""Markdown tables of the benchmarks, printed and saved to docs/benchmarks.md."""
+"""Markdown tables of the benchmarks, printed and saved to pages of docs/."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def save_section(name: str, table: str) -> None:
-    """Replace the text between the markers of a section of docs/benchmarks.md."""
+def save_section(name: str, table: str, page: Path = PAGE) -> None:
+    """Replace the text between the markers of a section of docs/benchmarks.md or another page."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    text = PAGE.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     if not rest or not after:
-        raise SystemExit(f"{PAGE} has no section {begin} … {end}")
-    PAGE.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
+        raise SystemExit(f"{page} has no section {begin} … {end}")
+    page.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")

@@ -97,6 +97,10 @@ class PageError(DocumentError):
         self.page = page
 
 
+class CalibrationError(VisarError):
+    """A calibration that cannot be read, written or fitted; the message says what to do."""
+
+
 class DatasetError(VisarError):
     """A benchmark, or corrections to it, that cannot be had or used; the message says where."""
 

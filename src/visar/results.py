@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Strength: TypeAlias = Literal["good", "weak", "none"]
+Likelihood: TypeAlias = Literal["likely", "possible", "unlikely"]
+LIKELY = 0.5
+POSSIBLE = 0.15
+"""The probabilities from which on a page is called likely, or possible."""
 
 # Marks fields that JSON does not show.
 _INTERNAL = {"internal": True}
@@ -46,19 +50,28 @@ class PageHit:
     name: str
     page: int
     """1 for the first page."""
+    label: str
+    """The number printed on it if the file says so and it is another; else ""."""
     score: float
     """Self-similarity s_p: how much of the page answers the question, 0 to 1."""
+    late_interaction: float
+    """The MaxSim score (Eq. 1)."""
     snippet: str
     """The line that matches best."""
     boxes: tuple[Box, ...]
     """Where on the page the snippet stands."""
+    probability: float | None = None
+    """That it holds evidence for the answer; None if the encoder is not calibrated."""
+    likelihood: Likelihood | None = None
+    """The probability as a word."""
     beside: int | None = None
     """For a neighbour taken along: the selected page it stands beside."""
     source: PageSource | None = field(default=None, compare=False, metadata=_INTERNAL)
     """Where its image and words come from; None for a hit that was made without an index."""
 
     def __repr__(self) -> str:
-        return f"PageHit({self.name!r}, page={self.page}, score={self.score:.2f})"
+        chance = "" if self.likelihood is None else f", {self.likelihood}"
+        return f"PageHit({self.name!r}, page {self.page}{chance})"
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -100,9 +113,16 @@ class SearchResult:
     """What ViSAR asks for before the cap, whatever the method."""
     match: float
     """The mean cosine of the question's words with their best match on the best page."""
+    about: float | None
+    """The probability that the documents are about the question; None if the encoder is not
+    calibrated."""
     strength: Strength
-    """Whether that is enough to say that the documents speak of it."""
+    """Whether the documents speak of it: by that probability, or without one by ``match``."""
+    runner_up: PageHit | None
+    """The first page by s_p or by late interaction where it is not among ``pages``."""
     encoder: EncoderRef
+    calibration: str | None
+    """What the probabilities were fitted on; None if the encoder is not calibrated."""
     seconds: float
     passages: tuple[Passage, ...] = field(repr=False, metadata=_INTERNAL)
     """The passages of these pages that match best."""
@@ -213,6 +233,19 @@ class Additions:
 
     added: tuple[StoredDocument, ...]
     refused: tuple[Refusal, ...]
+
+
+def likelihood(probability: float | None) -> Likelihood | None:
+    """The word for a probability.
+
+    >>> likelihood(0.6), likelihood(0.2), likelihood(0.01), likelihood(None)
+    ('likely', 'possible', 'unlikely', None)
+    """
+    if probability is None:
+        return None
+    if probability >= LIKELY:
+        return "likely"
+    return "possible" if probability >= POSSIBLE else "unlikely"
 
 
 def to_plain(value: Any) -> Any:

@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pikepdf
 import pytest
 
 from tests.cli.typed import Visar
 from visar.cli import library
+from visar.core.baselines import Choice
+from visar.retrieval.methods import ScoredPages
 
 MakePdf = Callable[..., Path]
 TAXES = "Income tax is due in April.\nThe rate is nineteen percent of profits."
@@ -22,9 +25,60 @@ def test_ask_answers_from_a_file_and_remembers_it(visar: Visar, make_pdf: MakePd
     asked = visar("ask", path, "When is income tax due?")
     assert asked.code == 0
     assert "Income tax is due in April." in asked.out
-    assert "k* = " in asked.out
+    assert "of 2 pages" in asked.out
+    assert "k* = " not in asked.out
     listed = json.loads(visar("list", "--json").out)
     assert [document["name"] for document in listed] == ["notes.pdf"]
+
+
+def test_why_shows_the_numbers(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("notes.pdf", BOATS, TAXES, BOATS)
+    shown = visar("ask", path, "When is income tax due?", "--why").out
+    for number in ("PROBABILITY", "s_p", "LATE INTERACTION", "k* = ", "J(1) = ", "sparsity"):
+        assert number in shown
+    assert "--why" in visar("search", "When is income tax due?").out
+
+
+def test_the_numbers_printed_on_pages_are_shown(
+    visar: Visar, make_pdf: MakePdf, tmp_path: Path
+) -> None:
+    path = tmp_path / "preface.pdf"
+    with pikepdf.open(make_pdf("notes.pdf", BOATS, TAXES)) as pdf:
+        roman = pikepdf.Dictionary(S=pikepdf.Name.r)
+        pdf.Root.PageLabels = pikepdf.Dictionary(Nums=pikepdf.Array([0, roman]))
+        pdf.save(path)
+    found = json.loads(visar("search", path, "When is income tax due?", "--json").out)
+    assert [(hit["page"], hit["label"]) for hit in found["pages"]] == [(2, "ii")]
+    shown = visar("search", "When is income tax due?").out.splitlines()
+    assert shown[0].split()[:2] == ["PAGE", "PRINTED"]
+    assert shown[1].split()[:2] == ["2", "ii"]
+
+
+def test_ten_pages_are_shown_and_the_others_counted(visar: Visar, make_pdf: MakePdf) -> None:
+    pages = [f"{town} has sailing boats." for town in ("Oban", "Leith", "Wick", "Ayr") * 3]
+    asked = ("search", make_pdf("towns.pdf", *pages), "Which towns have sailing boats?")
+    shown = visar(*asked, "--method", "top-k", "--k", "12").out
+    assert len([line for line in shown.splitlines() if "has sailing boats" in line]) == 10
+    assert "2 more pages follow" in shown
+    assert "12 of 12 pages" in shown
+    found = json.loads(visar(*asked, "--method", "top-k", "--k", "12", "--json").out)
+    assert len(found["pages"]) == 12
+
+
+def test_the_other_first_page_is_shown_as_runner_up(visar: Visar, make_pdf: MakePdf) -> None:
+    path = make_pdf("notes.pdf", BOATS, TAXES, TAXES.replace("Income tax", "Harbour dues"))
+    method = ("--method", "tests.cli.test_commands:last_page")
+    found = json.loads(visar("search", path, "When is income tax due?", *method, "--json").out)
+    assert [hit["page"] for hit in found["pages"]] == [3]
+    assert found["runner_up"]["page"] == 2
+    shown = visar("search", "When is income tax due?", *method).out
+    assert "(runner-up) Income tax is due in April." in shown
+    assert json.loads(visar("search", "When is income tax due?", "--json").out)["runner_up"] is None
+
+
+def last_page(pages: ScoredPages) -> Choice:
+    """Choose the page that neither ranking puts first."""
+    return Choice(1, np.array([len(pages) - 1]))
 
 
 def test_an_encoder_is_pooled_by_its_name_alone(visar: Visar, make_pdf: MakePdf) -> None:

@@ -138,3 +138,25 @@ def test_filled_in_fields_are_read(tmp_path: Path, opened: Any) -> None:
 
     document = opened(write_pdf(tmp_path / "form.pdf", form))
     assert lines_of(document.page(1)) == ["Name: Ada Lovelace"]
+
+
+def test_pages_have_the_numbers_printed_on_them(tmp_path: Path, opened: Any) -> None:
+    sheets = [text_at(60, 420, "Wagon")] * 4
+    with pikepdf.open(write_pdf(tmp_path / "plain.pdf", *sheets)) as pdf:
+        # Two Roman pages, then 3 as in the file, then an appendix with a sign terminals obey.
+        roman = pikepdf.Dictionary(S=pikepdf.Name.r)
+        plain = pikepdf.Dictionary(S=pikepdf.Name.D, St=3)
+        appendix = pikepdf.Dictionary(S=pikepdf.Name.D, P="A\u202e")
+        labels = [0, roman, 2, plain, 3, appendix]
+        pdf.Root.PageLabels = pikepdf.Dictionary(Nums=pikepdf.Array(labels))
+        pdf.save(tmp_path / "labels.pdf")
+    document = opened(tmp_path / "labels.pdf")
+    assert [document.page(number).label for number in range(1, 5)] == ["i", "ii", "", "A 1"]
+
+
+def test_a_label_that_is_no_text_is_left_out(tmp_path: Path, opened: Any) -> None:
+    with pikepdf.open(write_pdf(tmp_path / "plain.pdf", text_at(60, 420, "Wagon"))) as pdf:
+        broken = pikepdf.Dictionary(P=pikepdf.String(b"\xfe\xff\xd8\x00"))
+        pdf.Root.PageLabels = pikepdf.Dictionary(Nums=pikepdf.Array([0, broken]))
+        pdf.save(tmp_path / "labels.pdf")
+    assert opened(tmp_path / "labels.pdf").page(1).label == ""

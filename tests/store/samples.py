@@ -63,7 +63,7 @@ def page(seed: str, number: int, words: int = 6) -> Page:
         Word(f"{seed}-{number}-wörd'{i}", (box[0], box[1], box[2], box[3]), i // 2)
         for i, box in enumerate(corners)
     )
-    return Page(number, 595.5, 842.25, 90, placed, "ocr" if words else "none")
+    return Page(number, 595.5, 842.25, 90, placed, "ocr" if words else "none", "iv")
 
 
 def embedding(seed: str, number: int, encoder: EncoderRef, words: int = 6) -> PageEmbedding:

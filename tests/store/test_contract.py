@@ -164,7 +164,7 @@ def test_any_text_comes_back(
     for stored in store.documents():  # of the example before
         store.remove(stored.id)
     words = tuple(Word(text, (0.0, 0.25, 0.5, 1.0), 3) for text in texts)
-    given_ = Page(1, size, 842.0, 0, words, "text layer")
+    given_ = Page(1, size, 842.0, 0, words, "text layer", name)
     nothing = embedding("a", 1, TEXT, 0)
     new = replace(document("a", 1, source=""), name=name, metadata={name: note})
     put(store, new, TEXT, [(given_, nothing)])

@@ -7,16 +7,18 @@ from contextlib import contextmanager
 
 from rich.live import Live
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from visar.cli.output import console, errors
-from visar.explain.words import why_so_many
+from visar.explain.words import numbers, why_so_many
 from visar.generation.protocol import OnText
 from visar.results import Answer, Generation, PageHit, SearchResult
+from visar.text import clean_line
 
-WIDEST_BAR = 8
-# What a line of the page table takes beside the snippet.
-OTHER_COLUMNS = 9 + 8 + WIDEST_BAR
+WIDEST_BAR = 5
+LONGEST_WORD = len("possible")
+PAGES_SHOWN = 10
 
 
 @contextmanager
@@ -42,18 +44,53 @@ def print_answer(answer: Answer) -> None:
     console.print()
 
 
-def print_pages(found: SearchResult) -> None:
-    """The pages with what matched there, and why there are so many."""
-    several = len(found.documents) > 1
-    highest = max((hit.score for hit in found.pages), default=0) or 1
-    width = max(20, min(console.width, 110) - OTHER_COLUMNS)
-    console.print(f"  [bold]PAGE   {'MATCH':<{width}}  SCORE[/bold]")
-    for hit in found.pages:
-        console.print(_page_line(hit, highest, several, width), soft_wrap=True)
+def print_pages(found: SearchResult, *, why: bool = False) -> None:
+    """The pages with what matched there, and how many there are; with ``why``, all numbers."""
+    calibrated = found.calibration is not None
+    shown = found.pages[:PAGES_SHOWN]
+    # The numbers printed on pages, where a document has others than those of its file.
+    printed = max((len(hit.label) for hit in shown), default=0)
+    if printed:
+        printed = max(printed, len("PRINTED"))
+    heading = "PAGE  " + (f"{'PRINTED':<{printed}}  " if printed else "")
+    chance = " " * (LONGEST_WORD + WIDEST_BAR + 3) if calibrated else ""
+    console.print(f"  [bold]{heading}{chance}MATCH[/bold]")
+    for hit in shown:
+        console.print(_page_line(found, hit, printed), soft_wrap=True)
+    if (following := len(found.pages) - PAGES_SHOWN) > 0:
+        pages = "page follows" if following == 1 else "pages follow"
+        console.print(Text(f"  {following} more {pages}: --json has all", "dim"), soft_wrap=True)
+    if found.runner_up is not None:
+        console.print(_page_line(found, found.runner_up, printed, "(runner-up) "), soft_wrap=True)
     console.print()
     if found.left_out:
         console.print(Text(f"  {_about_left_out(found)}", style="yellow"), soft_wrap=True)
-    console.print(Text(f"  {why_so_many(found)}", style="dim"), soft_wrap=True)
+    if not calibrated:
+        console.print(_indented(Text(_about_calibration(found), style="dim")))
+    if why:
+        _print_numbers(found)
+    more = "" if why else " · --why for the numbers"
+    console.print(_indented(Text(f"{why_so_many(found)}{more}", style="dim")))
+
+
+def _print_numbers(found: SearchResult) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("PAGE", "PROBABILITY", "s_p", "LATE INTERACTION"):
+        table.add_column(heading, justify="right")
+    for hit in (*found.pages[:PAGES_SHOWN], *([found.runner_up] if found.runner_up else [])):
+        chance = "" if hit.probability is None else f"{hit.probability:.3f}"
+        table.add_row(str(hit.page), chance, f"{hit.score:.4f}", f"{hit.late_interaction:.3f}")
+    console.print(Padding(table, (0, 0, 1, 2)))
+    for line in numbers(found):
+        console.print(_indented(Text(line)))
+    console.print()
+
+
+def _about_calibration(found: SearchResult) -> str:
+    return (
+        f"{found.encoder.name} is not calibrated: the pages are in order, but how likely each is "
+        "cannot be said (visar calibrate)."
+    )
 
 
 def _about_left_out(found: SearchResult) -> str:
@@ -131,19 +168,19 @@ def _where(found: SearchResult) -> str:
     return searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
 
 
-def _page_line(hit: PageHit, highest: float, several: bool, width: int) -> Text:
-    snippet = f"{hit.name}: {hit.snippet}" if several else hit.snippet
+def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") -> Text:
+    line = Text.assemble((f"  {hit.page:>4}  ", "bold cyan"))
+    if printed:
+        line.append(f"{hit.label[:printed]:<{printed}}  ")
+    if hit.probability is not None:
+        bar = "█" * max(1, round(WIDEST_BAR * hit.probability))
+        line.append(f"{hit.likelihood:<{LONGEST_WORD}} ")
+        line.append(f"{bar:<{WIDEST_BAR}}  ", "cyan")
     if hit.beside is not None:
-        snippet = f"(beside page {hit.beside}) {snippet}"
-    if len(snippet) > width:
-        snippet = snippet[: width - 1] + "…"
-    bar = "█" * max(1, round(WIDEST_BAR * hit.score / highest)) if hit.score else ""
-    return (
-        Text(f"  {hit.page:>4}   ", style="bold cyan")
-        + Text(f"{snippet:<{width}}")
-        + Text(f"  {hit.score:.2f} ")
-        + Text(bar, style="cyan")
-    )
+        note = f"(beside page {hit.beside}) "
+    named = f"{hit.name}: " if len(found.documents) > 1 else ""
+    width = max(20, min(console.width, 110) - len(line))
+    return line.append(clean_line(f"{note}{named}{hit.snippet}", width))
 
 
 def _indented(text: Text) -> Padding:

@@ -42,6 +42,11 @@ COMMANDS = (
         "bench:bench",
         "Measure on your documents and this machine how long it takes to choose pages.",
     ),
+    (
+        "calibrate",
+        "calibrate:calibrate",
+        "Fit how likely pages are, for an encoder and documents of your own, from questions.",
+    ),
     ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
     (
         "generators",

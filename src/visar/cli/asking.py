@@ -29,6 +29,7 @@ from visar.cli.options import (
     Quiet,
     SendMegapixels,
     SendTokens,
+    Why,
     add_files,
     open_generator,
     open_index,
@@ -78,6 +79,7 @@ def ask(
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
+    why: Why = False,
     generator: GeneratorName = extractive.NAME,
     base_url: BaseUrl = None,
     send_megapixels: SendMegapixels = USUAL_BUDGET.pixels / 1e6,
@@ -115,7 +117,7 @@ def ask(
         print_json(answer)
         return
     print_answer(answer)
-    print_pages(answer.search)
+    print_pages(answer.search, why=why)
     _print_written(written)
 
 
@@ -128,6 +130,7 @@ def search(
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
+    why: Why = False,
     encoder: EncoderName = "embedded",
     device: DeviceChoice = "auto",
     password: Password = None,
@@ -156,7 +159,7 @@ def search(
     if as_json:
         print_json(found)
         return
-    print_pages(found)
+    print_pages(found, why=why)
     _print_written(written)
 
 

@@ -115,8 +115,8 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         callback=_known_method,
-        help="What chooses pages: visar, top-k, single-vector, largest-gap, score-cluster, "
-        "visar-approx, or module:function.",
+        help="What chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
+        "score-cluster, visar-approx, or module:function.",
     ),
 ]
 K = Annotated[
@@ -131,6 +131,9 @@ Neighbors = Annotated[
         "--neighbors", help="Take so many pages around each along, for tables that continue.", min=0
     ),
 ]
+
+
+Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]
 
 
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:

@@ -192,6 +192,7 @@ class Document:
             rotation=content.rotation,
             words=words.words(),
             text_source=_SOURCES[len(layer) > 0, len(words) > len(layer)],
+            label="" if content.label == str(number) else content.label,
         )
         if regions:
             _remember(self._read_by_ocr, number, page)

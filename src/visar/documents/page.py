@@ -36,6 +36,8 @@ class Page:
     """In the order in which the file has written them, which keeps a paragraph together that a
     chart stands beside; their lines are in reading order."""
     text_source: TextSource
+    label: str = ""
+    """The number printed on it if the file says so and it is another: "iv", "287"."""
 
     def lines(self) -> list[list[int]]:
         """The indices of the words of each line, in reading order."""

@@ -125,6 +125,7 @@ class PdfSource:
             blank=not objects and not pieces,
             figures=tuple(figure_regions(_images(page, geometry), width, height)),
             words=WordTable.of(lines, width, height, written=words),
+            label=self._label(number),
         )
 
     def render(self, number: int, dpi: float, max_pixels: int) -> Raster:
@@ -139,6 +140,13 @@ class PdfSource:
         )
         pixels = np.ascontiguousarray(bitmap.to_numpy())
         return Raster(bitmap.width, bitmap.height, pixels.tobytes())
+
+    def _label(self, number: int) -> str:
+        """The number printed on a page, if the file has a readable one."""
+        try:
+            return str(self._pdf.get_page_label(number - 1))
+        except UnicodeDecodeError:
+            return ""
 
     def _page(self, number: int) -> Any:
         try:

@@ -54,6 +54,7 @@ _START_SECONDS = 60.0
 _DYING_SECONDS = 2.0
 _HEADER = struct.Struct(">IQ")
 _LONGEST_MESSAGE = 256_000_000
+_LONGEST_LABEL = 20
 _COLUMNS = np.dtype("<i4")
 
 
@@ -96,6 +97,8 @@ class PageContent:
     figures: tuple[Box, ...]
     words: WordTable
     """Empty if there is no text layer, or none that can be trusted."""
+    label: str = ""
+    """The number printed on it, as the file says; "" if it does not."""
 
     def to_message(self) -> tuple[dict[str, Any], bytes]:
         """The message and the bytes that :meth:`from_message` takes."""
@@ -105,6 +108,7 @@ class PageContent:
             "blank": self.blank,
             "figures": self.figures,
             "texts": self.words.texts,
+            "label": self.label,
         }
         columns = np.column_stack([self.words.boxes, self.words.lines])
         return message, columns.astype(_COLUMNS).tobytes()
@@ -132,6 +136,7 @@ class PageContent:
             blank=bool(message["blank"]),
             figures=figures,
             words=WordTable(texts, columns[:, :4], columns[:, 4]),
+            label=clean_line(message["label"], _LONGEST_LABEL),
         )
 
 

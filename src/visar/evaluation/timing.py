@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from statistics import median
 from typing import Any
@@ -26,8 +27,9 @@ from visar.evaluation.manifest import describe_machine
 from visar.evaluation.methods import METHODS, find_methods
 from visar.evaluation.statistics import Summary, summarize
 from visar.index import Index
+from visar.retrieval.calibration import Calibration, find_calibration
 from visar.retrieval.methods import DocumentPages, Method, ScoredPages
-from visar.store import StoredDocument
+from visar.store import EncoderRef, StoredDocument
 
 LATE, EXACT, APPROXIMATE = "top-k", "visar", "visar-approx"
 COMPARED = (LATE, EXACT, APPROXIMATE, "largest-gap", "score-cluster")
@@ -187,6 +189,7 @@ def bench(
 
     # A model takes longer to answer for the first time.
     index.encode_question("ready", encoder=encoder)
+    calibration = find_calibration(EncoderRef.of(index.encoder(encoder)))
     tasks = [
         _Task(document, document.pages, encoded(questions or _own_questions(index, document)))
         for document in chosen
@@ -204,7 +207,7 @@ def bench(
         of_task = []
         for query in task.queries:
             progress(done, total)
-            of_task.append(_measure(query, vectors, compared, rounds))
+            of_task.append(_measure(query, vectors, compared, rounds, calibration))
             done += 1
         parts.append(_part(task.document.name, vectors, of_task, compared))
         measured.append(of_task)
@@ -308,18 +311,23 @@ def _load(index: Index, task: _Task, encoder: str) -> PageVectors:
 
 
 def _measure(
-    query: Float32, vectors: PageVectors, methods: Sequence[Method], rounds: int
+    query: Float32,
+    vectors: PageVectors,
+    methods: Sequence[Method],
+    rounds: int,
+    calibration: Calibration | None,
 ) -> _Measured:
     pages = DocumentPages(vectors)
+    score = partial(ScoredPages, query, pages, calibration=calibration)
     by_name = {method.name: method for method in methods if _can_measure(method, len(vectors))}
     # Once uncounted: the first call finds nothing in the caches, and may import a package.
-    chosen = {name: method.choose(ScoredPages(query, pages)) for name, method in by_name.items()}
+    chosen = {name: method.choose(score()) for name, method in by_name.items()}
     seconds: dict[str, list[float]] = {name: [] for name in by_name}
     stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in by_name}
     for number in range(rounds):
         # Whoever follows a long calculation finds the caches cold: not always the same one.
         for name in np.random.default_rng(number).permutation(list(by_name)).tolist():
-            scored = ScoredPages(query, pages)
+            scored = score()
             started = time.perf_counter()
             result = by_name[name].choose(scored)
             seconds[name].append(time.perf_counter() - started)

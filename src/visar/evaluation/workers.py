@@ -19,6 +19,7 @@ from visar.core.vectors import Float32, Integers
 from visar.evaluation.methods import find_methods
 from visar.evaluation.records import Asked, Retrieved
 from visar.models.devices import usable_cores
+from visar.retrieval.calibration import find_calibration
 from visar.retrieval.methods import DocumentPages, Method, ScoredPages
 from visar.store import EncoderRef, Store, open_store
 
@@ -121,7 +122,12 @@ _methods = lru_cache(maxsize=8)(find_methods)
 def _carry_out(task: Task) -> list[Retrieved]:
     asked = task.asked
     evidence = [page - 1 for page in asked.evidence_pages]
-    pages = ScoredPages(task.query, _pages(task.document, task.encoder), evidence=evidence)
+    pages = ScoredPages(
+        task.query,
+        _pages(task.document, task.encoder),
+        evidence=evidence,
+        calibration=find_calibration(task.encoder),
+    )
     return [_retrieved(task, method, pages) for method in _methods(task.methods, task.depth)]
 
 

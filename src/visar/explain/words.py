@@ -1,25 +1,15 @@
-"""The method's decision in words a person understands."""
+"""The method's decision in words a person understands, and in numbers."""
 
 from __future__ import annotations
 
-from visar.results import SearchResult
+from collections.abc import Iterator
 
-# How much worse J gets beside its minimum.
-CLEAR_CUT = 0.05
-FAIR_CUT = 0.01
+from visar.results import SearchResult
 
 
 def why_so_many(found: SearchResult) -> str:
-    """One sentence: how many pages, how sure that is, how localized the question is."""
-    selection = found.selection
-    parts = [f"{found.k} of {found.pages_searched} pages"]
-    if found.method != "visar":
-        parts.append(f"chosen by {found.method}; ViSAR would take {found.k_star}")
-    elif selection.fallback:
-        parts.append(f"the best match ({selection.fallback})")
-    else:
-        parts.append(_cut(found))
-        parts.append(f"{selection.sparsity:.0%} of the pages have nothing to do with the question")
+    """How many pages were chosen, and why no more, in plain language."""
+    parts = [_count(found)]
     if found.pages_invalid:
         unread = "page was" if found.pages_invalid == 1 else "pages were"
         parts.append(f"{found.pages_invalid} {unread} left out: the encoder failed on them")
@@ -27,15 +17,42 @@ def why_so_many(found: SearchResult) -> str:
     return " · ".join(parts)
 
 
-def _cut(found: SearchResult) -> str:
-    wanted = f"k* = {found.k_star}"
-    if found.k < found.k_star:
-        wanted += f", capped at {found.k}"
-    sharpness = found.sharpness
-    if sharpness is None:
-        return wanted
-    if sharpness >= CLEAR_CUT:
-        kind = "a clear cut"
-    else:
-        kind = "a fair cut" if sharpness >= FAIR_CUT else "a soft cut"
-    return f"{wanted}, {kind} (one page more or less costs {sharpness:.1%})"
+def _count(found: SearchResult) -> str:
+    pages = "page" if found.pages_searched == 1 else "pages"
+    count = f"{found.k} of {found.pages_searched} {pages}"
+    if found.k == found.pages_searched:
+        return count
+    wanted = f"{found.k_star}" if found.selection.k_star_exact else f"at least {found.k_star}"
+    if found.method != "visar":
+        return f"{count}, chosen by {found.method}; ViSAR would take {wanted}"
+    if found.selection.fallback:
+        return f"{count}: none stands out from the others"
+    if found.k < found.k_star or not found.selection.k_star_exact:
+        return f"{count}; without the cap it would be {wanted}"
+    return f"{count}; the next page adds little"
+
+
+def numbers(found: SearchResult) -> Iterator[str]:
+    """What decided how many pages, line by line: k*, J, sparsity, match, calibration, times."""
+    selection = found.selection
+    decided = f"k* {'=' if selection.k_star_exact else '≥'} {found.k_star}"
+    if selection.fallback:
+        decided += f", the best page by late interaction ({selection.fallback})"
+    elif len(selection.cost):
+        # J is NaN where it was proved not to matter.
+        around = range(max(1, found.k_star - 2), min(len(selection.cost), found.k_star + 2) + 1)
+        known = [(k, value) for k in around if (value := selection.cost[k - 1]) == value]
+        decided += "".join(f", J({k}) = {value:.5g}" for k, value in known)
+    yield decided
+    if found.sharpness is not None:
+        yield f"one page more or less makes J worse by {found.sharpness:.1%}"
+    inactive = found.pages_searched - len(selection.active)
+    yield (
+        f"sparsity {selection.sparsity:.0%}: {inactive} of {found.pages_searched} pages have "
+        "nothing to do with the question"
+    )
+    yield f"the question's words match the best page with a mean cosine of {found.match:.3f}"
+    if found.about is not None:
+        yield f"that the pages are about the question has a probability of {found.about:.2f}"
+        yield f"probabilities were fitted on {found.calibration}"
+    yield ", ".join(f"{name} {t * 1e3:.1f} ms" for name, t in selection.timings.items())

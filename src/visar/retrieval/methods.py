@@ -21,13 +21,14 @@ from visar.core import PageVectors, Selection, baselines, maxsim, select
 from visar.core.baselines import Choice
 from visar.core.vectors import Float32, Float64, Integers
 from visar.errors import InvalidOption, VisarError
+from visar.retrieval.calibration import Calibration, most_useful, page_features
 
 ENTRY_POINTS = "visar.methods"
 DEFAULT_K = 5
 """Pages that fixed top-k takes unless told otherwise."""
 
-Scores: TypeAlias = Literal["late-interaction", "single-vector", "s_p"]
-_Shared: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "selection"]
+Scores: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "probability"]
+_Shared: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "probability", "selection"]
 Cost: TypeAlias = Literal["scores", "similarity", "clustering"]
 """What a method computes beyond a question's vectors: one score per page, rows of the page-to-page
 similarity, or a clustering of the scores for each possible cluster size. In growing order."""
@@ -64,6 +65,8 @@ class ScoredPages:
         The pages (0-based) that hold the answer, where they are known: for the oracle alone.
     max_k
         The cap on selected pages for :meth:`select`.
+    calibration
+        What gives pages their probabilities, if there is one for the encoder.
     """
 
     def __init__(
@@ -73,11 +76,13 @@ class ScoredPages:
         *,
         evidence: Sequence[int] = (),
         max_k: int | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self.query = query
         self.pages = pages if isinstance(pages, DocumentPages) else DocumentPages(pages)
         self.evidence = tuple(evidence)
         self.max_k = max_k
+        self.calibration = calibration
         self._selection: Selection | None = None
         self._scores: dict[Scores, Float64] = {}
         self._seconds: dict[_Shared, Mapping[str, float]] = {}
@@ -93,7 +98,15 @@ class ScoredPages:
         return self.scores("late-interaction")
 
     def scores(self, kind: Scores) -> Float64:
-        """One score per page: late interaction, cosine of mean vectors, or self-similarity s_p."""
+        """One score per page: late interaction, cosine of mean vectors, s_p, or probability.
+
+        The probability is that of holding evidence if the pages are about the question.
+
+        Raises
+        ------
+        InvalidOption
+            If probabilities are asked for and there is no calibration.
+        """
         self._used[kind] = None
         if kind not in self._scores:
             started = time.perf_counter()
@@ -119,11 +132,11 @@ class ScoredPages:
 
     def _compute(self, kind: Scores) -> tuple[Float64, Mapping[str, float]]:
         """Compute the scores, and the seconds they take by stage."""
-        if kind == "s_p":
+        if kind in ("s_p", "probability"):
             selection = self._select()
             # A rule on s_p needs the diagonal alone, not the page-to-page similarity.
             stages = {name: t for name, t in selection.timings.items() if name != "page to page"}
-            return selection.scores, stages
+            return self._probabilities() if kind == "probability" else selection.scores, stages
         if kind == "late-interaction":
             started = time.perf_counter()
             scores = maxsim(self.query, self.pages.vectors)
@@ -135,6 +148,11 @@ class ScoredPages:
             length = max(float(np.linalg.norm(question)), np.finfo(np.float64).tiny)
             scores = np.asarray(means @ question / length)
         return scores, {"query to page": time.perf_counter() - started}
+
+    def _probabilities(self) -> Float64:
+        if self.calibration is None:
+            raise InvalidOption("Without a calibration of the encoder there are no probabilities.")
+        return self.calibration.if_about(page_features(self._select()))
 
     def _run(self, method: Method) -> MethodResult:
         self._used.clear()
@@ -206,6 +224,8 @@ class Method:
     """Whether the method decides k by itself; one that does not takes the option ``k``."""
     needs_evidence: bool = False
     """Whether it can run only where the right pages are known."""
+    needs_calibration: bool = False
+    """Whether it can run only where there is a calibration of the encoder."""
     max_pages: int | None = None
     """The most pages it can be asked to choose from, if its cost needs a bound."""
 
@@ -219,8 +239,8 @@ class Method:
         Raises
         ------
         InvalidOption
-            If there are more pages than the method can handle, evidence is needed and missing,
-            or the function fails or returns something else than it should.
+            If there are more pages than the method can handle, evidence or a calibration is
+            needed and missing, or the function fails or returns something else than it should.
         """
         if self.max_pages is not None and len(pages) > self.max_pages:
             raise InvalidOption(
@@ -229,6 +249,11 @@ class Method:
             )
         if self.needs_evidence and not pages.evidence:
             raise InvalidOption(f"The method {self.name} needs questions with evidence pages.")
+        if self.needs_calibration and pages.calibration is None:
+            raise InvalidOption(
+                f"The method {self.name} needs a calibration of the encoder: make one with "
+                "visar calibrate QUESTIONS.jsonl --encoder NAME, or take another method."
+            )
         try:
             return pages._run(self)  # noqa: SLF001 - the bookkeeping of times belongs there
         except VisarError:
@@ -253,6 +278,11 @@ def _largest_gap(pages: ScoredPages, scores: Scores = "late-interaction") -> Cho
 
 def _score_cluster(pages: ScoredPages, scores: Scores = "late-interaction") -> Choice:
     return baselines.score_cluster(pages.scores(scores))
+
+
+def _calibrated(pages: ScoredPages) -> Choice:
+    chosen = most_useful(pages.scores("probability"))
+    return Choice(len(chosen), chosen)
 
 
 def _oracle(pages: ScoredPages) -> Choice:
@@ -294,6 +324,13 @@ _METHODS = (
         label="Score-Cluster",
         cost="clustering",
         max_pages=_CLUSTERED_PAGES,
+    ),
+    Method(
+        name="calibrated",
+        function=_calibrated,
+        label="Calibrated",
+        cost="similarity",
+        needs_calibration=True,
     ),
     Method(name="oracle", function=_oracle, label="Oracle", needs_evidence=True),
 )

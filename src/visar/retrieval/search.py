@@ -12,16 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.core import PageVectors, Selection
+from visar.core.vectors import Float64
 from visar.documents.page import Page
 from visar.encoders.protocol import Encoder
 from visar.errors import InvalidOption
-from visar.results import PageHit, PageSource, Passage, SearchResult, Strength
+from visar.results import PageHit, PageSource, Passage, SearchResult, Strength, likelihood
+from visar.retrieval.calibration import best_cosine, find_calibration
 from visar.retrieval.methods import DocumentPages, Method, MethodFunction, ScoredPages, get_method
 from visar.retrieval.passages import WeightedPage, best_passages, weight_passages
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 
-# Below this share of what an encoder calls a weak match there is none: docs/embedded-encoder.md
-# says for how many questions that is right and wrong.
+# Of what an encoder calls a weak match: below it there is none. For encoders without calibration;
+# of questions to the embedded encoder it refused 21 % that had an answer.
 NO_MATCH = 5 / 6
 # Corpora kept loaded: questions mostly come back to the same documents.
 KEPT_CORPORA = 4
@@ -171,20 +173,26 @@ class Searcher:
         if neighbors < 0:
             raise InvalidOption(f"neighbors must be at least 0, not {neighbors}.")
         query = self._encoder.encode_query(question)
-        scored = ScoredPages(query, self._corpus.pages, max_k=max_k)
+        calibration = find_calibration(self._corpus.encoder)
+        scored = ScoredPages(query, self._corpus.pages, max_k=max_k, calibration=calibration)
         selection = scored.select()
         chosen = [int(page) for page in chosen_by.choose(scored).pages[:max_k]]
         beside = dict(self._neighbors(chosen, neighbors))
-        positions = [*chosen, *beside]
-        passages = [weight_passages(page) for page in self.weigh(selection, positions)]
-        best = float(selection.late_interaction.max() / len(query))
+        shown = [*chosen, *beside]
+        positions = [*shown, *_runner_up(selection, shown)]
+        chances = None if calibration is None else calibration.probabilities(selection)
+        weighted = self.weigh(selection, positions)
+        passages = [weight_passages(page) for page in weighted]
+        hits = [
+            self._hit(selection, chances, position, page, found, beside.get(position))
+            for position, page, found in zip(positions, weighted, passages, strict=True)
+        ]
+        best = best_cosine(selection)
+        about = None if calibration is None else calibration.about(best)
         return SearchResult(
             question=question,
             method=chosen_by.name,
-            pages=tuple(
-                self._hit(selection, position, found, beside.get(position))
-                for position, found in zip(positions, passages, strict=True)
-            ),
+            pages=tuple(hits[: len(shown)]),
             documents=self._corpus.documents,
             left_out=self._left_out,
             pages_searched=len(scored),
@@ -192,10 +200,19 @@ class Searcher:
             k=len(chosen),
             k_star=selection.k_star,
             match=best,
-            strength=_strength(best, self._encoder.weak_match),
+            about=about,
+            strength=(
+                _strength(best, self._encoder.weak_match)
+                if calibration is None or about is None
+                else calibration.strength(about)
+            ),
+            runner_up=hits[-1] if len(hits) > len(shown) else None,
             encoder=self._corpus.encoder,
+            calibration=None if calibration is None else calibration.made_from,
             seconds=time.perf_counter() - started,
-            passages=best_passages(passage for found in passages for passage in found),
+            passages=best_passages(
+                passage for found in passages[: len(shown)] for passage in found
+            ),
             selection=selection,
         )
 
@@ -235,19 +252,26 @@ class Searcher:
     def _hit(
         self,
         selection: Selection,
+        chances: Float64 | None,
         position: int,
+        weighted: WeightedPage,
         passages: Sequence[Passage],
         beside: int | None,
     ) -> PageHit:
         document, number = self._corpus.place(position)
         best = max(passages, key=lambda passage: passage.weight, default=None)
+        probability = None if chances is None else float(chances[position])
         return PageHit(
             document=document.id,
             name=document.name,
             page=number,
+            label=weighted.page.label,
             score=float(selection.scores[position]),
+            late_interaction=float(selection.late_interaction[position]),
             snippet=best.text if best else "",
             boxes=best.boxes if best else (),
+            probability=probability,
+            likelihood=likelihood(probability),
             beside=beside,
             source=self._source,
         )
@@ -261,6 +285,12 @@ def _with_k(method: Method, k: int | None) -> Method:
             f"k goes with the method top-k; {method.name} decides k itself (max_k)."
         )
     return method.with_options(k=k)
+
+
+def _runner_up(selection: Selection, shown: Sequence[int]) -> list[int]:
+    """The first page by s_p or by late interaction if it is not shown anyway; one at most."""
+    firsts = int(selection.ranking[0]), int(selection.late_interaction.argmax())
+    return [first for first in firsts if first not in shown][:1]
 
 
 def _strength(match: float, weak: float) -> Strength:

@@ -24,7 +24,7 @@ FORMAT = 2
 DATABASE = "index.sqlite"
 ARRAYS = "vectors"
 FILES = "files"
-PAGE_COLUMNS = "number, width, height, rotation, text_source, words, boxes, lines"
+PAGE_COLUMNS = "number, width, height, rotation, text_source, label, words, boxes, lines"
 # How long a writer waits for another one.
 _BUSY_SECONDS = 60.0
 # Between the words of a page; full text takes it for a space.
@@ -221,7 +221,7 @@ def page_values(page: Page) -> tuple[Any, ...]:
     values = (
         # SQLite does not know −0.0.
         *(float(page.width) + 0.0, float(page.height) + 0.0, page.rotation, page.text_source),
-        *(encoded.decode(), boxes, lines),
+        *(page.label, encoded.decode(), boxes, lines),
     )
     return *values, page_checksum(page.number, *values)
 
@@ -237,7 +237,7 @@ def page_of(row: tuple[Any, ...]) -> Page:
     """The page of a row of :data:`PAGE_COLUMNS`."""
     import numpy as np
 
-    number, width, height, rotation, text_source, words, boxes, lines = row[:8]
+    number, width, height, rotation, text_source, label, words, boxes, lines = row[:9]
     corners = np.frombuffer(boxes, "<f4").reshape(-1, 4).tolist()
     numbers = np.frombuffer(lines, "<i4").tolist()
     texts = words.split(_SEPARATOR) if corners else []
@@ -249,6 +249,7 @@ def page_of(row: tuple[Any, ...]) -> Page:
         rotation=rotation,
         words=tuple(Word(text, tuple(box), line) for text, box, line in placed),
         text_source=text_source,
+        label=label,
     )
 
 

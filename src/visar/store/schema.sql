@@ -20,6 +20,7 @@ CREATE TABLE pages (
     height REAL NOT NULL,
     rotation INTEGER NOT NULL,
     text_source TEXT NOT NULL,
+    label TEXT NOT NULL,            -- the number printed on it; '' if it is not known, or the same
     words TEXT NOT NULL,            -- separated by U+001F
     boxes BLOB NOT NULL,            -- float32 (n, 4)
     lines BLOB NOT NULL,            -- int32 (n,)
@@ -69,7 +70,8 @@ CREATE TABLE draft_pages (
     rows INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
     invalid TEXT,
-    width REAL, height REAL, rotation INTEGER, text_source TEXT, words TEXT, boxes BLOB, lines BLOB,
+    width REAL, height REAL, rotation INTEGER, text_source TEXT, label TEXT,
+    words TEXT, boxes BLOB, lines BLOB,
     page_checksum INTEGER,          -- NULL, as the columns before, if the pages are in the index
     PRIMARY KEY (array, number)
 ) STRICT, WITHOUT ROWID;

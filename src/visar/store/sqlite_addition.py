@@ -95,7 +95,7 @@ class SqliteAddition:
         """Write a page and its vectors; a page that was written before is replaced."""
         claim = self._open()
         check_put(self._document, page, embedding, self._encoder.dimension, self._put)
-        content = page_values(page) if claim.revision is None else (None,) * 8
+        content = page_values(page) if claim.revision is None else (None,) * 9
         vectors, patches = embedding_bytes(embedding)
         with explained(self._store.location):
             first = claim.writer.append(vectors, patches)

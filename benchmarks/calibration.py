@@ -1,0 +1,162 @@
+"""Fit the calibration that comes with the embedded encoder, and measure it on documents left out.
+
+python -m benchmarks.calibration DATA [--index FOLDER] [--save]
+
+DATA is a data set with evidence pages (docs/evaluation-data.md); its documents are added to the
+index if they are not in it. --save writes the calibration into the package, and the tables and the
+reliability diagram of docs/confidence.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.tables import markdown_table, save_section
+from visar.evaluation.calibration import (
+    Bin,
+    Chosen,
+    Example,
+    Quality,
+    cross_validate,
+    fit,
+    gather,
+    measure_choice,
+)
+from visar.evaluation.datasets import open_dataset
+from visar.index import Index
+from visar.retrieval.calibration import FEATURES, calibration_path, save_calibration
+from visar.store import EncoderRef
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "confidence.md"
+DIAGRAM = ROOT / "docs" / "confidence.svg"
+PACKAGE = ROOT / "src" / "visar" / "retrieval" / "calibrations"
+SCORE = FEATURES.index("score")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data")
+    parser.add_argument("--index", type=Path)
+    parser.add_argument("--save", action="store_true")
+    arguments = parser.parse_args()
+    dataset = open_dataset(arguments.data)
+    questions = dataset.questions()
+    with Index.open(arguments.index) as index:
+        files = {question.document: dataset.path(question.document) for question in questions}
+        ids = {name: index.add(file).id for name, file in files.items() if file is not None}
+        examples = gather(index, questions, ids, "embedded")
+        encoder = EncoderRef.of(index.encoder("embedded"))
+    report(examples, encoder, save=arguments.save)
+
+
+def report(examples: Sequence[Example], encoder: EncoderRef, *, save: bool) -> None:
+    quality = cross_validate(examples, encoder)
+    tables = {
+        "reliability": _reliability(quality),
+        "choices": _choices(quality, examples),
+        "matches": _matches(quality),
+    }
+    for table in tables.values():
+        print(table, end="\n\n")
+    if save:
+        path = calibration_path(encoder)
+        save_calibration(fit(examples, encoder), PACKAGE / path.name)
+        _draw(quality)
+        for name, table in tables.items():
+            save_section(name, table, PAGE)
+
+
+def _reliability(quality: Quality) -> str:
+    def rows(bins: Sequence[Bin]) -> dict[int, list[str]]:
+        return {
+            min(int(each.probability * 10), 9): [
+                str(each.count),
+                f"{each.probability:.0%}",
+                f"{each.share:.0%}",
+            ]
+            for each in bins
+        }
+
+    pages, best = rows(quality.pages), rows(quality.best)
+    nothing = ["0", "", ""]
+    table = markdown_table(
+        ["probability", "all pages", "mean", "evidence", "best pages", "mean", "evidence"],
+        (
+            [f"{10 * n} to {10 * n + 10} %", *pages.get(n, nothing), *best.get(n, nothing)]
+            for n in range(10)
+        ),
+    )
+    return (
+        f"{table}\n\nExpected calibration error: {100 * quality.pages_error:.2f} points over all "
+        f"pages, {100 * quality.best_error:.1f} over the most probable page of each question, "
+        f"{100 * (quality.library_error or 0):.0f} over that of questions put to all documents."
+    )
+
+
+def _choices(quality: Quality, examples: Sequence[Example]) -> str:
+    def measured(kind: str, rules: Mapping[str, Chosen]) -> dict[str, Chosen]:
+        asked = [each for each in examples if each.kind == kind and each.evidence.any()]
+        half = [(each, np.flatnonzero(each.features[:, SCORE] >= 0.5)) for each in asked]
+        return {
+            "`visar`, the paper's rule": rules["visar"],
+            "`calibrated`, on documents left out of the fit": rules["calibrated"],
+            "s_p of at least half of the best": measure_choice(half),
+            "the first by s_p": measure_choice([(each, each.ranking[:1]) for each in asked]),
+        }
+
+    def cells(rule: Chosen) -> list[str]:
+        return [f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"]
+
+    alone = measured("own", quality.rules)
+    together = measured("library", quality.library_rules)
+    return markdown_table(
+        ["pages taken", *2 * ["F1@k*", "mean F1", "mean k"]],
+        ([name, *cells(alone[name]), *cells(together[name])] for name in alone),
+    )
+
+
+def _matches(quality: Quality) -> str:
+    kinds = {
+        "with an answer": quality.answerable,
+        "without one": quality.unanswerable,
+        "put to another document": quality.others,
+    }
+    return markdown_table(
+        ["questions", '"nothing matches"', 'that or "a weak match"'],
+        (
+            [name, f"{matches.none:.0%}", f"{matches.weak:.0%}"]
+            for name, matches in kinds.items()
+            if matches is not None
+        ),
+    )
+
+
+def _draw(quality: Quality) -> None:
+    """The reliability diagram: how often pages of a probability hold evidence."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2, 4.0), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
+    for bins, name, colour in (
+        (quality.pages, "all pages", "#1f6f8b"),
+        (quality.best, "most probable page", "#d1603d"),
+    ):
+        areas = [6 + 3 * np.sqrt(each.count) for each in bins]
+        x, y = [each.probability for each in bins], [each.share for each in bins]
+        axes.plot(x, y, color=colour, linewidth=1)
+        axes.scatter(x, y, areas, color=colour, label=name)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability", ylabel="share that holds evidence")
+    axes.legend(frameon=False, loc="upper left")
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "visar"}):
+        figure.savefig(DIAGRAM, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""``visar calibrate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from visar.cli.options import (
+    DeviceChoice,
+    EncoderName,
+    IndexLocation,
+    Json,
+    OcrChoice,
+    OcrEngineChoice,
+    Password,
+    Quiet,
+    fetch_encoder,
+    open_index,
+)
+from visar.cli.output import complain, console, print_json
+from visar.cli.progress import progress_shown
+from visar.documents import ReadOptions
+from visar.errors import CalibrationError, DocumentError
+from visar.results import to_plain
+
+if TYPE_CHECKING:
+    from visar.evaluation.calibration import Quality
+
+QuestionFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUESTIONS",
+        help="Questions with evidence pages: JSON lines of your own, or a benchmark's folder.",
+        show_default=False,
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Measure, but keep nothing.")]
+
+
+def calibrate(
+    questions: QuestionFile,
+    *,
+    dry_run: DryRun = False,
+    encoder: EncoderName = "embedded",
+    device: DeviceChoice = "auto",
+    password: Password = None,
+    ocr: OcrChoice = "auto",
+    ocr_engine: OcrEngineChoice = "rapidocr",
+    index: IndexLocation = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Fit how likely pages are, for an encoder and documents of your own, from questions."""
+    # Imported here: no other command needs it.
+    from visar.evaluation.calibration import cross_validate, fit, gather
+    from visar.evaluation.datasets import open_dataset
+    from visar.retrieval.calibration import calibration_path, save_calibration
+    from visar.store import EncoderRef
+
+    dataset = open_dataset(questions)
+    asked = dataset.questions()
+    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
+    library = open_index(index, create=True, device=device, options=options)
+    fetch_encoder(library, encoder, quiet=quiet)
+    ids = {}
+    with progress_shown(quiet=quiet) as display:
+        for name in dict.fromkeys(question.document for question in asked):
+            path = dataset.path(name)
+            if path is None:
+                complain(f"{name} is missing: its questions are left out.")
+                continue
+            try:
+                ids[name] = library.add(path, encoder=encoder, progress=display.document(path)).id
+            except DocumentError as error:
+                complain(str(error))
+    if not ids:
+        raise CalibrationError(f"{questions} has no question about a document that is here.")
+    reference = EncoderRef.of(library.encoder(encoder))
+    with progress_shown(quiet=quiet) as display:
+        examples = gather(
+            library,
+            asked,
+            ids,
+            encoder,
+            lambda done, total: display.step("asking", done, total, "questions"),
+        )
+    calibration = fit(examples, reference)
+    quality = cross_validate(examples, reference)
+    path = calibration_path(reference)
+    if not dry_run:
+        save_calibration(calibration, path)
+    if as_json:
+        kept = None if dry_run else str(path)
+        print_json({"calibration": to_plain(calibration), "quality": quality, "path": kept})
+        return
+    _print_quality(quality)
+    wrote = "kept nothing (--dry-run)" if dry_run else f"wrote {path}"
+    console.print(Text(f"  {wrote}", "dim"), soft_wrap=True)
+    if not dry_run:
+        again = f"every search with {reference.name} uses it; deleting the file undoes it"
+        console.print(Text(f"  {again}", "dim"), soft_wrap=True)
+
+
+def _print_quality(quality: Quality) -> None:
+    """What was measured, on documents left out of the fit."""
+    console.print(
+        Padding(
+            f"{quality.questions} questions, {quality.with_evidence} with evidence pages, about "
+            f"{quality.documents} documents. Measured on documents left out of the fit:",
+            (0, 0, 1, 2),
+        )
+    )
+    table = _table("MOST PROBABLE PAGE", "QUESTIONS", "MEAN PROBABILITY", "WAS EVIDENCE")
+    for each in quality.best:
+        tenth = min(int(each.probability * 10), 9)
+        share = f"{each.share:.0%}"
+        bounds = f"{tenth * 10} to {tenth * 10 + 10} %"
+        table.add_row(bounds, str(each.count), f"{each.probability:.0%}", share)
+    console.print(Padding(table, (0, 0, 1, 2)))
+    table = _table("QUESTIONS", '"NOTHING MATCHES"', '… OR "A WEAK MATCH"')
+    for name, matches in (
+        ("with an answer", quality.answerable),
+        ("without one", quality.unanswerable),
+        ("put to another document", quality.others),
+    ):
+        if matches is not None:
+            table.add_row(name, f"{matches.none:.0%}", f"{matches.weak:.0%}")
+    console.print(Padding(table, (0, 0, 1, 2)))
+    table = _table("METHOD", "F1@K*", "MEAN F1", "MEAN K")
+    together = {f"{name}, all documents": rule for name, rule in quality.library_rules.items()}
+    for name, rule in {**quality.rules, **together}.items():
+        table.add_row(
+            name, f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"
+        )
+    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(
+        f"  expected calibration error {100 * quality.best_error:.1f} points for the most probable "
+        f"pages, {100 * quality.pages_error:.1f} for all"
+    )
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table

@@ -1,0 +1,263 @@
+"""The probability that a page holds evidence, from what the method knows of the page.
+
+It is the product of two logistic models: that the pages are about the question at all, by the
+closest page's mean cosine, and that a page holds evidence if they are, by a few features of a
+:class:`~visar.core.Selection`. Their numbers depend on the encoder: those of the embedded encoder
+come with ViSAR, ``visar calibrate`` fits them for others. ``docs/confidence.md`` tells how well
+the probabilities hold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from visar.core import Selection
+from visar.core.vectors import Float64, Integers
+from visar.errors import CalibrationError
+from visar.files import write_whole
+from visar.results import Strength
+from visar.store.records import EncoderRef
+
+FEATURES = (
+    "score",
+    "late",
+    "late_gap",
+    "score_rank",
+    "late_rank",
+    "sparsity",
+    "pages",
+    "score_pages",
+    "late_pages",
+)
+"""What the model sees of a page: see :func:`page_features`."""
+FORMAT = 1
+# Evidence on more pages than these is rare; the expected F1 of taking more is not looked at.
+_MOST_PAGES = 64
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def page_features(selection: Selection) -> Float64:
+    """The features of each page, in the order of :data:`FEATURES`: shape (N, features).
+
+    ``score`` is s_p relative to the best, ``late`` late interaction standardised over the pages,
+    ``late_gap`` its distance to the page that follows in rank, ``score_rank`` and ``late_rank``
+    the logarithms of the ranks under both, ``sparsity`` the share of inactive pages, ``pages`` the
+    logarithm of their number. The last two are ``score`` and ``late`` times ``pages``: what they
+    tell depends on how many pages they tell apart.
+    """
+    late = selection.late_interaction
+    n_pages = len(late)
+    standard = (late - late.mean()) / max(float(late.std()), _TINY)
+    by_late = np.argsort(-late, kind="stable")
+    gaps = np.zeros(n_pages)
+    gaps[by_late[:-1]] = -np.diff(standard[by_late])
+    scores = selection.scores / max(float(selection.scores.max()), _TINY)
+    if selection.fallback:  # the method has no scores then, and one page
+        scores = (np.arange(n_pages) == selection.ranking[0]).astype(np.float64)
+    size = np.log(n_pages)
+    columns = (
+        scores,
+        standard,
+        gaps,
+        np.log1p(_ranks(selection.ranking)),
+        np.log1p(_ranks(by_late)),
+        np.full(n_pages, selection.sparsity),
+        np.full(n_pages, size),
+        scores * size,
+        standard * size,
+    )
+    return np.column_stack(columns)
+
+
+def best_cosine(selection: Selection) -> float:
+    """The mean cosine of the question's vectors with their best matches on the closest page."""
+    return float(selection.late_interaction.max() / len(selection.token_weights))
+
+
+def _ranks(ranking: Integers) -> Integers:
+    """The place of each page in a ranking, from 0."""
+    ranks = np.empty_like(ranking)
+    ranks[ranking] = np.arange(len(ranking))
+    return ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Two fitted models, for the vectors of one encoder."""
+
+    encoder: str
+    version: str
+    made_from: str
+    """What it was fitted on, in a few words."""
+    about_intercept: float
+    about_weight: float
+    """That the pages are about the question: logistic(intercept + weight × cosine³)."""
+    page_intercept: float
+    page_weights: Mapping[str, float]
+    """That a page of such pages holds evidence, by feature."""
+    weak: float
+    """Pages that are less probably about a question match it weakly."""
+    none: float
+    """Pages that are less probably about a question do not match it."""
+
+    def about(self, cosine: float) -> float:
+        """The probability that pages are about a question, by their :func:`best_cosine`."""
+        return float(logistic(np.array(self.about_intercept + self.about_weight * cosine**3)))
+
+    def if_about(self, features: Float64) -> Float64:
+        """The probability of each page to hold evidence, if the pages are about the question.
+
+        ``features`` are those of :func:`page_features`.
+        """
+        weights = np.array([self.page_weights[name] for name in FEATURES])
+        return logistic(self.page_intercept + features @ weights)
+
+    def probabilities(self, selection: Selection) -> Float64:
+        """The probability of each page to hold evidence for the question of a selection."""
+        return self.about(best_cosine(selection)) * self.if_about(page_features(selection))
+
+    def strength(self, about: float) -> Strength:
+        """How well pages match that are about a question with this probability."""
+        if about >= self.weak:
+            return "good"
+        return "weak" if about >= self.none else "none"
+
+
+def logistic(values: Float64) -> Float64:
+    """1 / (1 + exp(-x)) of each value.
+
+    >>> logistic(np.array([0.0, 2.0])).round(3)
+    array([0.5  , 0.881])
+    """
+    return np.asarray(1 / (1 + np.exp(-np.clip(values, -700, 700))))
+
+
+def expected_f1(probabilities: Float64) -> Float64:
+    """The expected F1 of taking the k most probable pages, for each k from 1 on.
+
+    Pages are taken to hold evidence independently of each other. With a of the k pages and b of
+    the others holding evidence, F1 is 2a / (k + a + b).
+
+    Parameters
+    ----------
+    probabilities
+        One for each page, in descending order. At most 64 values are returned.
+
+    >>> expected_f1(np.array([0.9, 0.8, 0.0])).round(2)
+    array([0.66, 0.89, 0.71])
+    """
+    most = min(len(probabilities), _MOST_PAGES)
+    # How probable it is that the pages after the k-th hold evidence on b of them.
+    others = [np.eye(1, _MOST_PAGES + 1)[0]]
+    for probability in probabilities[:0:-1]:
+        others.append(_one_more(others[-1], probability))
+        if len(others) > most:
+            del others[0]
+    counts = np.arange(_MOST_PAGES + 1)
+    taken = np.eye(1, _MOST_PAGES + 1)[0]
+    values = np.zeros(most)
+    for k in range(1, most + 1):
+        taken = _one_more(taken, probabilities[k - 1])
+        f1 = 2 * counts[:, None] / (k + counts[:, None] + counts[None, :])
+        values[k - 1] = taken @ f1 @ others[-k]
+    return values
+
+
+def most_useful(probabilities: Float64) -> Integers:
+    """The pages with the highest expected F1, best first.
+
+    >>> most_useful(np.array([0.1, 0.9, 0.8]))
+    array([1, 2])
+    """
+    ranking = np.argsort(-probabilities, kind="stable")
+    return ranking[: int(expected_f1(probabilities[ranking]).argmax()) + 1]
+
+
+def _one_more(distribution: Float64, probability: float) -> Float64:
+    """The distribution of a count when one more page counts with a probability."""
+    grown = distribution * (1 - probability)
+    grown[1:] += distribution[:-1] * probability
+    return grown
+
+
+def find_calibration(encoder: EncoderRef) -> Calibration | None:
+    """The calibration of an encoder: the user's own, or the one that comes with ViSAR.
+
+    Raises
+    ------
+    CalibrationError
+        If the user's own is damaged.
+    """
+    own = calibration_path(encoder)
+    try:
+        return _read(own.read_bytes(), str(own))
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise CalibrationError(f"{own} cannot be read: {error.strerror}.") from error
+    shipped = resources.files("visar.retrieval") / "calibrations" / own.name
+    return _read(shipped.read_bytes(), str(shipped)) if shipped.is_file() else None
+
+
+def save_calibration(calibration: Calibration, path: Path) -> None:
+    """Write a calibration as JSON; the old one stays if that fails.
+
+    Raises
+    ------
+    CalibrationError
+        If it cannot be written.
+    """
+    values = {"format": FORMAT, **dataclasses.asdict(calibration)}
+    try:
+        write_whole(path, (json.dumps(values, ensure_ascii=False, indent=2) + "\n").encode())
+    except OSError as error:
+        raise CalibrationError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def calibration_path(encoder: EncoderRef) -> Path:
+    """Where the user's own calibration of an encoder is kept, whichever index it is used with."""
+    from platformdirs import user_data_path
+
+    # An encoder's name can be a path; its version keeps calibrations of other vectors away.
+    digest = hashlib.sha256(f"{encoder.name}\n{encoder.version}".encode()).hexdigest()[:12]
+    readable = re.sub(r"[^\w.+-]+", "-", encoder.name).strip(".-")[-60:]
+    return user_data_path("visar") / "calibrations" / f"{readable}-{digest}.json"
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Calibration))
+_NUMBERS = ("about_intercept", "about_weight", "page_intercept", "weak", "none")
+
+
+def _read(content: bytes, where: str) -> Calibration:
+    advice = "delete it, or make it again with visar calibrate"
+    try:
+        values = json.loads(content)
+        if values["format"] != FORMAT:
+            raise CalibrationError(
+                f"{where} has the format {values['format']!r}, and this version of ViSAR reads "
+                f"{FORMAT}: {advice}."
+            )
+        fields: dict[str, Any] = {name: values[name] for name in _FIELDS}
+        fields |= {name: _finite(fields[name]) for name in _NUMBERS}
+        weights = fields["page_weights"]
+        fields["page_weights"] = {name: _finite(weights[name]) for name in FEATURES}
+    except (ValueError, KeyError, TypeError) as error:
+        raise CalibrationError(f"{where} is no calibration ({error!r}): {advice}.") from error
+    return Calibration(**fields)
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not np.isfinite(number):
+        raise ValueError(f"{value} is no number")
+    return number

@@ -1,0 +1,161 @@
+"""Probabilities of pages: their features, their file, and the pages they choose."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visar.core import Selection, prepare, select
+from visar.encoders.embedded import EmbeddedEncoder
+from visar.errors import CalibrationError, InvalidOption
+from visar.retrieval.calibration import (
+    FEATURES,
+    Calibration,
+    best_cosine,
+    calibration_path,
+    expected_f1,
+    find_calibration,
+    most_useful,
+    page_features,
+    save_calibration,
+)
+from visar.retrieval.methods import METHODS, ScoredPages
+from visar.store import EncoderRef
+
+EMBEDDED = EncoderRef.of(EmbeddedEncoder())
+OTHER = EncoderRef("/models/tiny [1]", "abc", 8)
+CALIBRATION = Calibration(
+    encoder=OTHER.name,
+    version=OTHER.version,
+    made_from="40 questions about 3 documents",
+    about_intercept=-4.0,
+    about_weight=100.0,
+    page_intercept=-3.0,
+    page_weights=dict.fromkeys(FEATURES, 0.0) | {"score": 4.0},
+    weak=0.6,
+    none=0.2,
+)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def query() -> np.ndarray:
+    return np.eye(3, 8, dtype=np.float32)
+
+
+def pages(count: int) -> list[np.ndarray]:
+    vectors = np.random.default_rng(3).normal(size=(count, 12, 8)).astype(np.float32)
+    return list(vectors / np.linalg.norm(vectors, axis=2, keepdims=True))
+
+
+def test_expected_f1_is_that_of_all_possible_evidence() -> None:
+    probabilities = np.array([0.9, 0.55, 0.5, 0.2, 0.03])
+    expected = np.zeros(5)
+    for evidence in itertools.product([False, True], repeat=5):
+        chance = np.prod(np.where(evidence, probabilities, 1 - probabilities))
+        found = np.cumsum(evidence)
+        expected += chance * 2 * found / (np.arange(1, 6) + sum(evidence))
+    assert expected_f1(probabilities) == pytest.approx(expected)
+
+
+def test_more_pages_are_taken_the_more_are_probable() -> None:
+    assert most_useful(np.array([0.01, 0.9, 0.02])).tolist() == [1]
+    assert most_useful(np.array([0.8, 0.9, 0.02])).tolist() == [1, 0]
+    assert len(most_useful(np.full(300, 0.9))) == 64
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_features_are_finite_however_few_pages(query: np.ndarray, count: int) -> None:
+    for document in (pages(count), pages(1) * count, [*pages(count - 1), np.zeros((0, 8))]):
+        features = page_features(select(query, prepare(document)))
+        assert features.shape == (len(document), len(FEATURES))
+        assert np.isfinite(features).all()
+
+
+def test_features_say_what_the_method_knows(query: np.ndarray) -> None:
+    selection = select(query, pages(9))
+    features = dict(zip(FEATURES, page_features(selection).T, strict=True))
+    first = selection.ranking[0]
+    assert features["score"][first] == features["score"].max() == 1
+    assert np.argsort(features["score_rank"]).tolist() == selection.ranking.tolist()
+    assert features["late"].mean() == pytest.approx(0)
+    assert features["late"].std() == pytest.approx(1)
+    by_late = np.argsort(-selection.late_interaction)
+    assert features["late_rank"][by_late].tolist() == np.log1p(np.arange(9)).tolist()
+    gaps = features["late"][by_late[:-1]] - features["late"][by_late[1:]]
+    assert features["late_gap"][by_late] == pytest.approx([*gaps, 0])
+
+
+def test_probabilities_fall_where_the_pages_are_not_about_the_question(query: np.ndarray) -> None:
+    near = select(query, pages(9))
+    far: Selection = replace(near, late_interaction=near.late_interaction / 10)
+    assert best_cosine(far) == pytest.approx(best_cosine(near) / 10)
+    assert (CALIBRATION.probabilities(far) < CALIBRATION.probabilities(near)).all()
+    about = [CALIBRATION.about(best_cosine(selection)) for selection in (near, far)]
+    assert [CALIBRATION.strength(value) for value in about] == ["good", "none"]
+    assert CALIBRATION.strength(0.3) == "weak"
+
+
+def test_the_calibrated_method_takes_the_most_useful_pages(query: np.ndarray) -> None:
+    document = prepare(pages(9))
+    scored = ScoredPages(query, document, calibration=CALIBRATION)
+    chosen = METHODS["calibrated"].choose(scored)
+    probabilities = CALIBRATION.if_about(page_features(select(query, document)))
+    assert chosen.pages.tolist() == most_useful(probabilities).tolist()
+    assert chosen.pages.tolist() == chosen.ranking[: chosen.k].tolist()
+    with pytest.raises(InvalidOption, match="visar calibrate"):
+        METHODS["calibrated"].choose(ScoredPages(query, document))
+
+
+def test_the_embedded_encoder_comes_with_a_calibration() -> None:
+    shipped = find_calibration(EMBEDDED)
+    assert shipped is not None
+    assert (shipped.encoder, shipped.version) == (EMBEDDED.name, EMBEDDED.version)
+    assert 0 < shipped.none < shipped.weak < 1
+    # Vectors of another version are other vectors.
+    assert find_calibration(replace(EMBEDDED, version="2")) is None
+
+
+def test_ones_own_calibration_is_found_first() -> None:
+    assert find_calibration(OTHER) is None
+    save_calibration(CALIBRATION, calibration_path(OTHER))
+    assert find_calibration(OTHER) == CALIBRATION
+    own = replace(CALIBRATION, encoder=EMBEDDED.name, version=EMBEDDED.version)
+    save_calibration(own, calibration_path(EMBEDDED))
+    assert find_calibration(EMBEDDED) == own
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b'{"format": 2}',
+        b'{"format": 1}',
+        b"\xff",
+        json.dumps({"format": 1, "weak": "NaN"}).encode(),
+    ],
+)
+def test_a_damaged_calibration_is_refused_by_name(content: bytes) -> None:
+    path = calibration_path(OTHER)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(CalibrationError, match="visar calibrate") as refused:
+        find_calibration(OTHER)
+    assert str(path) in str(refused.value)
+
+
+def test_a_number_that_is_none_is_refused() -> None:
+    path = calibration_path(OTHER)
+    save_calibration(replace(CALIBRATION, weak=float("nan")), path)
+    with pytest.raises(CalibrationError, match="no number"):
+        find_calibration(OTHER)
