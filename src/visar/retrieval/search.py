@@ -17,7 +17,7 @@ from visar.encoders.protocol import Encoder
 from visar.errors import InvalidOption
 from visar.results import PageHit, PageSource, Passage, SearchResult, Strength
 from visar.retrieval.methods import DocumentPages, Method, MethodFunction, ScoredPages, get_method
-from visar.retrieval.passages import WeightedPage, best_passages, weight_passages
+from visar.retrieval.quotes import WeightedPage, choose_quotes
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 
 # Below this share of what an encoder calls a weak match there is none: docs/embedded-encoder.md
@@ -65,10 +65,13 @@ class Corpus:
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the boxes and word indices of a page's vectors."""
-        document, number = self.place(position)
-        part = self._load()[0][self._numbers[document.id]]
-        rows = slice(part.offsets[number - 1], part.offsets[number])
+        part, rows = self._rows(position)
         return part.boxes[rows], part.words[rows]
+
+    def vectors(self, position: int) -> NDArray[np.float16]:
+        """Return the vectors of a page."""
+        part, rows = self._rows(position)
+        return part.vectors[rows]
 
     def read(self, positions: Iterable[int]) -> dict[int, Page]:
         """Read pages with their words, with one request to the store per document."""
@@ -81,6 +84,11 @@ class Corpus:
             for document, numbers in wanted.items()
             for page in self._store.pages(document, numbers)
         }
+
+    def _rows(self, position: int) -> tuple[DocumentVectors, slice]:
+        document, number = self.place(position)
+        part = self._load()[0][self._numbers[document.id]]
+        return part, slice(part.offsets[number - 1], part.offsets[number])
 
     def _load(self) -> tuple[list[DocumentVectors], DocumentPages]:
         with self._lock:
@@ -176,14 +184,14 @@ class Searcher:
         chosen = [int(page) for page in chosen_by.choose(scored).pages[:max_k]]
         beside = dict(self._neighbors(chosen, neighbors))
         positions = [*chosen, *beside]
-        passages = [weight_passages(page) for page in self.weigh(selection, positions)]
+        passages, snippets = choose_quotes(question, self._weigh(query, selection, positions))
         best = float(selection.late_interaction.max() / len(query))
         return SearchResult(
             question=question,
             method=chosen_by.name,
             pages=tuple(
-                self._hit(selection, position, found, beside.get(position))
-                for position, found in zip(positions, passages, strict=True)
+                self._hit(selection, position, snippet, beside.get(position))
+                for position, snippet in zip(positions, snippets, strict=True)
             ),
             documents=self._corpus.documents,
             left_out=self._left_out,
@@ -195,17 +203,26 @@ class Searcher:
             strength=_strength(best, self._encoder.weak_match),
             encoder=self._corpus.encoder,
             seconds=time.perf_counter() - started,
-            passages=best_passages(passage for found in passages for passage in found),
+            passages=passages,
             selection=selection,
         )
 
-    def weigh(self, selection: Selection, positions: Sequence[int]) -> list[WeightedPage]:
+    def weigh(
+        self, question: str, selection: Selection, positions: Sequence[int]
+    ) -> list[WeightedPage]:
         """Read pages, by their positions in the corpus, with the weights of a selection."""
+        return self._weigh(self._encoder.encode_query(question), selection, positions)
+
+    def _weigh(
+        self, query: NDArray[np.float32], selection: Selection, positions: Sequence[int]
+    ) -> list[WeightedPage]:
+        """Read pages with the weights of a selection and the cosines with the question."""
         pages = self._corpus.read(positions)
         weighted = []
         for position in positions:
             document, _ = self._corpus.place(position)
             boxes, words = self._corpus.patches(position)
+            vectors = self._corpus.vectors(position).astype(np.float32)
             weighted.append(
                 WeightedPage(
                     document=document.id,
@@ -213,6 +230,8 @@ class Searcher:
                     vector_words=words,
                     vector_boxes=boxes,
                     vector_weights=selection.patch_weights[position],
+                    similarities=query @ vectors.T,
+                    query_weights=selection.token_weights,
                 )
             )
         return weighted
@@ -236,11 +255,10 @@ class Searcher:
         self,
         selection: Selection,
         position: int,
-        passages: Sequence[Passage],
+        best: Passage | None,
         beside: int | None,
     ) -> PageHit:
         document, number = self._corpus.place(position)
-        best = max(passages, key=lambda passage: passage.weight, default=None)
         return PageHit(
             document=document.id,
             name=document.name,
