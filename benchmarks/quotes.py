@@ -16,6 +16,7 @@ documents of that split when each is left out of the fit in turn.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import re
 from collections import defaultdict
@@ -31,7 +32,7 @@ from visar.retrieval.quotes import FEATURES, MOST_QUOTES, WEIGHTS, Candidate, ca
 
 SECTION = "quotes"
 FITTED = "looked at"
-PENALTY = 0.02
+PENALTY = 0.2
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Case:
     """Which passages have an answer."""
     page_numbers: list[int]
 
-    @property
+    @functools.cached_property
     def features(self) -> NDArray[np.float64]:
         return np.array([passage.features for passage in self.passages]).reshape(-1, len(FEATURES))
 
@@ -118,7 +119,7 @@ def fit(cases: list[Case]) -> NDArray[np.float64]:
     parts = [(case.features / scale, case.holds) for case in useful]
     weights = np.zeros(len(FEATURES))
     moment, spread = np.zeros_like(weights), np.zeros_like(weights)
-    for step in range(1, 601):
+    for step in range(1, 301):
         gradient = -PENALTY * weights * len(parts)
         for features, holds in parts:
             scores = features @ weights
@@ -151,14 +152,14 @@ def summary(name: str, cases: list[Case], weights: NDArray[np.float64]) -> list[
     ]
 
 
-def left_out(cases: list[Case]) -> list[Case | tuple[Case, NDArray[np.float64]]]:
+def left_out(cases: list[Case]) -> list[tuple[Case, NDArray[np.float64]]]:
     """Each case with weights that its document took no part in."""
     by_document: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         by_document[case.document].append(case)
     names = sorted(by_document)
     folds = [names[start::6] for start in range(6)]
-    result: list[Case | tuple[Case, NDArray[np.float64]]] = []
+    result = []
     for fold in folds:
         weights = fit([case for case in cases if case.document not in fold])
         result += [(case, weights) for name in fold for case in by_document[name]]
@@ -179,15 +180,15 @@ def main() -> None:
     looked_at = [case for case in cases if case.split == FITTED]
     if given.fit:
         pairs = left_out(looked_at)
-        ranks = [c[0].found_at(c[1]) for c in pairs if isinstance(c, tuple) and c[0].page_chosen]
+        ranks = [case.found_at(without) for case, without in pairs if case.page_chosen]
         first, held = sum(rank == 1 for rank in ranks), sum(rank is not None for rank in ranks)
         print(f"left out in turn: {first} first, {held} in all of {len(ranks)}")
         weights = fit(looked_at)
         print("\n".join(f'    "{n}": {w:.2f},' for n, w in zip(FEATURES, weights, strict=True)))
     splits = given.split or sorted({case.split for case in cases})
     rows = [summary(s, [case for case in cases if case.split == s], weights) for s in splits]
-    header = ["questions", "documents", "asked", "page chosen", "in some passage", "in the first quote",
-              f"in {MOST_QUOTES} quotes"]  # fmt: skip
+    header = ["questions", "documents", "asked", "page chosen", "in some passage"]
+    header += ["in the first quote", f"in {MOST_QUOTES} quotes"]
     table = markdown_table(header, rows)
     print(table)
     if given.save:
@@ -208,7 +209,10 @@ def _print_miss(case: Case, weights: NDArray[np.float64]) -> None:
         score = float(passage.features @ weights)
         print(f"  {marks} {score:6.2f} p{case.page_numbers[passage.page]} [{passage.span.kind}]"
               f" {passage.span.text[:300]}")  # fmt: skip
-        print("      ", {n: round(float(v), 2) for n, v in zip(FEATURES, passage.features, strict=True) if v})
+        print(
+            "      ",
+            {n: round(float(v), 2) for n, v in zip(FEATURES, passage.features, strict=True) if v},
+        )
 
 
 if __name__ == "__main__":

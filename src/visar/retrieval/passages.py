@@ -8,7 +8,6 @@ with its figure. Passages may therefore share words.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +15,14 @@ from itertools import groupby, pairwise
 from typing import Literal, TypeAlias
 
 from visar.documents.page import Box, Page, Word
-from visar.retrieval.tables import Segment, column_blocks, find_segments, table_rows
+from visar.retrieval.tables import Segment, column_blocks, find_segments, table_rows, wrapped_rows
 
 Kind: TypeAlias = Literal["sentence", "heading", "row", "list", "block", "caption"]
 
 # Longer runs without a full stop are cut at a line's end, so that a passage stays readable.
 LONGEST_PASSAGE = 60
+# A page of no more words than this is a slide: what stands on it belongs together.
+LONGEST_SLIDE = 120
 # A heading has no more words than this.
 LONGEST_HEADING = 14
 
@@ -38,7 +39,24 @@ _CAPTION = re.compile(r"^(?:fig(?:ure|\.)?|table|chart|exhibit|box|abb(?:\.|ildu
                       r"|tableau|figura|tabla)$", re.IGNORECASE)  # fmt: skip
 _NUMBER = re.compile(r"^[(\-–−+$€£¥]*\d[\d,.]*[)%]*$")
 _CLOSING = re.compile(r"^[.,;:!?)\]”’»…]+$")
-_LINKING = frozenset("a an and at by for from in of on or that the to with".split())
+# Letters that reach up and none that reaches down.
+_TALL = re.compile(r"^(?=.*[A-Zbdfhkl0-9])[^gjpqyQ,;()\[\]/|_$“”‘’'\"]+$")
+_LINKING = (
+    "a",
+    "an",
+    "and",
+    "at",
+    "by",
+    "for",
+    "from",
+    "in",
+    "of",
+    "on",
+    "or",
+    "the",
+    "to",
+    "with",
+)
 _OPENING = ("(", "[", "“", "‘", "«")
 _HYPHENS = ("-", "‐", "\u00ad")
 
@@ -56,6 +74,19 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class _Text:
+    """The words of a page, and those of them that are written with a hyphen within a line."""
+
+    words: Sequence[Word]
+    compounds: frozenset[str]
+
+    @classmethod
+    def of(cls, page: Page) -> _Text:
+        texts = (word.text.lower().strip(".,;:()“”\"'") for word in page.words)
+        return cls(page.words, frozenset(text for text in texts if "-" in text[1:-1]))
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     """Words that follow each other in reading order, up to the end of a sentence or a break."""
 
@@ -65,25 +96,40 @@ class _Run:
 
 def spans(page: Page) -> list[Span]:
     """Return the passages of a page; every word is in at least one, in reading order first."""
-    runs = list(_runs(page))
+    text, lines = _Text.of(page), page.lines()
+    runs = _runs(page.words, lines)
     headings = _headings_above(runs)
     found = [
-        _span(page, [run.words], "list" if run.kind == "item" else run.kind, heading)
+        _span(text, [run.words], "list" if run.kind == "item" else run.kind, heading)
         for run, heading in zip(runs, headings, strict=True)
     ]
-    found += _lists(page, runs)
-    found += _below_headings(page, runs)
-    found += _captions(page, runs)
-    segments = find_segments(page, page.lines())
-    prose = _prose(page, runs, segments)
+    found += _lists(text, runs)
+    found += _below_headings(text, runs)
+    found += _captions(text, runs)
+    segments = find_segments(page, lines)
+    prose = _prose(text, runs, segments)
     above = {word: words for run, words in zip(runs, headings, strict=True) for word in run.words}
-    rows = list(table_rows([s for s in segments if prose.isdisjoint(s.words)]))
-    headed = {frozenset(row.words) for row in rows if row.heads}
+    apart = [segment for segment in segments if prose.isdisjoint(segment.words)]
+    rows = list(wrapped_rows(apart))
+    wrapped = {word for row in rows for cell in row.cells for word in cell}
+    # A line of a row that wraps is no row.
+    rows += [row for row in table_rows(apart) if not wrapped.issuperset(sum(row.cells, ()))]
+    headed = {
+        frozenset(word for cell in row.cells for word in cell)
+        for row in rows
+        if row.heads or row.wraps
+    }
     found = [span for span in found if frozenset(span.words) not in headed]
     for row in rows:
-        found.append(_span(page, [row.heads, row.words], "row", above[row.words[0]]))
-    for block in column_blocks([s for s in segments if prose.isdisjoint(s.words)]):
-        found.append(_span(page, [block], "block", above[block[0]]))
+        parts = [row.heads, *row.cells] if row.wraps else [row.heads, sum(row.cells, ())]
+        found.append(_span(text, parts, "row", above[row.cells[0][0]]))
+    for block in column_blocks(apart):
+        words = sum(block, ())
+        if len(words) <= LONGEST_PASSAGE // 2:
+            found.append(_span(text, [words], "block", above[words[0]]))
+        else:
+            inner = [run for run in _runs(page.words, block) if run.kind != "heading"]
+            found += [_span(text, [run.words], "block", above[run.words[0]]) for run in inner]
     return _distinct(found)
 
 
@@ -150,17 +196,15 @@ def _follows_closely(before: str, after: str) -> bool:
     return ideographs or bool(_CLOSING.match(after))
 
 
-def _runs(page: Page) -> Iterator[_Run]:
-    """Cut the lines of a page into sentences, rows, items and headings; a partition of its words."""
-    lines = page.lines()
-    words = page.words
+def _runs(words: Sequence[Word], lines: Sequence[Sequence[int]]) -> list[_Run]:
+    """Cut lines into sentences, rows, items and headings; a partition of their words."""
     run: list[int] = []
     done: list[_Run] = []
     # Sentences that a figure or the foot of the page interrupts.
     suspended: list[_Run] = []
     for number, line in enumerate(lines):
         here = [words[index] for index in line]
-        if not run and len(here) > 1 and here[0].text[:1].islower():
+        if not run and _continues(here):
             for before in reversed(suspended):
                 if _goes_on(words, before, here):
                     suspended.remove(before)
@@ -181,23 +225,26 @@ def _runs(page: Page) -> Iterator[_Run]:
         below = [words[index] for index in lines[number + 1]] if number + 1 < len(lines) else []
         if not run:
             continue
-        if not below or _breaks_between(here, below, len(run)):
-            heading = bool(below) and _is_heading([words[i] for i in run], below)
+        in_list = _starts_item([words[index] for index in run[:2]])
+        if not below or _breaks_between(here, below, len(run), words[run[0]], in_list):
+            heading = bool(below) and not in_list and _is_heading([words[i] for i in run], below)
             kind = "heading" if heading else _kind_of(words, run)
             done.append(_Run(tuple(run), kind))
             if kind != "heading" and len(run) > 5 and not _FINAL.search(here[-1].text):
                 suspended.append(done[-1])
             run = []
-    yield from done
+    return done
 
 
-def _prose(page: Page, runs: Sequence[_Run], segments: Sequence[Segment]) -> set[int]:
+def _prose(text: _Text, runs: Sequence[_Run], segments: Sequence[Segment]) -> set[int]:
     """The words of sentences that run over several lines, none of which has a wide gap."""
     segment_of = {word: place for place, segment in enumerate(segments) for word in segment.words}
     prose: set[int] = set()
     for run in runs:
-        texts = [page.words[word].text for word in run.words]
-        starts = [t for _, t in {page.words[w].line: page.words[w].text for w in run.words[::-1]}.items()]
+        texts = [text.words[word].text for word in run.words]
+        starts = [
+            t for _, t in {text.words[w].line: text.words[w].text for w in run.words[::-1]}.items()
+        ]
         pieces = len({segment_of[word] for word in run.words})
         # The labels of a table's rows may look like a sentence, but each begins anew.
         goes_on = _FINAL.search(texts[-1]) or sum(t[0].islower() for t in starts) > len(starts) / 2
@@ -219,12 +266,18 @@ def _is_bullet(text: str) -> bool:
 
 
 def _goes_on(words: Sequence[Word], run: _Run, line: Sequence[Word]) -> bool:
-    """Whether a line can go on with an interrupted run: as large, and at the same left edge."""
+    """Whether a line can go on with an interrupted run: as large, below it or in a next column."""
     last = [words[i] for i in run.words if words[i].line == words[run.words[-1]].line]
-    here, there = (max(w.box[3] - w.box[1] for w in part) for part in (last, line))
-    aligned = abs(last[0].box[0] - line[0].box[0]) < 0.01
-    # Boxes hold the ink alone: a line of small letters is lower than one of capitals.
-    return aligned and 0.7 < there / max(here, 1e-6) < 1.4
+    left, top = last[0].box[0], last[0].box[1]
+    below = abs(left - line[0].box[0]) < 0.01
+    beside = line[0].box[0] > last[-1].box[2] and line[0].box[1] < top
+    return (below or beside) and 0.9 < _size(line) / max(_size(last), 1e-6) < 1.1
+
+
+def _continues(line: Sequence[Word]) -> bool:
+    """Whether a line cannot be the beginning of a sentence."""
+    first, second = line[0].text, line[1].text if len(line) > 1 else ""
+    return len(line) > 1 and (first[:1].islower() or (first.isdigit() and second[:1].islower()))
 
 
 def _ends_sentence(text: str, following: str) -> bool:
@@ -236,20 +289,28 @@ def _ends_sentence(text: str, following: str) -> bool:
     )
 
 
-def _breaks_between(here: Sequence[Word], below: Sequence[Word], length: int) -> bool:
-    """Whether a passage of this length ends between two lines."""
-    if here[-1].text.endswith(":") and length < LONGEST_PASSAGE and not _starts_item(below):
+def _breaks_between(
+    here: Sequence[Word], below: Sequence[Word], length: int, first: Word, in_list: bool
+) -> bool:
+    """Whether a passage ends between two lines, given its length and its first word."""
+    # A number at the beginning of a line may be the end of a sentence: "were granted / 12. At".
+    new_item = _starts_item(below) and (
+        in_list or _is_bullet(below[0].text) or bool(_FINAL.search(here[-1].text))
+    )
+    if in_list and below[0].text[:1].isupper() and below[0].box[0] < first.box[0] + 0.005:
+        # What follows an item without its indent is no part of it.
+        return True
+    if here[-1].text.endswith(":") and length < LONGEST_PASSAGE and not new_item:
         return False
     if _ends_sentence(here[-1].text, below[0].text) or length >= LONGEST_PASSAGE:
         return True
-    if _starts_item(below) or _is_row(here) or _is_row(below):
+    if new_item or _is_row(here) or _is_row(below):
         return True
     if _is_heading(here, below, alone=length == len(here)):
         return True
     _, top, _, bottom = _around([word.box for word in here])
     _, next_top, _, next_bottom = _around([word.box for word in below])
-    # Boxes hold the ink alone: a line of small letters is lower than one of capitals.
-    size_changes = not 0.6 < (next_bottom - next_top) / max(bottom - top, 1e-6) < 1.6
+    size_changes = not 0.8 < _size(below) / max(_size(here), 1e-6) < 1.25
     far_below = next_top - bottom > 1.2 * (bottom - top)
     next_column = next_bottom < top and not below[0].text[:1].islower()
     return size_changes or far_below or next_column
@@ -269,13 +330,21 @@ def _is_heading(words: Sequence[Word], below: Sequence[Word], *, alone: bool = T
         return False
     if below[0].text[:1].islower() or not any(c.isalpha() for w in words for c in w.text):
         return False
+    if _is_row(words):
+        return False
     line = [word for word in words if word.line == words[-1].line]
-    here, there = (part[-1].box[2] - part[0].box[0] for part in (line, below))
-    heights = [max(word.box[3] - word.box[1] for word in part) for part in (words, below)]
-    if alone and heights[0] > 1.15 * heights[1]:
+    if alone and _size(line) > 1.12 * _size(below):
         return True
     # A line of prose fills its column unless the sentence ends there.
+    here, there = (part[-1].box[2] - part[0].box[0] for part in (line, below))
     return here < (0.75 if alone else 0.5) * there and len(words) <= 6
+
+
+def _size(words: Sequence[Word]) -> float:
+    """The height of the letters of a line; boxes hold the ink alone, so like is compared."""
+    alike = [w.box[3] - w.box[1] for w in words if _TALL.match(w.text)]
+    # A letter that reaches down adds about a third.
+    return max(alike) if alike else max(w.box[3] - w.box[1] for w in words) / 1.3
 
 
 def _is_row(words: Sequence[Word]) -> bool:
@@ -304,7 +373,7 @@ def _headings_above(runs: Sequence[_Run]) -> list[tuple[int, ...]]:
     return result
 
 
-def _lists(page: Page, runs: Sequence[_Run]) -> Iterator[Span]:
+def _lists(text: _Text, runs: Sequence[_Run]) -> Iterator[Span]:
     """Each item of a list with what announces it, and whole lists that are short."""
     lead: tuple[int, ...] = ()
     items: list[tuple[int, ...]] = []
@@ -313,35 +382,39 @@ def _lists(page: Page, runs: Sequence[_Run]) -> Iterator[Span]:
             items.append(run.words)
             continue
         if lead and items:
-            yield from (_span(page, [lead, item], "list") for item in items)
+            yield from (_span(text, [lead, item], "list") for item in items)
             if len(items) > 1 and len(lead) + sum(map(len, items)) <= LONGEST_PASSAGE:
-                yield _span(page, [lead, *items], "list")
+                yield _span(text, [lead, *items], "list")
         items = []
         if run is not None:
-            announces = run.kind == "heading" or page.words[run.words[-1]].text.endswith(":")
+            announces = run.kind == "heading" or text.words[run.words[-1]].text.endswith(":")
             lead = run.words if announces and len(run.words) <= LONGEST_PASSAGE // 2 else ()
 
 
-def _below_headings(page: Page, runs: Sequence[_Run]) -> Iterator[Span]:
-    """Headings with what stands below them, as far as it is short."""
+def _below_headings(text: _Text, runs: Sequence[_Run]) -> Iterator[Span]:
+    """Headings with what stands below them: two sentences, or all of a short slide."""
+    slide = len(text.words) <= LONGEST_SLIDE
     for place, run in enumerate(runs):
         if run.kind != "heading":
             continue
         below: list[tuple[int, ...]] = []
         for following in runs[place + 1 :]:
-            if below and following.kind == "heading":
-                break
-            if len(run.words) + sum(map(len, below)) + len(following.words) > LONGEST_PASSAGE * 2 // 3:
+            length = len(run.words) + sum(map(len, below)) + len(following.words)
+            if (
+                following.kind == "heading"
+                or length > LONGEST_PASSAGE * 2 // 3
+                or (not slide and (len(below) == 2 or following.kind == "row"))
+            ):
                 break
             below.append(following.words)
         if below:
-            yield _span(page, [run.words, *below], "block")
+            yield _span(text, [run.words, *below], "block")
 
 
-def _captions(page: Page, runs: Sequence[_Run]) -> Iterator[Span]:
+def _captions(text: _Text, runs: Sequence[_Run]) -> Iterator[Span]:
     """Captions as a whole, with the labels of a figure that stands beside them in reading order."""
     for place, run in enumerate(runs):
-        first = page.words[run.words[0]].text
+        first = text.words[run.words[0]].text
         if len(run.words) < 2 or not _CAPTION.match(first) or run.kind == "row":
             continue
         whole = list(run.words)
@@ -350,38 +423,32 @@ def _captions(page: Page, runs: Sequence[_Run]) -> Iterator[Span]:
                 break
             whole += following.words
         if len(whole) > len(run.words):
-            yield _span(page, [tuple(whole)], "caption")
+            yield _span(text, [tuple(whole)], "caption")
         labels: list[tuple[int, ...]] = []
         for before in reversed(runs[:place]):
-            text = page.words[before.words[-1]].text
-            if len(before.words) > 8 or _SENTENCE_END.search(text):
+            last = text.words[before.words[-1]].text
+            if len(before.words) > 8 or _SENTENCE_END.search(last):
                 break
             labels.insert(0, before.words)
         if labels and len(run.words) + sum(map(len, labels)) <= LONGEST_PASSAGE:
-            yield _span(page, [run.words, *labels], "caption")
+            yield _span(text, [run.words, *labels], "caption")
 
 
 def _span(
-    page: Page,
+    source: _Text,
     parts: Iterable[Sequence[int]],
     kind: Kind,
     context: tuple[int, ...] = (),
 ) -> Span:
     """Make a passage of parts that stand apart on the page: a bar parts them in the text."""
     given = [tuple(part) for part in parts if part]
-    compounds = _compounds(page)
-    texts = [join_words([page.words[index] for index in part], compounds) for part in given]
+    texts = [
+        join_words([source.words[index] for index in part], source.compounds) for part in given
+    ]
     text = texts[0] if texts else ""
     for following in texts[1:]:
         text += (" " if text.endswith((":", ".", ";")) else " | ") + following
     return Span(tuple(index for part in given for index in part), text, kind, context)
-
-
-@functools.lru_cache(maxsize=8)
-def _compounds(page: Page) -> frozenset[str]:
-    """The words of a page that are written with a hyphen within a line."""
-    texts = (word.text.lower().strip(".,;:()“”\"'") for word in page.words)
-    return frozenset(text for text in texts if "-" in text[1:-1])
 
 
 def _distinct(found: Iterable[Span]) -> list[Span]:
@@ -396,6 +463,3 @@ def _line_of(word: Word) -> int:
 def _around(boxes: Sequence[Box]) -> Box:
     left, top, right, bottom = zip(*boxes, strict=True)
     return min(left), min(top), max(right), max(bottom)
-
-
-__all__ = ["LONGEST_PASSAGE", "Segment", "Span", "boxes_of", "join_words", "spans"]

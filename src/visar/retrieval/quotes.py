@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.terms import find_terms, stem
+from visar.encoders.terms import STOP_WORDS, find_terms, stem
 from visar.results import Passage
 from visar.retrieval.passages import Span, boxes_of, spans
 from visar.retrieval.wanted import NUMERIC, Answer, AnswerSpan, answer_spans, wanted
@@ -28,24 +28,23 @@ MOST_SHARED = 0.5
 # Words around a possible answer count for it less the further away they stand.
 NEAR = 6.0
 
+# Fitted to 126 questions about 14 documents whose pages were found; what each feature is says
+# `candidates`. How long a passage is, and the rank of its page, made no difference.
 WEIGHTS: dict[str, float] = {
-    "coverage": 3.0,
-    "names": 1.0,
-    "heading": 1.0,
-    "nearby": 0.7,
-    "weight": 0.5,
-    "closeness": 0.7,
-    "answer": 0.7,
-    "nearness": 1.5,
-    "length": -0.3,
-    "rank": -0.3,
-    "row": 0.0,
-    "title": -1.0,
-    "fragment": -0.5,
-    "asks": -1.0,
-    "list": 0.5,
-    "defines": 0.5,
-    "numbers": -0.3,
+    "coverage": 2.71,
+    "precision": 1.05,
+    "names": 0.57,
+    "heading": 1.39,
+    "nearby": 0.55,
+    "weight": 1.75,
+    "closeness": 0.69,
+    "answer": 0.60,
+    "nearness": 6.66,
+    "row": -0.18,
+    "title": -0.34,
+    "fragment": -1.06,
+    "form": 1.28,
+    "numbers": -0.90,
 }
 FEATURES = tuple(WEIGHTS)
 
@@ -68,9 +67,9 @@ class WeightedPage:
     """(m,): ŵ_i."""
 
     def word_weights(self) -> NDArray[np.float64]:
-        """Return the weight of each word: that of its heaviest vector, or of the patches over it."""
-        weights = self.vector_weights[None, :].astype(np.float64)
-        return self._over_words(weights)[0]
+        """Return the weight of each word: of its heaviest vector, or of the patches over it."""
+        weights = self._over_words(self.vector_weights[None, :].astype(np.float64))
+        return weights.reshape(-1)
 
     def word_similarities(self) -> NDArray[np.float64] | None:
         """Return (m, words): how close each word comes to each vector of the question."""
@@ -113,7 +112,9 @@ class Candidate:
     @property
     def matches(self) -> bool:
         """Whether it has anything of what was asked."""
-        return bool(self.features[FEATURES.index("coverage")] or self.features[FEATURES.index("weight")])
+        return bool(
+            self.features[FEATURES.index("coverage")] or self.features[FEATURES.index("weight")]
+        )
 
 
 class _Question:
@@ -145,6 +146,11 @@ class _Question:
         """The share of the question's stems among these, each as rare as it is."""
         return self._share([s for s in self.stems if s in stems])
 
+    def precision(self, stems: set[str]) -> float:
+        """The share of a passage's stems, without numbers and stop words, that were asked for."""
+        told = [s for s in stems if s not in _STOPS and not s[0].isdigit()]
+        return sum(s in self._rarity for s in told) / max(len(told), 1)
+
     def name_coverage(self, stems: set[str]) -> float:
         """The share of the question's names and numbers among these; 0 if it has none."""
         return len(self.names & stems) / len(self.names) if self.names else 0.0
@@ -165,12 +171,13 @@ class _Question:
         return sum(self._rarity[s] for s in stems) / sum(self._rarity.values())
 
 
-# Stems of words that tell what is wanted rather than what it is about.
-_ASKING = frozenset(
-    stem(word)
-    for word in "many much percentage percent share proportion number amount year date long old high name"
-    " kind type person people called average total value rate according report document paper page".split()
-)
+_STOPS = frozenset(stem(word) for word in STOP_WORDS)
+# Words that tell what is wanted rather than what it is about.
+_ASKING_WORDS = """
+    many much percentage percent share proportion number amount year date long old high name kind
+    type person people called average total value rate according report document paper page
+"""
+_ASKING = frozenset(map(stem, _ASKING_WORDS.split()))
 
 
 def choose_quotes(
@@ -256,6 +263,7 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
         with_heading = asked.coverage(heading)
         features = {
             "coverage": coverage,
+            "precision": asked.precision(inside),
             "names": asked.name_coverage(inside),
             "heading": with_heading - coverage,
             "nearby": asked.coverage(nearby) - with_heading,
@@ -263,14 +271,10 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
             "closeness": close[place],
             "answer": options[best].fit if options else 0.0,
             "nearness": nearness[best] if options else 0.0,
-            "length": math.log(len(span.words) / 12),
-            "rank": math.log(page + 1),
             "row": span.kind in ("row", "block"),
             "title": span.kind == "heading",
             "fragment": span.kind == "sentence" and span.text[:1].islower(),
-            "asks": span.text.endswith("?"),
-            "list": asked.wants == "list" and span.kind == "list",
-            "defines": asked.wants == "definition" and _defines(asked, terms[place], span.text),
+            "form": _has_form(asked, terms[place], span, len(options)),
             "numbers": asked.wants not in NUMERIC and _mostly_numbers(span.text),
         }
         values = np.array([float(features[name]) for name in FEATURES])
@@ -335,6 +339,15 @@ def _closeness(
     if weights is None or not weights.any():
         return float(best.mean())
     return float(best @ weights / weights.sum())
+
+
+def _has_form(asked: _Question, terms: Sequence[tuple[int, str]], span: Span, answers: int) -> bool:
+    """Whether a passage is built as the answer wanted: a list, a definition, several numbers."""
+    if asked.wants == "list":
+        return span.kind == "list" or span.text.count(",") > 1
+    if asked.wants == "comparison":
+        return answers > 1
+    return asked.wants == "definition" and _defines(asked, terms, span.text)
 
 
 def _defines(asked: _Question, terms: Sequence[tuple[int, str]], text: str) -> bool:

@@ -8,6 +8,7 @@ a line that a wide gap parts are segments, and segments are put together by wher
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,12 +17,17 @@ from visar.documents.page import Page
 
 # A gap between words that is wider than this many heights of the line parts segments.
 _GAP = 1.3
+# Heads of more words than this are text above the table.
+_LONGEST_HEADS = 24
 # Cells have at most this many words; longer segments are prose.
 _LONGEST_CELL = 8
 # A table has at most this many rows between a row and the heads of its columns.
 _MOST_ROWS = 60
-# Blocks of more words than this are text, which reading order serves better.
-_LONGEST_BLOCK = 30
+# Lines of a block are at most so many heights apart, those of one cell less.
+_BLOCK_GAP = 1.1
+_LINE_GAP = 0.8
+# A row of more words than this is no row but text in columns.
+_LONGEST_ROW = 60
 
 _DIGIT = re.compile(r"\d")
 _YEAR = re.compile(r"^(?:FY\s?)?['’]?(?:19|20)\d\d[A-Z]?(?:[-–/]\d{2,4})?$")
@@ -44,11 +50,11 @@ class Segment:
     right: float
     bottom: float
 
-    @property
+    @cached_property
     def height(self) -> float:
         return self.bottom - self.top
 
-    @property
+    @cached_property
     def middle(self) -> float:
         return (self.top + self.bottom) / 2
 
@@ -85,8 +91,10 @@ class Row:
 
     heads: tuple[int, ...]
     """The words of the heads of its columns, empty if none were found."""
-    words: tuple[int, ...]
-    """Its own words, the label first."""
+    cells: tuple[tuple[int, ...], ...]
+    """The words of each of its cells, the label first."""
+    wraps: bool = False
+    """Whether a cell has several lines."""
 
 
 def find_segments(page: Page, lines: Sequence[Sequence[int]]) -> list[Segment]:
@@ -113,49 +121,78 @@ def table_rows(segments: Iterable[Segment]) -> Iterator[Row]:
     is among the two neighbours: two columns of prose stand beside each other as well.
     """
     rows = [_cells(row) for row in _side_by_side(segments)]
-    tables = [cells for row in rows for cells in row]
-    bands: list[list[Segment]] = [segment for row in rows for segment in [sum(row, [])]]
-    places = {id(cells): place for place, row in enumerate(rows) for cells in row}
-    for cells in tables:
-        place = places[id(cells)]
-        values = cells[1:]
-        if not values and not (cells[0].words and _ends_with_value(cells[0])):
+    bands = [[segment for cells in row for segment in cells] for row in rows]
+    for place, cells in ((place, cells) for place, row in enumerate(rows) for cells in row):
+        if len(cells) == 1 and not _ends_with_value(cells[0]):
             continue
         label = _wrapped_label(cells, bands, place)
         heads = _heads(cells, bands, place)
-        words = tuple(index for part in label for index in part.words)
-        words += tuple(index for cell in cells for index in cell.words)
-        yield Row(tuple(index for head in heads for index in head.words), words)
+        first = tuple(index for part in (*label, cells[0]) for index in part.words)
+        yield Row(_words(heads), (first, *(cell.words for cell in cells[1:])))
 
 
-def column_blocks(segments: Sequence[Segment]) -> Iterator[tuple[int, ...]]:
-    """Find short segments below each other that reading order does not keep together.
+def wrapped_rows(segments: Iterable[Segment]) -> Iterator[Row]:
+    """Find rows with cells of several lines: blocks whose first lines stand at the same height."""
+    blocks = {id(block[0]): block for block in _stacked(segments, _LINE_GAP)}
+    bands = _side_by_side(block[0] for block in blocks.values())
+    for place, firsts in enumerate(bands):
+        cells = [blocks[id(first)] for first in firsts]
+        count = sum(len(segment.words) for cell in cells for segment in cell)
+        apart = len({first.line for first in firsts}) > 1 and len(firsts) < 3
+        if len(cells) < 2 or count > _LONGEST_ROW or apart or not _wrap(cells):
+            continue
+        heads = _heads(firsts, bands, place)
+        yield Row(_words(heads), tuple(_words(cell) for cell in cells), wraps=True)
+
+
+def _wrap(cells: Sequence[Sequence[Segment]]) -> bool:
+    """Whether lines below each other are one cell each: numbers do not wrap, nor do whole rows."""
+    if any(sum(segment.is_value for segment in cell) > 1 for cell in cells):
+        return False
+    lines = {len(cell) for cell in cells}
+    anew = all(segment.texts[0][:1].isupper() for cell in cells for segment in cell)
+    return max(lines) > 1 and not (len(lines) == 1 and anew)
+
+
+def column_blocks(segments: Sequence[Segment]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Find segments below each other that reading order does not keep together, line by line.
 
     A large number with its small label is such a block, and each of several texts side by side.
     """
-    per_line: dict[int, int] = {}
-    for segment in segments:
-        per_line[segment.line] = per_line.get(segment.line, 0) + 1
-    blocks: list[list[Segment]] = []
-    for segment in sorted(segments, key=lambda s: (s.top, s.left)):
-        above = [block for block in blocks if _stands_below(segment, block)]
-        if len(above) == 1:
-            above[0].append(segment)
-        else:
-            blocks.append([segment])
-    for block in blocks:
-        count = sum(len(segment.words) for segment in block)
+    per_line = Counter(segment.line for segment in segments)
+    for block in _stacked(segments, _BLOCK_GAP):
         sizes = [segment.height for segment in block]
         mixed = max(sizes) > 1.35 * min(sizes)
         beside = any(per_line[segment.line] > 1 for segment in block)
         values = sum(segment.is_value for segment in block)
-        if (
-            1 < len(block)
-            and count <= _LONGEST_BLOCK
-            and (mixed or beside)
-            and values < 0.7 * len(block)
-        ):
-            yield tuple(index for segment in block for index in segment.words)
+        if len(block) > 1 and (mixed or beside) and values < 0.7 * len(block):
+            yield tuple(segment.words for segment in block)
+
+
+def _stacked(segments: Iterable[Segment], gap: float) -> list[list[Segment]]:
+    """Segments that go on below each other, at most so many heights apart."""
+    level = sorted(filter(_is_level, segments), key=lambda s: (s.top, s.left))
+    tallest = max((segment.height for segment in level), default=0.0)
+    blocks: list[list[Segment]] = []
+    near: list[list[Segment]] = []
+    for segment in level:
+        near = [block for block in near if segment.top - block[-1].bottom < gap * tallest]
+        above = [block for block in near if _stands_below(segment, block, gap)]
+        if len(above) == 1:
+            above[0].append(segment)
+        else:
+            blocks.append([segment])
+            near.append(blocks[-1])
+    return blocks
+
+
+def _is_level(segment: Segment) -> bool:
+    """Whether it is written from left to right: what is written upwards is higher than wide."""
+    return segment.height < 3 * (segment.right - segment.left) or len(segment.words) == 1
+
+
+def _words(segments: Iterable[Segment]) -> tuple[int, ...]:
+    return tuple(index for segment in segments for index in segment.words)
 
 
 def _segment(page: Page, indices: Sequence[int], line: int) -> Segment:
@@ -175,9 +212,7 @@ def _segment(page: Page, indices: Sequence[int], line: int) -> Segment:
 def _side_by_side(segments: Iterable[Segment]) -> list[list[Segment]]:
     """Segments at the same height, each row from left to right; top to bottom."""
     rows: list[list[Segment]] = []
-    # What is written upwards is as high as a paragraph.
-    level = [s for s in segments if s.height < 3 * (s.right - s.left) or len(s.words) == 1]
-    for segment in sorted(level, key=lambda s: s.middle):
+    for segment in sorted(filter(_is_level, segments), key=lambda s: s.middle):
         last = rows[-1][0] if rows else None
         if last is not None and abs(segment.middle - last.middle) < 0.5 * min(
             segment.height, last.height
@@ -191,12 +226,16 @@ def _side_by_side(segments: Iterable[Segment]) -> list[list[Segment]]:
 def _cells(row: Sequence[Segment]) -> list[list[Segment]]:
     """Part segments at one height into rows of tables that stand beside each other."""
     parts: list[list[Segment]] = []
-    for segment in row:
+    for place, segment in enumerate(row):
         last = parts[-1][-1] if parts else None
         if last is not None and _same_row(last, segment, parts[-1]):
-            parts[-1].append(segment)
-        else:
-            parts.append([segment])
+            # A label after values, with values after it, begins a row of another table.
+            after = row[place + 1 : place + 2]
+            begins = last.is_value and not _has_digit(segment) and any(s.is_value for s in after)
+            if not (begins and not parts[-1][0].is_value):
+                parts[-1].append(segment)
+                continue
+        parts.append([segment])
     return parts
 
 
@@ -206,7 +245,7 @@ def _same_row(before: Segment, after: Segment, cells: Sequence[Segment]) -> bool
     has_values = any(cell.is_value for cell in cells[1:])
     if not before.is_short or not after.is_short or (has_values and not _has_digit(after)):
         return False
-    return _has_digit(after) or before.is_value
+    return _has_digit(after) and not cells[0].is_value
 
 
 def _has_digit(segment: Segment) -> bool:
@@ -246,43 +285,30 @@ def _heads(
     cells: Sequence[Segment], bands: Sequence[Sequence[Segment]], place: int
 ) -> list[Segment]:
     """The segments that head the columns of a row, from top to bottom and left to right."""
-    columns = [cell for cell in cells[1:] if cell.is_value or _has_digit(cell)]
+    columns = [cell for cell in cells[1:] if _has_digit(cell) or cell.is_value]
     if not columns or cells[0].is_value:
         return []
     left, right = min(c.left for c in columns), max(c.right for c in columns)
     heads: list[Segment] = []
-    last_top = cells[0].top
-    tallest = max(cell.height for cell in cells)
+    top = cells[0].top
     for band in reversed(bands[max(0, place - _MOST_ROWS) : place]):
         over = [s for s in band if s.left < right and s.right > left]
-        gap = last_top - max((s.bottom for s in band), default=last_top)
-        if gap > 4 * tallest:
+        far = top - max(s.bottom for s in band) > 4 * max(cell.height for cell in cells)
+        if far or any(not s.is_short for s in over) or (heads and not over):
             break
-        if not over:
-            # A line that heads a group of rows, or a label that wraps.
-            if heads:
-                break
-            last_top = min(s.top for s in band)
-            continue
-        if any(not s.is_short for s in over):
-            break
-        heading = [s for s in over if s.is_head and any(s.overlaps(c) for c in columns)]
+        top = min(s.top for s in band)
         unit = [s for s in band if s.right <= left and s.is_short and s.overlaps(cells[0])]
+        heading = [s for s in over if s.is_head and any(s.overlaps(c) for c in columns)]
         # What has a label like the row itself is a row unless it is years or words alone.
         data = [s for s in over if not s.is_head or (unit and _has_digit(s) and not s.is_year)]
         if heading and not data:
             heads = [*unit[-1:], *heading, *heads]
-            if len(heads) > 12 or gap > 1.5 * tallest and len(heads) > len(heading) + 1:
-                break
         elif heads:
             break
-        last_top = min(s.top for s in band)
-        if heads and sum(len(h.words) for h in heads) > 20:
-            break
-    return heads if sum(len(h.words) for h in heads) <= 24 else []
+    return heads if len(_words(heads)) <= _LONGEST_HEADS else []
 
 
-def _stands_below(segment: Segment, block: Sequence[Segment]) -> bool:
+def _stands_below(segment: Segment, block: Sequence[Segment], most: float) -> bool:
     """Whether a segment goes on below a block: close, in its width, and alike in size."""
     last = block[-1]
     gap = segment.top - last.bottom
@@ -291,7 +317,7 @@ def _stands_below(segment: Segment, block: Sequence[Segment]) -> bool:
     # A large number may stand over its label, or below it.
     alike = 0.6 < ratio < 1.65 or last.is_value or segment.is_value
     return (
-        -0.3 * segment.height < gap < 1.1 * max(segment.height, last.height)
+        -0.3 * segment.height < gap < most * max(segment.height, last.height)
         and shared > 0.4 * min(segment.right - segment.left, last.right - last.left)
         and alike
     )

@@ -24,24 +24,32 @@ _SPELLED = (
 _FIGURE = r"\d+(?:[.,’']\d+)*"
 _SCALE = r"(?:\s?(?:thousand|million|billion|trillion|mn|bn|m|k|M|K|B|Mio\.?|Mrd\.?)\b)?"
 _MONTH = (
-    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?|Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember"
     r"|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
     r"|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre)\.?"
 )
 _DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?(?:\s?[-–]\s?\d{1,2})?"
-_TIME = r"(?:years?|months?|weeks?|days?|hours?|minutes?|mins?|seconds?|secs?|decades?|centur(?:y|ies)"
-_TIME += r"|Jahre?n?|Monate?n?|Wochen?|Tagen?|Stunden?|Minuten?|ans?|mois|semaines?|jours?|heures?|años?)"
+_TIME = (
+    r"(?:years?|months?|weeks?|days?|hours?|minutes?|mins?|seconds?|secs?|decades?|centur(?:y|ies)"
+)
+_TIME += r"|Jahre?n?|Monate?n?|Wochen?|Tagen?|Stunden?|Minuten?|ans?|mois|semaines?|jours?"
+_TIME += r"|heures?|años?)"
 _UNIT = (
-    r"(?:kg|kilograms?|g|grams?|tonnes?|tons?|lbs?|pounds?|mm|cm|m|km|metres?|meters?|miles?|feet|ft"
-    r"|inch(?:es)?|°\s?[CF]|degrees?|W|kW|MW|V|volts?|Hz|GHz|MHz|GB|MB|TB|ml|litres?|liters?|l|bar|psi"
-    r"|acres?|hectares?|square\s\w+|km/h|mph|nautical\s\w+|pages?|points?|percentage\spoints?|ppt)\b"
+    r"(?:kg|kilograms?|g|grams?|tonnes?|tons?|lbs?|pounds?|mm|cm|m|km|metres?|meters?|miles?|feet"
+    r"|ft"
+    r"|inch(?:es)?|°\s?[CF]|degrees?|W|kW|MW|V|volts?|Hz|GHz|MHz|GB|MB|TB|ml|litres?|liters?|l"
+    r"|bar|psi"
+    r"|acres?|hectares?|square\s\w+|km/h|mph|nautical\s\w+|pages?|points?|percentage\spoints?"
+    r"|ppt)\b"
 )
 _NAME = r"(?:[A-ZÀ-ÖØ-Þ][\w’'.-]*|[A-Z]\.)"
 
 _SPANS: dict[str, re.Pattern[str]] = {
     "percentage": re.compile(
-        rf"[±~≈<>+−-]?\b{_FIGURE}\s?(?:%|per\s?cent\b|percent\b|Prozent\b|pour cent\b|percentage points?)"
+        rf"[±~≈<>+−-]?\b{_FIGURE}\s?(?:%|per\s?cent\b|percent\b|Prozent\b|pour cent\b"
+        rf"|percentage points?)"
         rf"|\b(?:{_SPELLED})[\s-](?:in|out of)[\s-](?:{_SPELLED})\b"
         r"|\b(?:two|three)[\s-](?:thirds|quarters|fifths)\b|\b(?:half|a (?:third|quarter|fifth))\b",
         re.IGNORECASE,
@@ -51,7 +59,8 @@ _SPANS: dict[str, re.Pattern[str]] = {
         rf"|\b{_FIGURE}{_SCALE}\s?(?:[£$€¥]|(?:dollars?|euros?|pounds?|cents?|USD|EUR|GBP|crore)\b)"
     ),
     "duration": re.compile(
-        rf"\b(?:{_FIGURE}|{_SPELLED})(?:\s?(?:[-–]|to|or)\s?(?:{_FIGURE}|{_SPELLED}))?[\s-]{_TIME}\b",
+        rf"\b(?:{_FIGURE}|{_SPELLED})(?:\s?(?:[-–]|to|or)\s?(?:{_FIGURE}"
+        rf"|{_SPELLED}))?[\s-]{_TIME}\b",
         re.IGNORECASE,
     ),
     "measure": re.compile(rf"[+−-]?{_FIGURE}(?:\s?(?:[-–]|to|x|×)\s?[+−-]?{_FIGURE})?\s?{_UNIT}"),
@@ -68,58 +77,82 @@ _SPANS: dict[str, re.Pattern[str]] = {
     ),
     "name": re.compile(rf"\b{_NAME}(?:\s(?:(?:of|de|van|von|der|and|&|the)\s)?{_NAME})*"),
     "contact": re.compile(
-        r"\+?\d[\d\s().–-]{5,}\d|[\w.+-]+@[\w-]+\.[\w.]+|(?:https?://|www\.)\S+|\b\w+\.(?:com|org|net|edu)\b"
+        r"\+?\d[\d\s().–-]{5,}\d|[\w.+-]+@[\w-]+\.[\w.]+|(?:https?://|www\.)\S+|\b\w+\.(?:com|org"
+        r"|net|edu)\b"
     ),
 }
 _SPANS["place"] = _SPANS["name"]
 # What a model, a tool or a code is called: in capitals, or with a digit in it.
-_SPANS["thing"] = re.compile(rf"\b[\w-]*(?:\d[A-Za-z]|[A-Za-z]\d|[a-z][A-Z])[\w-]*|{_SPANS['name'].pattern}")
+_SPANS["thing"] = re.compile(
+    rf"\b[\w-]*(?:\d[A-Za-z]|[A-Za-z]\d|[a-z][A-Z])[\w-]*|{_SPANS['name'].pattern}"
+)
 _YEAR = re.compile(r"^(?:1[6-9]|20)\d\d$")
 # Capitalised because they begin a sentence, not because they name something.
-_NO_NAMES = frozenset(
-    "the a an this that these those it its in on at for from by of and or but if as we our he she they"
-    " their there when where while who what which how why since after before during between although"
-    " however according among about over under total note table figure source see page chapter section"
-    " i you your is are was were has have had not no yes all each both some many most more other one"
-    " january february march april may june july august september october november december der die das"
-    " le la les el los las und et y".split()
-)
+_NO_NAMES_TEXT = """
+    the a an this that these those it its in on at for from by of and or but if as we our he she
+    they their there when where while who what which how why since after before during between
+    although however according among about over under total note table figure source see page
+    chapter section i you your is are was were has have had not no yes all each both some many most
+    more other one january february march april may june july august september october november
+    december der die das le la les el los las und et y
+"""
+_NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
 
 # The first pattern that a question matches tells what it wants.
 _QUESTIONS: tuple[tuple[Answer, str], ...] = (
-    ("comparison", r"\b(?:how (?:did|has|have|do|does)\b.*\b(?:chang|develop|evolv|compar|differ|grow)"
+    ("comparison", r"\b(?:how (?:did|has|have|do|does)\b.*\b(?:chang|develop|evolv|compar|differ"
+                   r"|grow)"
                    r"|change[ds]? (?:from|between|since)|compared? (?:to|with)|difference between"
                    r"|versus|vs\.?)\b|\b(?:19|20)\d\d\b.*\b(?:and|to|with)\b.*\b(?:19|20)\d\d\b"),
-    ("percentage", r"\b(?:what|which|how (?:big|large|high|much))\b.*\b(?:percent(?:age)?s?|(?<!per )share|proportion"
-                   r"|fraction|portion)\b|\bpercent(?:age)?\b|\bwie viel prozent\b|\bquel pourcentage\b"),
+    ("percentage", r"\b(?:what|which|how (?:big|large|high|much))\b.*\b(?:percent(?:age)?s?"
+                   r"|(?<!per )share|proportion"
+                   r"|fraction|portion)\b|\bpercent(?:age)?\b|\bwie viel prozent\b"
+                   r"|\bquel pourcentage\b"),
     ("contact", r"\b(?:phone|telephone|fax|e-?mail|website|web ?site|url|hotline|call)\b"),
     ("duration", r"\bhow (?:long|old|often|soon)\b|\bwhat (?:is the )?(?:duration|term|period)\b"
                  r"|\bwie (?:lange|alt)\b|\bcombien de temps\b|\bcuánto tiempo\b"),
-    ("measure", r"\bhow (?:heavy|high|tall|wide|deep|far|fast|large|big|thick|hot|cold|warm|strong)\b"
-                r"|\b(?:weight|height|width|temperatures?|humidity|mass|distance|speed|voltage|power) (?:of|is|can"
+    ("measure", r"\bhow (?:heavy|high|tall|wide|deep|far|fast|large|big|thick|hot|cold|warm"
+                r"|strong)\b"
+                r"|\b(?:weight|height|width|temperatures?|humidity|mass|distance|speed|voltage"
+                r"|power) (?:of|is|can"
                 r"|does|may|must)\b|\bwie (?:schwer|hoch|groß|weit|schnell)\b"),
-    ("money", r"\bhow much\b.*\b(?:cost|pay|paid|spen[dt]|earn|invest|price|worth|revenue|profit|debt|fund"
-              r"|donat|raise|fee|sales|charge)|\bwhat\b.*\b(?:price|cost|fee|salary|revenue|profit|income"
-              r"|earnings|debt|budget|liabilities|assets|expenditure|expenses|stipend|turnover|sales)\b"),
-    ("number", r"\bhow (?:many|much)\b|\bwhat(?: was| is| were| are|'s)?(?: the)?\b.*\b(?:number|amount|total"
-               r"|rate|ratio|score|accuracy|average|margin|maximum|minimum|size|value|count|f1|level|limit"
-               r"|population|capacity|quantity|temperature|sum)\b|\bby how\b|\bwie ?viele?\b|\bcombien\b"
+    ("money", r"\bhow much\b.*\b(?:cost|pay|paid|spen[dt]|earn|invest|price|worth|revenue|profit"
+              r"|debt|fund"
+              r"|donat|raise|fee|sales|charge)|\bwhat\b.*\b(?:price|cost|fee|salary|revenue"
+              r"|profit|income"
+              r"|earnings|debt|budget|liabilities|assets|expenditure|expenses|stipend|turnover"
+              r"|sales)\b"),
+    ("number", r"\bhow (?:many|much)\b|\bwhat(?: was| is| were| are|'s)?(?: the)?\b.*\b(?:number"
+               r"|amount|total"
+               r"|rate|ratio|score|accuracy|average|margin|maximum|minimum|size|value|count|f1"
+               r"|level|limit"
+               r"|population|capacity|quantity|temperature|sum)\b|\bby how\b|\bwie ?viele?\b"
+               r"|\bcombien\b"
                r"|\bcu[aá]nt[oa]s?\b|\bquant[oiae]\b|\bhoeveel\b|多少|几"),
-    ("date", r"\bwhen\b|\b(?:what|which|in which|in what)\b.*\b(?:year|date|day|month|time|deadline)s?\b"
+    ("date", r"\bwhen\b|\b(?:what|which|in which|in what)\b.*\b(?:year|date|day|month|time"
+             r"|deadline)s?\b"
              r"|\buntil\b|\bhow (?:recent|late|early)\b|\bwann\b|\bquand\b|\bcu[aá]ndo\b|\bquando\b"
              r"|\bwanneer\b"),
-    ("name", r"\bwho(?:se|m)?\b|\bwhat(?: is| was|'s)? the (?:full )?name\b|\bwhat .*\b(?:called|named|title)\b"
+    ("name", r"\bwho(?:se|m)?\b|\bwhat(?: is| was|'s)? the (?:full )?name\b|\bwhat .*\b(?:called"
+             r"|named|title)\b"
              r"|\bwer\b|\bwem\b|\bwen\b|^qui\b|\bqui[eé]n(?:es)?\b|^chi\b|\bwie hei(?:ß|ss)"),
-    ("place", r"\bwhere\b|\b(?:what|which|in which|in what) (?:\w+ )?(?:country|countries|city|cities|state"
+    ("place", r"\bwhere\b|\b(?:what|which|in which|in what) (?:\w+ )?(?:country|countries|city"
+              r"|cities|state"
               r"|place|location|region|town|county|university|institution)\b|\bwo\b|\bwoher\b|^où\b"
               r"|\bd[oó]nde\b|\bdove\b|\bwaar\b"),
-    ("list", r"^(?:list|name|enumerate)\b|\b(?:what|which) (?:are|were)\b|\b(?:what|which)\b.*\b(?:kinds|types"
-             r"|steps|reasons|factors|examples|areas|goals|aims|requirements|tools|formats|weaknesses"
-             r"|strengths|topics|components|features|methods|parts)\b|\bwelche\b|\bquels?\b|\bcu[aá]les\b"),
-    ("definition", r"\bwhat (?:is|are|does|do|'s) (?:an? |the )?[\w -]+(?:mean|stand for|refer to)?\??$"
-                   r"|\bdefin(?:e|ition)\b|\bmeaning of\b|\bwas (?:ist|bedeutet|sind)\b|\bqu'est-ce que?\b"),
+    ("list", r"^(?:list|name|enumerate)\b|\b(?:what|which) (?:are|were)\b|\b(?:what"
+             r"|which)\b.*\b(?:kinds|types"
+             r"|steps|reasons|factors|examples|areas|goals|aims|requirements|tools|formats"
+             r"|weaknesses"
+             r"|strengths|topics|components|features|methods|parts)\b|\bwelche\b|\bquels?\b"
+             r"|\bcu[aá]les\b"),
+    ("definition", r"\bwhat (?:is|are|does|do|'s) (?:an? |the )?[\w -]+(?:mean|stand for"
+                   r"|refer to)?\??$"
+                   r"|\bdefin(?:e|ition)\b|\bmeaning of\b|\bwas (?:ist|bedeutet|sind)\b"
+                   r"|\bqu'est-ce que?\b"),
     ("thing", r"\b(?:which|what) \w+|\bwhat(?:'s| is| was) (?:the|its|their)\b"),
-    ("yes or no", r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|may|must|should|will|would)\b"),
+    ("yes or no", r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|may|must|should|will"
+                  r"|would)\b"),
 )  # fmt: skip
 _PATTERNS = tuple((answer, re.compile(pattern, re.IGNORECASE)) for answer, pattern in _QUESTIONS)
 
@@ -183,7 +216,12 @@ def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpa
                 continue
             start = match.start() + match.group().index(found)
             taken.append((start, start + len(found)))
-            fits = kind == answer or answer == "number"
+            # A number of something else, like days, is hardly the number of ships.
+            fits = kind in (answer, "percentage") or found.casefold().split()[-1] in asked
+            if answer == "name":
+                # Of persons more than one name is given, and none that is in the question.
+                words = found.casefold().split()
+                fits = len(words) > 1 and not any(word in asked for word in words if len(word) > 3)
             yield AnswerSpan(start, start + len(found), 1.0 if fits else 0.5)
 
 
