@@ -9,7 +9,7 @@ with its figure. Passages may therefore share words.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal, TypeAlias
@@ -71,6 +71,8 @@ class Span:
     kind: Kind
     context: tuple[int, ...] = ()
     """Words that say what it is about without being part of it: the heading above."""
+    lead: int = 0
+    """How many of its first words other passages have as well: heads of columns, a lead-in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,13 @@ def spans(page: Page) -> list[Span]:
         if row.heads or row.wraps
     }
     found = [span for span in found if frozenset(span.words) not in headed]
+    # Labels below each other are no sentence: each is quoted with its row.
+    row_of = {word: n for n, row in enumerate(rows) for cell in row.cells for word in cell}
+    found = [span for span in found if not _is_labels(span, row_of)]
     for row in rows:
         parts = [row.heads, *row.cells] if row.wraps else [row.heads, sum(row.cells, ())]
-        found.append(_span(text, parts, "row", above[row.cells[0][0]]))
+        context = above[row.cells[0][0]]
+        found.append(_span(text, parts, "row", context, lead=len(row.heads)))
     for block in column_blocks(apart):
         words = sum(block, ())
         if len(words) <= LONGEST_PASSAGE // 2:
@@ -131,6 +137,12 @@ def spans(page: Page) -> list[Span]:
             inner = [run for run in _runs(page.words, block) if run.kind != "heading"]
             found += [_span(text, [run.words], "block", above[run.words[0]]) for run in inner]
     return _distinct(found)
+
+
+def _is_labels(span: Span, row_of: Mapping[int, int]) -> bool:
+    """Whether it is parts of several rows of a table, given the row of each word."""
+    rows = {row_of.get(word) for word in span.words}
+    return span.kind in ("sentence", "heading") and None not in rows and len(rows) > 1
 
 
 def boxes_of(page: Page, span: Span) -> tuple[Box, ...]:
@@ -382,7 +394,7 @@ def _lists(text: _Text, runs: Sequence[_Run]) -> Iterator[Span]:
             items.append(run.words)
             continue
         if lead and items:
-            yield from (_span(text, [lead, item], "list") for item in items)
+            yield from (_span(text, [lead, item], "list", lead=len(lead)) for item in items)
             if len(items) > 1 and len(lead) + sum(map(len, items)) <= LONGEST_PASSAGE:
                 yield _span(text, [lead, *items], "list")
         items = []
@@ -439,6 +451,7 @@ def _span(
     parts: Iterable[Sequence[int]],
     kind: Kind,
     context: tuple[int, ...] = (),
+    lead: int = 0,
 ) -> Span:
     """Make a passage of parts that stand apart on the page: a bar parts them in the text."""
     given = [tuple(part) for part in parts if part]
@@ -448,7 +461,7 @@ def _span(
     text = texts[0] if texts else ""
     for following in texts[1:]:
         text += (" " if text.endswith((":", ".", ";")) else " | ") + following
-    return Span(tuple(index for part in given for index in part), text, kind, context)
+    return Span(tuple(index for part in given for index in part), text, kind, context, lead)
 
 
 def _distinct(found: Iterable[Span]) -> list[Span]:

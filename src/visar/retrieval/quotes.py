@@ -23,7 +23,7 @@ from visar.retrieval.wanted import NUMERIC, Answer, AnswerSpan, answer_spans, wa
 
 # More than this is no answer but a page.
 MOST_QUOTES = 3
-# A passage that shares more than this part of its words with a quote says nothing new.
+# Of two passages that share more than this part of the shorter one, one is quoted.
 MOST_SHARED = 0.5
 # Words around a possible answer count for it less the further away they stand.
 NEAR = 6.0
@@ -31,20 +31,20 @@ NEAR = 6.0
 # Fitted to 126 questions about 14 documents whose pages were found; what each feature is says
 # `candidates`. How long a passage is, and the rank of its page, made no difference.
 WEIGHTS: dict[str, float] = {
-    "coverage": 2.71,
-    "precision": 1.05,
-    "names": 0.57,
-    "heading": 1.39,
-    "nearby": 0.55,
-    "weight": 1.75,
+    "coverage": 2.70,
+    "precision": 0.94,
+    "names": 0.44,
+    "heading": 1.64,
+    "nearby": 0.77,
+    "weight": 1.78,
     "closeness": 0.69,
-    "answer": 0.60,
-    "nearness": 6.66,
-    "row": -0.18,
-    "title": -0.34,
-    "fragment": -1.06,
-    "form": 1.28,
-    "numbers": -0.90,
+    "answer": 0.62,
+    "nearness": 6.57,
+    "row": -0.20,
+    "title": -0.32,
+    "fragment": -1.09,
+    "form": 1.23,
+    "numbers": -0.89,
 }
 FEATURES = tuple(WEIGHTS)
 
@@ -213,20 +213,24 @@ def choose_quotes(
 
 def distinct(ranked: Sequence[Candidate], most: int) -> list[Candidate]:
     """Take the first passages that neither share words with one before nor say the same."""
-    taken: list[Candidate] = []
-    words: set[tuple[int, int]] = set()
+    taken: list[tuple[Candidate, set[int]]] = []
     texts: set[str] = set()
     for candidate in ranked:
         if len(taken) == most:
             break
-        own = {(candidate.page, word) for word in candidate.span.words}
+        own = set(candidate.span.words[candidate.span.lead :])
         text = "".join(c for c in candidate.span.text.casefold() if c.isalnum())
-        if len(own & words) > MOST_SHARED * len(own) or text in texts or not candidate.matches:
+        if text in texts or not candidate.matches:
             continue
-        taken.append(candidate)
-        words |= own
+        if any(
+            candidate.page == other.page
+            and len(own & words) > MOST_SHARED * min(len(own), len(words))
+            for other, words in taken
+        ):
+            continue
+        taken.append((candidate, own))
         texts.add(text)
-    return taken
+    return [candidate for candidate, _ in taken]
 
 
 def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
