@@ -16,7 +16,6 @@ documents of that split when each is left out of the fit in turn.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import re
 from collections import defaultdict
@@ -36,22 +35,40 @@ PENALTY = 0.2
 
 
 @dataclass(frozen=True)
+class Question:
+    """A question with its answers and the pages they stand on."""
+
+    document: str
+    pages: list[int]
+    text: str
+    answers: list[str]
+    split: str
+
+    def stands_in(self, text: str) -> bool:
+        """Whether a text has one of the answers."""
+        return any(stands_in(answer, text) for answer in self.answers)
+
+
+@dataclass(frozen=True)
 class Case:
     """A question, and the passages of the pages that were chosen for it."""
 
-    document: str
-    split: str
-    question: str
-    answers: list[str]
-    page_chosen: bool
+    question: Question
+    page_numbers: list[int]
+    """Of the pages chosen."""
     passages: list[Candidate]
+    features: NDArray[np.float64]
+    """(passages, features)."""
     holds: NDArray[np.bool_]
     """Which passages have an answer."""
-    page_numbers: list[int]
 
-    @functools.cached_property
-    def features(self) -> NDArray[np.float64]:
-        return np.array([passage.features for passage in self.passages]).reshape(-1, len(FEATURES))
+    @property
+    def document(self) -> str:
+        return self.question.document
+
+    @property
+    def page_chosen(self) -> bool:
+        return bool(set(self.question.pages) & set(self.page_numbers))
 
     def quotes(self, weights: NDArray[np.float64]) -> list[int]:
         """The passages quoted with these weights, best first."""
@@ -75,39 +92,34 @@ def normalised(text: str) -> str:
 def stands_in(answer: str, text: str) -> bool:
     """Whether a text has an answer, not as a part of a longer number or word."""
     wanted = re.escape(normalised(answer)).replace(r"\ ", r"\s")
-    return bool(re.search(rf"(?<![\w])(?<!\d[.,]){wanted}(?![.,]?\d)(?!\w)", normalised(text)))
+    return bool(re.search(rf"(?<!\w)(?<!\d[.,]){wanted}(?![.,]?\d)(?!\w)", normalised(text)))
 
 
-def read_cases(path: Path, location: str) -> list[Case]:
+def read_questions(path: Path) -> list[Question]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [
+        Question(q["document"], q["pages"], q["question"], q["answers"], q["split"])
+        for q in map(json.loads, lines)
+    ]
+
+
+def ask(questions: list[Question], location: str) -> list[Case]:
+    """Search for each question in its document; questions about others are left out."""
     cases = []
     with Index.open(location, create=False) as index:
         known = {document.name: document.id for document in index.documents()}
-        for line in path.read_text(encoding="utf-8").splitlines():
-            asked = json.loads(line)
-            if asked["document"] not in known:
+        for question in questions:
+            if question.document not in known:
                 continue
-            searcher = index.searcher([known[asked["document"]]])
-            found = searcher.search(asked["question"])
+            searcher = index.searcher([known[question.document]])
+            found = searcher.search(question.text)
             numbers = [hit.page for hit in found.pages]
-            pages = searcher.weigh(
-                asked["question"], found.selection, [number - 1 for number in numbers]
-            )
-            passages = candidates(asked["question"], pages)
-            holds = np.array(
-                [any(stands_in(a, p.span.text) for a in asked["answers"]) for p in passages], bool
-            )
-            cases.append(
-                Case(
-                    asked["document"],
-                    asked["split"],
-                    asked["question"],
-                    asked["answers"],
-                    bool(set(asked["pages"]) & set(numbers)),
-                    passages,
-                    holds,
-                    numbers,
-                )
-            )
+            pages = searcher.weigh(question.text, found.selection, [n - 1 for n in numbers])
+            passages = candidates(question.text, pages)
+            features = np.array([passage.features for passage in passages])
+            holds = np.array([question.stands_in(p.span.text) for p in passages], bool)
+            shaped = features.reshape(-1, len(FEATURES))
+            cases.append(Case(question, numbers, passages, shaped, holds))
     return cases
 
 
@@ -175,9 +187,9 @@ def main() -> None:
     parser.add_argument("--misses", action="store_true", help=f'of "{FITTED}" alone')
     parser.add_argument("--save", action="store_true")
     given = parser.parse_args()
-    cases = read_cases(given.questions, given.index)
+    cases = ask(read_questions(given.questions), given.index)
     weights = np.array(list(WEIGHTS.values()))
-    looked_at = [case for case in cases if case.split == FITTED]
+    looked_at = [case for case in cases if case.question.split == FITTED]
     if given.fit:
         pairs = left_out(looked_at)
         ranks = [case.found_at(without) for case, without in pairs if case.page_chosen]
@@ -185,8 +197,10 @@ def main() -> None:
         print(f"left out in turn: {first} first, {held} in all of {len(ranks)}")
         weights = fit(looked_at)
         print("\n".join(f'    "{n}": {w:.2f},' for n, w in zip(FEATURES, weights, strict=True)))
-    splits = given.split or sorted({case.split for case in cases})
-    rows = [summary(s, [case for case in cases if case.split == s], weights) for s in splits]
+    splits = given.split or sorted({case.question.split for case in cases})
+    rows = [
+        summary(s, [case for case in cases if case.question.split == s], weights) for s in splits
+    ]
     header = ["questions", "documents", "asked", "page chosen", "in some passage"]
     header += ["in the first quote", f"in {MOST_QUOTES} quotes"]
     table = markdown_table(header, rows)
@@ -200,7 +214,8 @@ def main() -> None:
 
 
 def _print_miss(case: Case, weights: NDArray[np.float64]) -> None:
-    print(f"\n{case.document[:24]} {case.question} {case.answers} {case.found_at(weights)}")
+    asked = case.question
+    print(f"\n{asked.document[:24]} {asked.text} {asked.answers} {case.found_at(weights)}")
     quotes = case.quotes(weights)
     held = [i for i in np.argsort(-case.features @ weights) if case.holds[i]][:1]
     for place in [*quotes, *(i for i in held if i not in quotes)]:
