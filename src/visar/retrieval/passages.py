@@ -105,6 +105,8 @@ def spans(page: Page) -> list[Span]:
         _span(text, [run.words], "list" if run.kind == "item" else run.kind, heading)
         for run, heading in zip(runs, headings, strict=True)
     ]
+    if _is_keywords(text, runs):
+        found.append(_span(text, [run.words for run in runs], "block"))
     found += _lists(text, runs)
     found += _below_headings(text, runs)
     found += _captions(text, runs)
@@ -137,6 +139,16 @@ def spans(page: Page) -> list[Span]:
             inner = [run for run in _runs(page.words, block) if run.kind != "heading"]
             found += [_span(text, [run.words], "block", above[run.words[0]]) for run in inner]
     return _distinct(found)
+
+
+def _is_keywords(text: _Text, runs: Sequence[_Run]) -> bool:
+    """Whether a page is a slide of a few words, neither sentences nor a table."""
+    ends = [text.words[run.words[-1]].text for run in runs]
+    return (
+        len(text.words) <= LONGEST_PASSAGE * 2 // 3
+        and not any(_SENTENCE_END.search(end) for end in ends)
+        and not any(run.kind == "row" for run in runs)
+    )
 
 
 def _is_labels(span: Span, row_of: Mapping[int, int]) -> bool:

@@ -31,20 +31,20 @@ NEAR = 6.0
 # Fitted to 126 questions about 14 documents whose pages were found; what each feature is says
 # `candidates`. How long a passage is, and the rank of its page, made no difference.
 WEIGHTS: dict[str, float] = {
-    "coverage": 2.70,
-    "precision": 0.94,
-    "names": 0.44,
-    "heading": 1.64,
-    "nearby": 0.77,
-    "weight": 1.78,
+    "coverage": 2.65,
+    "precision": 0.91,
+    "names": 0.40,
+    "heading": 1.54,
+    "nearby": 0.75,
+    "weight": 1.83,
     "closeness": 0.69,
-    "answer": 0.62,
-    "nearness": 6.57,
-    "row": -0.20,
-    "title": -0.32,
-    "fragment": -1.09,
-    "form": 1.23,
-    "numbers": -0.89,
+    "answer": 0.71,
+    "nearness": 7.35,
+    "row": -0.17,
+    "title": -0.34,
+    "fragment": -0.98,
+    "form": 1.22,
+    "numbers": -0.79,
 }
 FEATURES = tuple(WEIGHTS)
 

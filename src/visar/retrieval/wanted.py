@@ -218,7 +218,10 @@ def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpa
             taken.append((start, start + len(found)))
             # A number of something else, like days, is hardly the number of ships.
             fits = kind in (answer, "percentage") or found.casefold().split()[-1] in asked
-            if answer == "name":
+            if answer == "thing":
+                # Most names are not of what is asked for.
+                fits = False
+            elif answer == "name":
                 # Of persons more than one name is given, and none that is in the question.
                 words = found.casefold().split()
                 fits = len(words) > 1 and not any(word in asked for word in words if len(word) > 3)
