@@ -46,8 +46,10 @@ def test_the_row_of_a_table_is_quoted_with_its_year() -> None:
         (2, 300, 140, "41,190"),
         (2, 400, 140, "36,851"),
     )
-    text, _ = first("What were total liabilities in 2021?", page)
-    assert text == "£ million 2021 2020 | Total liabilities 41,190 36,851"
+    row = "£ million 2021 2020 | Total liabilities 41,190 36,851"
+    assert first("What were total liabilities in 2021?", page) == (row, "41,190")
+    assert first("What were total liabilities in 2020?", page) == (row, "36,851")
+    assert first("What are total liabilities?", page) == (row, None)
 
 
 def test_of_two_things_the_one_asked_for_is_quoted() -> None:
@@ -69,6 +71,11 @@ def test_a_person_is_marked() -> None:
 def test_nothing_is_marked_where_no_form_is_asked_for() -> None:
     page = page_of("The motor runs long because the coils are dirty.")
     assert first("Why does the motor run long?", page)[1] is None
+
+
+def test_only_an_exact_form_is_marked() -> None:
+    page = page_of("The Chief Executive can earn much in 2025.")
+    assert first("Which person can earn much in 2025?", page)[1] is None
 
 
 def test_quotes_do_not_overlap() -> None:

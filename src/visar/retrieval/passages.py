@@ -188,7 +188,9 @@ def join_words(words: Sequence[Word], compounds: Collection[str] = ()) -> str:
             elif not _keeps_hyphen(parts[-1], word.text, compounds):
                 parts[-1] = parts[-1][:-1]
             parts[-1] += word.text
-        elif _follows_closely(before.text, word.text):
+        elif _follows_closely(before.text, word.text) or (
+            before.line != word.line and _is_split(parts) and parts[-1] not in _HYPHENS
+        ):
             parts[-1] += word.text
         else:
             parts.append(word.text)

@@ -19,7 +19,15 @@ from visar.documents.page import Page
 from visar.encoders.terms import STOP_WORDS, find_terms, stem
 from visar.results import Passage
 from visar.retrieval.passages import Span, boxes_of, spans
-from visar.retrieval.wanted import NUMERIC, Answer, AnswerSpan, answer_spans, wanted
+from visar.retrieval.wanted import (
+    MARKED,
+    NUMERIC,
+    Answer,
+    AnswerSpan,
+    answer_spans,
+    value_of_year,
+    wanted,
+)
 
 # More than this is no answer but a page.
 MOST_QUOTES = 3
@@ -103,6 +111,7 @@ class Candidate:
     span: Span
     features: NDArray[np.float64]
     answer: AnswerSpan | None
+    """Only if it has exactly the form asked for."""
 
     @property
     def score(self) -> float:
@@ -282,7 +291,11 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
             "numbers": asked.wants not in NUMERIC and _mostly_numbers(span.text),
         }
         values = np.array([float(features[name]) for name in FEATURES])
-        result.append(Candidate(page, span, values, options[best] if options else None))
+        marked = options[best] if options and asked.wants in MARKED else None
+        if asked.wants in NUMERIC and span.kind == "row" and span.lead:
+            heads = span.text.partition(" | ")[0]
+            marked = value_of_year(span.text, heads, question) or marked
+        result.append(Candidate(page, span, values, marked if marked and marked.fit == 1 else None))
     return result
 
 

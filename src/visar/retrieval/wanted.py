@@ -86,6 +86,8 @@ _SPANS["place"] = _SPANS["name"]
 _SPANS["thing"] = re.compile(
     rf"\b[\w-]*(?:\d[A-Za-z]|[A-Za-z]\d|[a-z][A-Z])[\w-]*|{_SPANS['name'].pattern}"
 )
+_YEARS = re.compile(r"\b(?:19|20)\d\d\b")
+_PLACED = re.compile(r"\b(?:in|at|near|from|to|of|im|bei|à|en|a)\s(?:the\s)?$", re.IGNORECASE)
 _YEAR = re.compile(r"^(?:1[6-9]|20)\d\d$")
 # Capitalised because they begin a sentence, not because they name something.
 _NO_NAMES_TEXT = """
@@ -165,6 +167,10 @@ _OTHERWISE: dict[str, tuple[str, ...]] = {
     "measure": ("number", "percentage"),
     "comparison": ("percentage", "money", "number"),
 }
+# Forms that tell the answer from the rest of a text.
+MARKED = frozenset(
+    {"number", "percentage", "money", "duration", "measure", "date", "name", "place", "contact"}
+)
 NUMERIC = frozenset({"number", "percentage", "money", "duration", "measure", "comparison"})
 
 
@@ -221,11 +227,30 @@ def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpa
             if answer == "thing":
                 # Most names are not of what is asked for.
                 fits = False
+            elif answer == "place":
+                fits = bool(_PLACED.search(text[:start]))
             elif answer == "name":
                 # Of persons more than one name is given, and none that is in the question.
                 words = found.casefold().split()
                 fits = len(words) > 1 and not any(word in asked for word in words if len(word) > 3)
             yield AnswerSpan(start, start + len(found), 1.0 if fits else 0.5)
+
+
+def value_of_year(row: str, heads: str, question: str) -> AnswerSpan | None:
+    """Find the number of a table's row that stands under the one year a question names.
+
+    >>> row = "2024 2023 | Revenue 412.6 373.6"
+    >>> found = value_of_year(row, "2024 2023", "What was revenue in 2023?")
+    >>> row[found.start : found.end]
+    '373.6'
+    """
+    years = _YEARS.findall(heads)
+    asked = set(_YEARS.findall(question))
+    values = [m for m in _SPANS["number"].finditer(row, len(heads)) if m.group()[-1:].strip()]
+    if len(asked) != 1 or len(values) < len(years) or years.count(next(iter(asked))) != 1:
+        return None
+    value = values[len(values) - len(years) + years.index(asked.pop())]
+    return AnswerSpan(value.start(), value.end(), 1.0)
 
 
 def _is_answer(kind: str, found: str) -> bool:
