@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.retrieval.layout import page_of, placed
-from visar.documents.page import Page, Word
-from visar.retrieval.passages import boxes_of, join_words, spans
+from visar.documents.page import Page
+from visar.retrieval.passages import boxes_of, spans
 
 
 def texts(page: Page) -> list[str]:
@@ -33,14 +33,6 @@ def test_words_parted_at_a_line_end_are_made_whole() -> None:
         "We report the capac-", "ity of a two-", "to-one well-known", "and well-", "known rule."
     )
     assert texts(page) == ["We report the capacity of a two-to-one well-known and well-known rule."]
-
-
-def test_closing_marks_follow_their_word() -> None:
-    box = (0.0, 0.0, 0.1, 0.1)
-    words = [
-        Word(text, box, 0) for text in ["“", "it", "is", "so", ",", "”", "he", "paid", "£", "5"]
-    ]
-    assert join_words(words) == "“it is so,” he paid £5"
 
 
 def test_a_sentence_goes_on_in_the_next_column() -> None:
