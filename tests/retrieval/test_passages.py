@@ -49,14 +49,14 @@ def test_a_sentence_goes_on_in_the_next_column() -> None:
 
 def test_a_sentence_goes_on_below_a_chart() -> None:
     page = placed(
-        (0, 50, 100, "Ratings of the government and its work on the economy and"),
+        (0, 50, 100, "The harbour board decided to lengthen the northern quay and"),
         (1, 300, 130, "88"),
         (2, 300, 150, "74 72"),
-        (3, 50, 200, "other issues are little changed since then."),
+        (3, 50, 200, "two smaller ones before the winter storms."),
     )
     assert (
-        "Ratings of the government and its work on the economy and other issues are little changed "
-        "since then."
+        "The harbour board decided to lengthen the northern quay and two smaller ones before the "
+        "winter storms."
     ) in texts(page)
 
 
@@ -148,13 +148,11 @@ def test_an_item_has_what_announces_it() -> None:
 
 def test_a_slide_title_has_what_stands_below_it() -> None:
     page = placed(
-        (0, 50, 100, "Analysis parameters", 24),
-        (1, 50, 160, "First six hours after the crash", 12),
-        (2, 50, 190, "Times are estimates only", 12),
+        (0, 50, 100, "Plan for the quay", 24),
+        (1, 50, 160, "Built within two years", 12),
+        (2, 50, 190, "Paid by the port", 12),
     )
-    assert "Analysis parameters | First six hours after the crash | Times are estimates only" in (
-        texts(page)
-    )
+    assert "Plan for the quay | Built within two years | Paid by the port" in (texts(page))
 
 
 def test_a_large_number_has_its_label() -> None:

@@ -26,12 +26,12 @@ def first(question: str, *pages: Page) -> tuple[str, str | None]:
 
 def test_a_number_is_quoted_where_one_is_asked_for() -> None:
     page = page_of(
-        "Applications under the right to information are answered within thirty days.",
-        "Rules on such applications are found on our site.",
-        "A total of 807 applications were received in the year.",
+        "Requests for a berth in the marina are answered within thirty days.",
+        "Rules on such requests are found at the office.",
+        "A total of 641 requests were received in the year.",
     )
-    quoted = first("How many right to information applications were received?", page)
-    assert quoted == ("A total of 807 applications were received in the year.", "807")
+    quoted = first("How many requests for a berth in the marina were received?", page)
+    assert quoted == ("A total of 641 requests were received in the year.", "641")
 
 
 def test_the_row_of_a_table_is_quoted_with_its_year() -> None:
@@ -54,10 +54,10 @@ def test_the_row_of_a_table_is_quoted_with_its_year() -> None:
 
 def test_of_two_things_the_one_asked_for_is_quoted() -> None:
     page = page_of(
-        "The GSLV-D6 rocket was launched on August 27, 2015 with a satellite.",
-        "The PSLV-C30 rocket was launched on September 28, 2015 with seven satellites.",
+        "The Heron-6 ferry was launched on August 7, 2011 with a band.",
+        "The Petrel-9 ferry was launched on March 3, 2019 with seven speeches.",
     )
-    assert first("When was the PSLV-C30 rocket launched?", page)[1] == "September 28, 2015"
+    assert first("When was the Petrel-9 ferry launched?", page)[1] == "March 3, 2019"
 
 
 def test_a_person_is_marked() -> None:
