@@ -151,7 +151,11 @@ class Passage:
     document: str
     page: int
     weight: float
+    """How well it answers, compared with the other passages of the same question."""
     boxes: tuple[Box, ...]
+    answer: tuple[int, int] | None = None
+    """The characters of the text, from the first to before the last, that have the form asked for:
+    the number with its unit, the date, the name. None if the question asks for no such form."""
 
 
 @dataclass(frozen=True, slots=True)

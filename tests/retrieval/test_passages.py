@@ -1,27 +1,13 @@
-"""Passages are whole sentences and rows, and no word is lost."""
+"""Passages read as quotations, whatever the layout, and no word is lost."""
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visar.documents.page import Page, Word
-from visar.results import Passage
-from visar.retrieval.passages import WeightedPage, best_passages, boxes_of, spans, weight_passages
-
-
-def page_of(*lines: str, gap: float = 0.02, spread: float = 0.01) -> Page:
-    """A page with these lines below each other, words ``spread`` apart."""
-    words = []
-    for number, line in enumerate(lines):
-        left = 0.1
-        for text in line.split():
-            width = 0.01 * len(text)
-            top = 0.1 + gap * number
-            words.append(Word(text, (left, top, left + width, top + 0.012), number))
-            left += width + spread
-    return Page(1, 595, 842, 0, tuple(words), "text layer")
+from tests.retrieval.layout import page_of, placed
+from visar.documents.page import Page
+from visar.retrieval.passages import boxes_of, spans
 
 
 def texts(page: Page) -> list[str]:
@@ -38,22 +24,162 @@ def test_sentences_run_across_lines() -> None:
 
 
 def test_abbreviations_and_decimals_end_nothing() -> None:
-    page = page_of("Dr. Solheim paid approx. 3.5 million to Harbour Inc. in 2024.")
+    page = page_of("Dr. Solheim of the U.S. Navy paid approx. 3.5 million to Harbour Inc. in 2024.")
     assert len(texts(page)) == 1
 
 
-def test_rows_of_numbers_stand_alone() -> None:
-    page = page_of("Revenue 168.4 159.7", "Profit (2.1) 29.8", "All figures are in millions.")
-    assert texts(page) == [
-        "Revenue 168.4 159.7",
-        "Profit (2.1) 29.8",
-        "All figures are in millions.",
+def test_words_parted_at_a_line_end_are_made_whole() -> None:
+    page = page_of(
+        "We report the capac-", "ity of a two-", "to-one well-known", "and well-", "known rule."
+    )
+    assert texts(page) == ["We report the capacity of a two-to-one well-known and well-known rule."]
+
+
+def test_a_sentence_goes_on_in_the_next_column() -> None:
+    page = placed(
+        (0, 50, 100, "The concession of the port ends in December"),
+        (1, 320, 80, "2026 and its renewal is important for us."),
+        (2, 320, 92, "Another sentence stands below it here."),
+    )
+    assert (
+        "The concession of the port ends in December 2026 and its renewal is important for us."
+        in (texts(page))
+    )
+
+
+def test_a_sentence_goes_on_below_a_chart() -> None:
+    page = placed(
+        (0, 50, 100, "The harbour board decided to lengthen the northern quay and"),
+        (1, 300, 130, "88"),
+        (2, 300, 150, "74 72"),
+        (3, 50, 200, "two smaller ones before the winter storms."),
+    )
+    assert (
+        "The harbour board decided to lengthen the northern quay and two smaller ones before the "
+        "winter storms."
+    ) in texts(page)
+
+
+def test_a_number_at_a_line_start_may_end_a_sentence() -> None:
+    page = page_of(
+        "We applied for 17 patents in the year and were granted", "12. Nobody contested any."
+    )
+    assert "We applied for 17 patents in the year and were granted 12." in texts(page)
+
+
+def test_a_row_has_the_heads_of_its_columns() -> None:
+    page = placed(
+        (0, 50, 100, "£ million"),
+        (0, 300, 100, "2024"),
+        (0, 400, 100, "2023"),
+        (1, 50, 120, "Revenue"),
+        (1, 300, 120, "412.6"),
+        (1, 400, 120, "373.6"),
+        (2, 50, 140, "Total liabilities"),
+        (2, 300, 140, "41,190"),
+        (2, 400, 140, "36,851"),
+    )
+    assert "£ million 2024 2023 | Total liabilities 41,190 36,851" in texts(page)
+    assert "Total liabilities 41,190 36,851" not in texts(page)
+
+
+def test_a_row_is_found_where_its_cells_are_read_apart() -> None:
+    """Reading order may take the labels first and the numbers after other columns."""
+    page = placed(
+        (0, 50, 100, "Port Ellery"),
+        (1, 50, 120, "Skarholm"),
+        (2, 50, 300, "Something else is said on this page."),
+        (3, 300, 100, "8,420"),
+        (4, 300, 120, "6,315"),
+    )
+    assert "Skarholm 6,315" in texts(page)
+
+
+def test_a_label_that_wraps_belongs_to_its_row() -> None:
+    page = placed(
+        (0, 50, 100, "Income from"),
+        (1, 50, 110, "operating activities"),
+        (1, 300, 110, "65.7"),
+        (1, 400, 110, "57.1"),
+    )
+    assert "Income from operating activities 65.7 57.1" in texts(page)
+
+
+def test_cells_of_several_lines_stay_together() -> None:
+    page = placed(
+        (0, 50, 100, "Grow with"),
+        (0, 200, 100, "Turbines stand further"),
+        (0, 400, 100, "Revenue of £160"),
+        (1, 50, 111, "wind"),
+        (1, 200, 111, "out every year."),
+        (1, 400, 111, "million"),
+    )
+    assert "Grow with wind | Turbines stand further out every year. Revenue of £160 million" in (
+        texts(page)
+    )
+
+
+def test_columns_of_prose_are_no_rows() -> None:
+    left = [
+        "The first column speaks of ships",
+        "and of the harbours which they",
+        "reach in winter.",
     ]
+    right = [
+        "The second one speaks of 40 lamps",
+        "and of those who light them every",
+        "day at dusk.",
+    ]
+    page = placed(
+        *((n, 50, 100 + 12 * n, text) for n, text in enumerate(left)),
+        *((n + 3, 320, 100 + 12 * n, text) for n, text in enumerate(right)),
+    )
+    assert texts(page) == [" ".join(left), " ".join(right)]
 
 
-def test_a_heading_is_not_part_of_the_sentence_below() -> None:
+def test_an_item_has_what_announces_it() -> None:
+    page = page_of(
+        "The grant pays for:", "• new buoys", "• pilots and tugs", "Nothing else is paid."
+    )
+    found = texts(page)
+    assert "The grant pays for: • new buoys" in found
+    assert "The grant pays for: • new buoys | • pilots and tugs" in found
+
+
+def test_a_slide_title_has_what_stands_below_it() -> None:
+    page = placed(
+        (0, 50, 100, "Plan for the quay", 24),
+        (1, 50, 160, "Built within two years", 12),
+        (2, 50, 190, "Paid by the port", 12),
+    )
+    assert "Plan for the quay | Built within two years | Paid by the port" in (texts(page))
+
+
+def test_a_large_number_has_its_label() -> None:
+    page = placed(
+        (0, 50, 100, "£412.6m", 24),
+        (0, 300, 100, "30.0p", 24),
+        (1, 50, 125, "Revenue, up 10%"),
+        (1, 300, 125, "Earnings per share"),
+    )
+    assert {"£412.6m Revenue, up 10%", "30.0p Earnings per share"} <= set(texts(page))
+
+
+def test_a_caption_has_its_figure() -> None:
+    page = placed(
+        (0, 100, 100, "Nordic countries"),
+        (1, 100, 200, "British Isles"),
+        (2, 50, 300, "Figure 3: Employees by region."),
+    )
+    captions = [span.text for span in spans(page) if span.kind == "caption"]
+    assert captions == ["Figure 3: Employees by region. Nordic countries | British Isles"]
+
+
+def test_a_heading_is_the_context_of_what_stands_below() -> None:
     page = page_of("Outlook", "We expect the coming year to be better than the last one.")
-    assert texts(page)[0] == "Outlook"
+    heading, sentence, *_ = spans(page)
+    assert heading.kind == "heading"
+    assert sentence.context == heading.words
 
 
 def test_a_colon_announces_what_follows() -> None:
@@ -69,54 +195,33 @@ def test_a_box_per_line() -> None:
     assert first[0] == second[0] == 0.1
 
 
-@given(st.lists(st.text("ab.3 A", max_size=30), max_size=8))
-def test_every_word_is_in_exactly_one_passage(lines: list[str]) -> None:
+lines = st.lists(st.text("ab.3:•- A", max_size=30), max_size=8)
+
+
+@given(lines)
+def test_every_word_is_in_a_passage(lines: list[str]) -> None:
     page = page_of(*lines)
-    covered = [index for span in spans(page) for index in span.words]
-    assert covered == list(range(len(page.words)))
+    covered = {index for span in spans(page) for index in span.words}
+    assert covered == set(range(len(page.words)))
 
 
-def weighted(number: int, weight: float, *lines: str) -> WeightedPage:
-    words = page_of(*lines).words
-    indices = np.arange(len(words), dtype=np.int32)
-    page = Page(number, 595, 842, 0, words, "text layer")
-    boxes = np.array([word.box for word in words], np.float32)
-    return WeightedPage("a", page, indices, np.full(len(words), weight, np.float32), boxes)
+cells = st.tuples(
+    st.integers(0, 6),
+    st.integers(0, 500),
+    st.integers(0, 780),
+    st.text("aB.3 %", min_size=1, max_size=12),
+    st.sampled_from([8.0, 10.0, 24.0]),
+)
 
 
-def passages(*pages: WeightedPage) -> list[Passage]:
-    return [passage for page in pages for passage in weight_passages(page)]
-
-
-def test_passages_come_rather_from_different_pages() -> None:
-    """A page's second sentence gives way to the somewhat lighter one of another page."""
-    pages = [
-        weighted(1, 1.0, "Tax is due in April.", "Tax rates are high now."),
-        weighted(2, 0.8, "Duties are due in May."),
-    ]
-    assert [passage.page for passage in best_passages(passages(*pages), most=2)] == [1, 2]
-
-
-def test_the_same_words_are_quoted_once() -> None:
-    pages = [weighted(1, 1.0, "Tax is due in April."), weighted(2, 1.0, "Tax is due, in April!")]
-    assert len(best_passages(passages(*pages))) == 1
-
-
-def test_nothing_is_quoted_where_nothing_weighs() -> None:
-    page = page_of("Tax is due in April.")
-    boxes = np.zeros((5, 4), np.float32)
-    silent = WeightedPage("a", page, np.arange(5, dtype=np.int32), np.zeros(5, np.float32), boxes)
-    assert best_passages(passages(silent)) == ()
-
-
-def test_words_under_a_heavy_patch_are_heavy() -> None:
-    """A visual encoder's vectors stand for places, not for words."""
-    page = page_of("Tax is due.", "Cats sleep.")
-    first, last = page.words[0].box, page.words[-1].box
-    boxes = np.array([[0, 0, 0, 0], first, last], np.float32)
-    weighed = WeightedPage(
-        "a", page, np.full(3, -1, np.int32), np.array([0.9, 0.5, 0.0], np.float32), boxes
-    )
-    weights = weighed.word_weights()
-    assert weights[0] == 0.5
-    assert not weights[1:].any()
+@given(st.lists(cells, max_size=12))
+def test_every_word_is_in_a_passage_wherever_it_stands(
+    cells: list[tuple[int, int, int, str, float]],
+) -> None:
+    page = placed(*cells)
+    found = spans(page)
+    assert {index for span in found for index in span.words} == set(range(len(page.words)))
+    for span in found:
+        assert span.text.strip() == span.text
+        assert len(set(span.words)) == len(span.words)
+        assert all(box[0] <= box[2] and box[1] <= box[3] for box in boxes_of(page, span))

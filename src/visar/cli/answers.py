@@ -115,7 +115,9 @@ def _print_quotes(answer: Answer) -> None:
     names = {hit.document: hit.name for hit in answer.search.pages}
     for passage in answer.passages:
         named = f"{names[passage.document]}, " if len(searched) > 1 else ""
-        quoted = Text(passage.text, style="bold" if answer.found else "dim")
+        quoted = Text(passage.text, style="" if answer.found else "dim")
+        if answer.found and passage.answer:
+            quoted.stylize("bold", *passage.answer)
         console.print(_indented(Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))))
     if answer.found:
         console.print(

@@ -35,7 +35,7 @@ _ENGLISH = """
     very was wasn't we were weren't what when where which while who whom why will with won't would
     wouldn't you your yours yourself yourselves
 """
-_STOP_WORDS = frozenset(_ENGLISH.split())
+STOP_WORDS = frozenset(_ENGLISH.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Term:
 
     @property
     def is_stop_word(self) -> bool:
-        return self.key in _STOP_WORDS
+        return self.key in STOP_WORDS
 
 
 def find_terms(words: Sequence[str]) -> list[Term]:

@@ -12,7 +12,7 @@ from visar.generation.answering import answer_from, gather_pages
 from visar.generation.protocol import Generator
 from visar.index import Index
 from visar.results import SearchResult
-from visar.retrieval.passages import best_passages, weight_passages
+from visar.retrieval.quotes import choose_quotes
 from visar.retrieval.search import Searcher
 from visar.text import encodable
 
@@ -98,8 +98,8 @@ class Answerer:
         _, searcher, found = self._last
         started = time.perf_counter()
         positions = [page - 1 for page in pages]
-        weighted = searcher.weigh(found.selection, positions)
-        passages = best_passages(p for page in weighted for p in weight_passages(page))
+        weighted = searcher.weigh(task.question, found.selection, positions)
+        passages, _ = choose_quotes(task.question, weighted)
         text = extractive.quote(passages) if found.strength != "none" else ""
         return text, time.perf_counter() - started
 

@@ -1,198 +1,249 @@
-"""A page's words as passages: whole sentences, table rows, headings."""
+"""A page's words as passages: sentences, table rows, lists, captions, headings, values.
+
+Sentences and rows as the lines run hold every word once. What stands together on the page without
+standing in one line is added to them: a row with the heads of its columns, a list item with what
+announces it, a heading with what stands below it, a large number with its small label, a caption
+with its figure. Passages may therefore share words.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal, TypeAlias
 
 from visar.documents.page import Box, Page, Word
-from visar.results import Passage
-
-_SENTENCE_END = re.compile(r"[.!?]['\"”’)]*$")
-_ABBREVIATION = re.compile(
-    r"^(?:[A-Za-z]|[A-Z][a-z]|No|Mr|Mrs|Ms|Dr|St|vs|etc|approx|Inc|Ltd|Co|Fig|e\.g|i\.e)\.$"
+from visar.retrieval.sentences import (
+    LONGEST_HEADING,
+    LONGEST_PASSAGE,
+    Run,
+    around,
+    ends_sentence,
+    find_runs,
+    is_final,
+    join_words,
 )
-_NUMBER = re.compile(r"^[(\-–−+$€£]*\d[\d,.]*[)%]*$")
-# Longer runs without a full stop are cut at a line's end, so that a passage stays readable.
-LONGEST_PASSAGE = 60
-# More than this is no answer but a page.
-MOST_PASSAGES = 3
-# A passage that weighs less than this share of the best one adds nothing.
-WORTH_QUOTING = 0.4
-# Another passage of a page that was quoted counts less than one of another page.
-SAME_PAGE_AGAIN = 0.5
+from visar.retrieval.tables import Segment, column_blocks, find_segments, table_rows, wrapped_rows
+
+Kind: TypeAlias = Literal["sentence", "heading", "row", "list", "block", "caption"]
+# A page of no more words than this is a slide: what stands on it belongs together.
+LONGEST_SLIDE = 120
+_CAPTION = re.compile(r"^(?:fig(?:ure|\.)?|table|chart|exhibit|box|abb(?:\.|ildung)|tab(?:elle|\.)"
+                      r"|tableau|figura|tabla)$", re.IGNORECASE)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Words of a page that belong together, in reading order."""
+    """Words of a page that can be quoted together."""
 
     words: tuple[int, ...]
-    """Their indices in ``Page.words``."""
+    """Their indices in ``Page.words``, in the order of the text."""
     text: str
+    kind: Kind
+    context: tuple[int, ...] = ()
+    """Words that say what it is about without being part of it: the heading above."""
+    lead: int = 0
+    """How many of its first words other passages have as well: heads of columns, a lead-in."""
 
 
-def spans(page: Page) -> Iterator[Span]:
-    """The passages of a page in reading order; every word is in exactly one."""
-    lines = page.lines()
-    passage: list[int] = []
-    for number, line in enumerate(lines):
-        here = [page.words[index] for index in line]
-        for place, index in enumerate(line):
-            passage.append(index)
-            if place + 1 < len(line) and _ends_sentence(here[place].text, here[place + 1].text):
-                yield _span(page, passage)
-                passage = []
-        following = lines[number + 1] if number + 1 < len(lines) else []
-        below = [page.words[index] for index in following]
-        if not below or _breaks_between(here, below, len(passage)):
-            yield _span(page, passage)
-            passage = []
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The words of a page, and those of them that are written with a hyphen within a line."""
+
+    words: Sequence[Word]
+    compounds: frozenset[str]
+
+    @classmethod
+    def of(cls, page: Page) -> _Text:
+        texts = (word.text.lower().strip(".,;:()“”\"'") for word in page.words)
+        return cls(page.words, frozenset(text for text in texts if "-" in text[1:-1]))
+
+
+def spans(page: Page) -> list[Span]:
+    """Return the passages of a page; every word is in at least one, in reading order first."""
+    text, lines = _Text.of(page), page.lines()
+    runs = find_runs(page.words, lines)
+    headings = _headings_above(runs)
+    found = [
+        _span(text, [run.words], "list" if run.kind == "item" else run.kind, heading)
+        for run, heading in zip(runs, headings, strict=True)
+    ]
+    if _is_keywords(text, runs):
+        found.append(_span(text, [run.words for run in runs], "block"))
+    found += _lists(text, runs)
+    found += _below_headings(text, runs)
+    found += _captions(text, runs)
+    segments = find_segments(page, lines)
+    prose = _prose(text, runs, segments)
+    above = {word: words for run, words in zip(runs, headings, strict=True) for word in run.words}
+    apart = [segment for segment in segments if prose.isdisjoint(segment.words)]
+    rows = list(wrapped_rows(apart))
+    wrapped = {word for row in rows for cell in row.cells for word in cell}
+    # A line of a row that wraps is no row.
+    rows += [row for row in table_rows(apart) if not wrapped.issuperset(sum(row.cells, ()))]
+    headed = {
+        frozenset(word for cell in row.cells for word in cell)
+        for row in rows
+        if row.heads or row.wraps
+    }
+    found = [span for span in found if frozenset(span.words) not in headed]
+    # Labels below each other are no sentence: each is quoted with its row.
+    row_of = {word: n for n, row in enumerate(rows) for cell in row.cells for word in cell}
+    found = [span for span in found if not _is_labels(span, row_of)]
+    for row in rows:
+        parts = [row.heads, *row.cells] if row.wraps else [row.heads, sum(row.cells, ())]
+        context = above[row.cells[0][0]]
+        found.append(_span(text, parts, "row", context, lead=len(row.heads)))
+    for block in column_blocks(apart):
+        words = sum(block, ())
+        if len(words) <= LONGEST_PASSAGE // 2:
+            found.append(_span(text, [words], "block", above[words[0]]))
+        else:
+            inner = [run for run in find_runs(page.words, block) if run.kind != "heading"]
+            found += [_span(text, [run.words], "block", above[run.words[0]]) for run in inner]
+    return _distinct(found)
 
 
 def boxes_of(page: Page, span: Span) -> tuple[Box, ...]:
-    """One box per line that the passage touches."""
+    """Return one box per line that the passage touches."""
     touched = [page.words[index] for index in span.words]
-    return tuple(_around([word.box for word in line]) for _, line in groupby(touched, _line_of))
+    return tuple(around([word.box for word in line]) for _, line in groupby(touched, _line_of))
+
+
+def _is_keywords(text: _Text, runs: Sequence[Run]) -> bool:
+    """Whether a page is a slide of a few words, neither sentences nor a table."""
+    ends = [text.words[run.words[-1]].text for run in runs]
+    return (
+        len(text.words) <= LONGEST_PASSAGE * 2 // 3
+        and not any(ends_sentence(end) for end in ends)
+        and not any(run.kind == "row" for run in runs)
+    )
+
+
+def _is_labels(span: Span, row_of: Mapping[int, int]) -> bool:
+    """Whether it is parts of several rows of a table, given the row of each word."""
+    rows = {row_of.get(word) for word in span.words}
+    return span.kind in ("sentence", "heading") and None not in rows and len(rows) > 1
+
+
+def _prose(text: _Text, runs: Sequence[Run], segments: Sequence[Segment]) -> set[int]:
+    """The words of sentences that run over several lines, none of which has a wide gap."""
+    segment_of = {word: place for place, segment in enumerate(segments) for word in segment.words}
+    prose: set[int] = set()
+    for run in runs:
+        texts = [text.words[word].text for word in run.words]
+        starts = [
+            t for _, t in {text.words[w].line: text.words[w].text for w in run.words[::-1]}.items()
+        ]
+        pieces = len({segment_of[word] for word in run.words})
+        # The labels of a table's rows may look like a sentence, but each begins anew.
+        goes_on = is_final(texts[-1]) or sum(t[0].islower() for t in starts) > len(starts) / 2
+        if run.kind in ("sentence", "item") and pieces == len(starts) > 1 and goes_on:
+            prose.update(run.words)
+    return prose
+
+
+def _headings_above(runs: Sequence[Run]) -> list[tuple[int, ...]]:
+    """For each run: the words of the heading it stands under."""
+    result: list[tuple[int, ...]] = []
+    heading: tuple[int, ...] = ()
+    for before, run in pairwise([None, *runs]):
+        assert run is not None  # noqa: S101 - only the first of all is
+        if run.kind == "heading":
+            # Headings one below the other count together.
+            heading = heading if before is not None and before.kind == "heading" else ()
+            result.append(heading)
+            heading = (heading + run.words)[-2 * LONGEST_HEADING :]
+        else:
+            result.append(heading)
+    return result
+
+
+def _lists(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
+    """Each item of a list with what announces it, and whole lists that are short."""
+    lead: tuple[int, ...] = ()
+    items: list[tuple[int, ...]] = []
+    for run in [*runs, None]:
+        if run is not None and run.kind == "item":
+            items.append(run.words)
+            continue
+        if lead and items:
+            yield from (_span(text, [lead, item], "list", lead=len(lead)) for item in items)
+            if len(items) > 1 and len(lead) + sum(map(len, items)) <= LONGEST_PASSAGE:
+                yield _span(text, [lead, *items], "list")
+        items = []
+        if run is not None:
+            announces = run.kind == "heading" or text.words[run.words[-1]].text.endswith(":")
+            lead = run.words if announces and len(run.words) <= LONGEST_PASSAGE // 2 else ()
+
+
+def _below_headings(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
+    """Headings with what stands below them: two sentences, or all of a short slide."""
+    slide = len(text.words) <= LONGEST_SLIDE
+    for place, run in enumerate(runs):
+        if run.kind != "heading":
+            continue
+        below: list[tuple[int, ...]] = []
+        for following in runs[place + 1 :]:
+            length = len(run.words) + sum(map(len, below)) + len(following.words)
+            if (
+                following.kind == "heading"
+                or length > LONGEST_PASSAGE * 2 // 3
+                or (not slide and (len(below) == 2 or following.kind == "row"))
+            ):
+                break
+            below.append(following.words)
+        if below:
+            yield _span(text, [run.words, *below], "block")
+
+
+def _captions(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
+    """Captions as a whole, with the labels of a figure that stands beside them in reading order."""
+    for place, run in enumerate(runs):
+        first = text.words[run.words[0]].text
+        if len(run.words) < 2 or not _CAPTION.match(first) or run.kind == "row":
+            continue
+        whole = list(run.words)
+        for following in runs[place + 1 : place + 4]:
+            if following.kind != "sentence" or len(whole) + len(following.words) > LONGEST_PASSAGE:
+                break
+            whole += following.words
+        if len(whole) > len(run.words):
+            yield _span(text, [tuple(whole)], "caption")
+        labels: list[tuple[int, ...]] = []
+        for before in reversed(runs[:place]):
+            last = text.words[before.words[-1]].text
+            if len(before.words) > 8 or ends_sentence(last):
+                break
+            labels.insert(0, before.words)
+        if labels and len(run.words) + sum(map(len, labels)) <= LONGEST_PASSAGE:
+            yield _span(text, [run.words, *labels], "caption")
+
+
+def _span(
+    source: _Text,
+    parts: Iterable[Sequence[int]],
+    kind: Kind,
+    context: tuple[int, ...] = (),
+    lead: int = 0,
+) -> Span:
+    """Make a passage of parts that stand apart on the page: a bar parts them in the text."""
+    given = [tuple(part) for part in parts if part]
+    texts = [
+        join_words([source.words[index] for index in part], source.compounds) for part in given
+    ]
+    text = texts[0] if texts else ""
+    for following in texts[1:]:
+        text += (" " if text.endswith((":", ".", ";")) else " | ") + following
+    return Span(tuple(index for part in given for index in part), text, kind, context, lead)
+
+
+def _distinct(found: Iterable[Span]) -> list[Span]:
+    """Without passages of the same words as an earlier one."""
+    return list({frozenset(span.words): span for span in reversed(list(found))}.values())[::-1]
 
 
 def _line_of(word: Word) -> int:
     return word.line
-
-
-def _ends_sentence(text: str, following: str) -> bool:
-    return (
-        bool(_SENTENCE_END.search(text))
-        and not _ABBREVIATION.match(text)
-        and not following[:1].islower()
-    )
-
-
-def _breaks_between(here: Sequence[Word], below: Sequence[Word], length: int) -> bool:
-    """Whether a passage of this length ends between two lines."""
-    if here[-1].text.endswith(":") and length < LONGEST_PASSAGE:
-        return False
-    if _ends_sentence(here[-1].text, below[0].text) or length >= LONGEST_PASSAGE:
-        return True
-    if _is_row(here) or _is_row(below) or _is_heading(here, below):
-        return True
-    _, top, _, bottom = _around([word.box for word in here])
-    _, next_top, _, next_bottom = _around([word.box for word in below])
-    # Boxes hold the ink alone: a line of small letters is lower than one of capitals.
-    size_changes = not 0.6 < (next_bottom - next_top) / max(bottom - top, 1e-6) < 1.6
-    far_below = next_top - bottom > 1.2 * (bottom - top)
-    next_column = next_bottom < top and not below[0].text[:1].islower()
-    return size_changes or far_below or next_column
-
-
-def _is_heading(words: Sequence[Word], below: Sequence[Word]) -> bool:
-    """Whether a line is a heading: short, above a longer line that begins anew."""
-    here, there = (line[-1].box[2] - line[0].box[0] for line in (words, below))
-    return here < 0.5 * there and len(words) <= 6 and not below[0].text[:1].islower()
-
-
-def _is_row(words: Sequence[Word]) -> bool:
-    """Whether a line is a table's row: numbers at its end, or wide gaps between its words."""
-    if len(words) < 2:
-        return False
-    trailing = sum(bool(_NUMBER.match(word.text)) for word in words[-2:])
-    height = max(word.box[3] - word.box[1] for word in words)
-    gaps = [after.box[0] - before.box[2] for before, after in pairwise(words)]
-    return trailing == 2 or max(gaps) > 2.5 * height
-
-
-def _span(page: Page, indices: Sequence[int]) -> Span:
-    return Span(tuple(indices), " ".join(page.words[index].text for index in indices))
-
-
-def _around(boxes: Sequence[Box]) -> Box:
-    left, top, right, bottom = zip(*boxes, strict=True)
-    return min(left), min(top), max(right), max(bottom)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WeightedPage:
-    """A selected page with what the method found in it."""
-
-    document: str
-    page: Page
-    vector_words: NDArray[np.int32]
-    """The word that each vector of the page belongs to, -1 for none."""
-    vector_weights: NDArray[np.float32]
-    """ŵ_pj."""
-    vector_boxes: NDArray[np.float32]
-    """(n, 4): where each vector stands; all zero for nowhere."""
-
-    def word_weights(self) -> NDArray[np.float64]:
-        """The weight of each word: that of its heaviest vector, or of the patches over it."""
-        weights = np.zeros(len(self.page.words))
-        placed = self.vector_words >= 0
-        np.maximum.at(weights, self.vector_words[placed], self.vector_weights[placed])
-        return np.maximum(weights, self._under_patches(~placed & (self.vector_weights > 0)))
-
-    def _under_patches(self, patches: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """For each word: the heaviest of these vectors whose box the word's centre lies in."""
-        words = np.array([word.box for word in self.page.words]).reshape(-1, 4)
-        weights = np.zeros(len(words))
-        across, down = (words[:, 0] + words[:, 2]) / 2, (words[:, 1] + words[:, 3]) / 2
-        boxes, heavy = self.vector_boxes[patches], self.vector_weights[patches]
-        for (left, top, right, bottom), weight in zip(boxes, heavy, strict=True):
-            under = (left <= across) & (across < right) & (top <= down) & (down < bottom)
-            weights[under] = np.maximum(weights[under], weight)
-        return weights
-
-
-def best_passages(passages: Iterable[Passage], most: int = MOST_PASSAGES) -> tuple[Passage, ...]:
-    """Choose the passages that speak most of what was asked, best first.
-
-    A second passage of a page counts less than the first of another page, and one that weighs
-    much less than the best is left out. Passages that say the same are taken once.
-    """
-    candidates = _distinct(passages)
-    taken: list[Passage] = []
-
-    def worth(passage: Passage) -> float:
-        from_there = sum((p.document, p.page) == (passage.document, passage.page) for p in taken)
-        return passage.weight * SAME_PAGE_AGAIN**from_there
-
-    while candidates and len(taken) < most:
-        best = max(candidates, key=worth)
-        if worth(best) <= WORTH_QUOTING * (taken[0].weight if taken else 0):
-            break
-        taken.append(best)
-        candidates.remove(best)
-    return tuple(taken)
-
-
-def weight_passages(weighted: WeightedPage) -> list[Passage]:
-    """Every passage of a page with its weight: the sum over its words, damped by its length."""
-    weights = weighted.word_weights()
-    return [
-        Passage(
-            text=span.text,
-            document=weighted.document,
-            page=weighted.page.number,
-            weight=float(weights[list(span.words)].sum() / np.sqrt(len(span.words) + 4)),
-            boxes=boxes_of(weighted.page, span),
-        )
-        for span in spans(weighted.page)
-        # The labels of a chart's axis say nothing on their own.
-        if any(character.isalpha() for character in span.text)
-    ]
-
-
-def _distinct(passages: Iterable[Passage]) -> list[Passage]:
-    """Without those that say the same in the same words, like a heading repeated on each page."""
-    seen: set[str] = set()
-    kept = []
-    for passage in passages:
-        key = "".join(c for c in passage.text.casefold() if c.isalnum())
-        if key not in seen:
-            seen.add(key)
-            kept.append(passage)
-    return kept

@@ -19,7 +19,7 @@ from visar.errors import InvalidOption
 from visar.results import PageHit, PageSource, Passage, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
 from visar.retrieval.methods import DocumentPages, Method, MethodFunction, ScoredPages, get_method
-from visar.retrieval.passages import WeightedPage, best_passages, weight_passages
+from visar.retrieval.quotes import WeightedPage, choose_quotes
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 
 # Of what an encoder calls a weak match: below it there is none. For encoders without calibration;
@@ -67,10 +67,13 @@ class Corpus:
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the boxes and word indices of a page's vectors."""
-        document, number = self.place(position)
-        part = self._load()[0][self._numbers[document.id]]
-        rows = slice(part.offsets[number - 1], part.offsets[number])
+        part, rows = self._rows(position)
         return part.boxes[rows], part.words[rows]
+
+    def vectors(self, position: int) -> NDArray[np.float16]:
+        """Return the vectors of a page."""
+        part, rows = self._rows(position)
+        return part.vectors[rows]
 
     def read(self, positions: Iterable[int]) -> dict[int, Page]:
         """Read pages with their words, with one request to the store per document."""
@@ -83,6 +86,11 @@ class Corpus:
             for document, numbers in wanted.items()
             for page in self._store.pages(document, numbers)
         }
+
+    def _rows(self, position: int) -> tuple[DocumentVectors, slice]:
+        document, number = self.place(position)
+        part = self._load()[0][self._numbers[document.id]]
+        return part, slice(part.offsets[number - 1], part.offsets[number])
 
     def _load(self) -> tuple[list[DocumentVectors], DocumentPages]:
         with self._lock:
@@ -180,12 +188,13 @@ class Searcher:
         beside = dict(self._neighbors(chosen, neighbors))
         shown = [*chosen, *beside]
         positions = [*shown, *_runner_up(selection, shown)]
+        weighted = self._weigh(query, selection, positions)
+        passages, snippets = choose_quotes(question, weighted[: len(shown)])
+        snippets += choose_quotes(question, weighted[len(shown) :])[1]
         chances = None if calibration is None else calibration.probabilities(selection)
-        weighted = self.weigh(selection, positions)
-        passages = [weight_passages(page) for page in weighted]
         hits = [
-            self._hit(selection, chances, position, page, found, beside.get(position))
-            for position, page, found in zip(positions, weighted, passages, strict=True)
+            self._hit(selection, chances, position, page, snippet, beside.get(position))
+            for position, page, snippet in zip(positions, weighted, snippets, strict=True)
         ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
@@ -210,19 +219,26 @@ class Searcher:
             encoder=self._corpus.encoder,
             calibration=None if calibration is None else calibration.made_from,
             seconds=time.perf_counter() - started,
-            passages=best_passages(
-                passage for found in passages[: len(shown)] for passage in found
-            ),
+            passages=passages,
             selection=selection,
         )
 
-    def weigh(self, selection: Selection, positions: Sequence[int]) -> list[WeightedPage]:
+    def weigh(
+        self, question: str, selection: Selection, positions: Sequence[int]
+    ) -> list[WeightedPage]:
         """Read pages, by their positions in the corpus, with the weights of a selection."""
+        return self._weigh(self._encoder.encode_query(question), selection, positions)
+
+    def _weigh(
+        self, query: NDArray[np.float32], selection: Selection, positions: Sequence[int]
+    ) -> list[WeightedPage]:
+        """Read pages with the weights of a selection and the cosines with the question."""
         pages = self._corpus.read(positions)
         weighted = []
         for position in positions:
             document, _ = self._corpus.place(position)
             boxes, words = self._corpus.patches(position)
+            vectors = self._corpus.vectors(position).astype(np.float32)
             weighted.append(
                 WeightedPage(
                     document=document.id,
@@ -230,6 +246,8 @@ class Searcher:
                     vector_words=words,
                     vector_boxes=boxes,
                     vector_weights=selection.patch_weights[position],
+                    similarities=query @ vectors.T,
+                    query_weights=selection.token_weights,
                 )
             )
         return weighted
@@ -255,11 +273,10 @@ class Searcher:
         chances: Float64 | None,
         position: int,
         weighted: WeightedPage,
-        passages: Sequence[Passage],
+        best: Passage | None,
         beside: int | None,
     ) -> PageHit:
         document, number = self._corpus.place(position)
-        best = max(passages, key=lambda passage: passage.weight, default=None)
         probability = None if chances is None else float(chances[position])
         return PageHit(
             document=document.id,

@@ -1,0 +1,260 @@
+"""What a question wants to know: a number, a date, a name; and where a text has one.
+
+Question words of a few languages are known. A question in another language wants nothing special,
+and its quotes are chosen by its words and vectors alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Answer: TypeAlias = Literal[
+    "number", "percentage", "money", "duration", "measure", "date", "name", "place", "contact",
+    "thing", "list", "definition", "comparison", "yes or no", "text",
+]  # fmt: skip
+
+_SPELLED = (
+    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
+    "|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred"
+    "|thousand|million|billion|dozens?|half|third|quarter|both|zero|none|single|twice|double"
+)
+_FIGURE = r"\d+(?:[.,’']\d+)*"
+_SCALE = r"(?:\s?(?:thousand|million|billion|trillion|mn|bn|m|k|M|K|B|Mio\.?|Mrd\.?)\b)?"
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?"
+    r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?|Januar|Februar|März|Mai|Juni|Juli|Oktober|Dezember"
+    r"|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
+    r"|enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre)\.?"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th|\.)?(?:\s?[-–]\s?\d{1,2})?"
+_TIME = (
+    r"(?:years?|months?|weeks?|days?|hours?|minutes?|mins?|seconds?|secs?|decades?|centur(?:y|ies)"
+)
+_TIME += r"|Jahre?n?|Monate?n?|Wochen?|Tagen?|Stunden?|Minuten?|ans?|mois|semaines?|jours?"
+_TIME += r"|heures?|años?)"
+_UNIT = (
+    r"(?:kg|kilograms?|g|grams?|tonnes?|tons?|lbs?|pounds?|mm|cm|m|km|metres?|meters?|miles?|feet"
+    r"|ft"
+    r"|inch(?:es)?|°\s?[CF]|degrees?|W|kW|MW|V|volts?|Hz|GHz|MHz|GB|MB|TB|ml|litres?|liters?|l"
+    r"|bar|psi"
+    r"|acres?|hectares?|square\s\w+|km/h|mph|nautical\s\w+|pages?|points?|percentage\spoints?"
+    r"|ppt)\b"
+)
+_NAME = r"(?:[A-ZÀ-ÖØ-Þ][\w’'.-]*|[A-Z]\.)"
+
+_SPANS: dict[str, re.Pattern[str]] = {
+    "percentage": re.compile(
+        rf"[±~≈<>+−-]?\b{_FIGURE}\s?(?:%|per\s?cent\b|percent\b|Prozent\b|pour cent\b"
+        rf"|percentage points?)"
+        rf"|\b(?:{_SPELLED})[\s-](?:in|out of)[\s-](?:{_SPELLED})\b"
+        r"|\b(?:two|three)[\s-](?:thirds|quarters|fifths)\b|\b(?:half|a (?:third|quarter|fifth))\b",
+        re.IGNORECASE,
+    ),
+    "money": re.compile(
+        rf"(?:[£$€¥]|\b(?:USD|EUR|GBP|INR|CHF|Rs\.?)\s?)\s?{_FIGURE}{_SCALE}"
+        rf"|\b{_FIGURE}{_SCALE}\s?(?:[£$€¥]|(?:dollars?|euros?|pounds?|cents?|USD|EUR|GBP|crore)\b)"
+    ),
+    "duration": re.compile(
+        rf"\b(?:{_FIGURE}|{_SPELLED})(?:\s?(?:[-–]|to|or)\s?(?:{_FIGURE}"
+        rf"|{_SPELLED}))?[\s-]{_TIME}\b",
+        re.IGNORECASE,
+    ),
+    "measure": re.compile(rf"[+−-]?{_FIGURE}(?:\s?(?:[-–]|to|x|×)\s?[+−-]?{_FIGURE})?\s?{_UNIT}"),
+    "date": re.compile(
+        rf"\b{_DAY}\s(?:de\s)?{_MONTH}(?:\s(?:de\s)?\d{{4}})?\b"
+        rf"|\b{_MONTH}\s{_DAY}(?:,?\s\d{{4}})?(?!\d)|\b{_MONTH}\s\d{{4}}\b"
+        r"|\b\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\b|\b(?:1[5-9]|20)\d\d(?:\s?[-–/]\s?\d{2,4})?\b"
+        rf"|\b{_MONTH}(?:\s(?:and|or)\s{_MONTH})?(?=\W|$)"
+    ),
+    "number": re.compile(
+        rf"[(£$€¥±+−-]*\b{_FIGURE}{_SCALE}(?:\s?%|\b)(?:\s(?:million|billion|thousand)\b)?\)?"
+        rf"|\b(?:{_SPELLED})\b(?:[\s-](?:{_SPELLED})\b)*",
+        re.IGNORECASE,
+    ),
+    "name": re.compile(rf"\b{_NAME}(?:\s(?:(?:of|de|van|von|der|and|&|the)\s)?{_NAME})*"),
+    "contact": re.compile(
+        r"\+?\d[\d\s().–-]{5,}\d|[\w.+-]+@[\w-]+\.[\w.]+|(?:https?://|www\.)\S+|\b\w+\.(?:com|org"
+        r"|net|edu)\b"
+    ),
+}
+_SPANS["place"] = _SPANS["name"]
+# What a model, a tool or a code is called: in capitals, or with a digit in it.
+_SPANS["thing"] = re.compile(
+    rf"\b[\w-]*(?:\d[A-Za-z]|[A-Za-z]\d|[a-z][A-Z])[\w-]*|{_SPANS['name'].pattern}"
+)
+_YEARS = re.compile(r"\b(?:19|20)\d\d\b")
+_PLACED = re.compile(r"\b(?:in|at|near|from|to|of|im|bei|à|en|a)\s(?:the\s)?$", re.IGNORECASE)
+_YEAR = re.compile(r"^(?:1[6-9]|20)\d\d$")
+# Capitalised because they begin a sentence, not because they name something.
+_NO_NAMES_TEXT = """
+    the a an this that these those it its in on at for from by of and or but if as we our he she
+    they their there when where while who what which how why since after before during between
+    although however according among about over under total note table figure source see page
+    chapter section i you your is are was were has have had not no yes all each both some many most
+    more other one january february march april may june july august september october november
+    december der die das le la les el los las und et y
+"""
+_NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
+
+# The first pattern that a question matches tells what it wants.
+_QUESTIONS: tuple[tuple[Answer, str], ...] = (
+    ("comparison", r"\b(?:how (?:did|has|have|do|does)\b.*\b(?:chang|develop|evolv|compar|differ"
+                   r"|grow)"
+                   r"|change[ds]? (?:from|between|since)|compared? (?:to|with)|difference between"
+                   r"|versus|vs\.?)\b|\b(?:19|20)\d\d\b.*\b(?:and|to|with)\b.*\b(?:19|20)\d\d\b"),
+    ("percentage", r"\b(?:what|which|how (?:big|large|high|much))\b.*\b(?:percent(?:age)?s?"
+                   r"|(?<!per )share|proportion"
+                   r"|fraction|portion)\b|\bpercent(?:age)?\b|\bwie viel prozent\b"
+                   r"|\bquel pourcentage\b"),
+    ("contact", r"\b(?:phone|telephone|fax|e-?mail|website|web ?site|url|hotline|call)\b"),
+    ("duration", r"\bhow (?:long|old|often|soon)\b|\bwhat (?:is the )?(?:duration|term|period)\b"
+                 r"|\bwie (?:lange|alt)\b|\bcombien de temps\b|\bcuánto tiempo\b"),
+    ("measure", r"\bhow (?:heavy|high|tall|wide|deep|far|fast|large|big|thick|hot|cold|warm"
+                r"|strong)\b"
+                r"|\b(?:weight|height|width|temperatures?|humidity|mass|distance|speed|voltage"
+                r"|power) (?:of|is|can"
+                r"|does|may|must)\b|\bwie (?:schwer|hoch|groß|weit|schnell)\b"),
+    ("money", r"\bhow much\b.*\b(?:cost|pay|paid|spen[dt]|earn|invest|price|worth|revenue|profit"
+              r"|debt|fund"
+              r"|donat|raise|fee|sales|charge)|\bwhat\b.*\b(?:price|cost|fee|salary|revenue"
+              r"|profit|income"
+              r"|earnings|debt|budget|liabilities|assets|expenditure|expenses|stipend|turnover"
+              r"|sales)\b"),
+    ("number", r"\bhow (?:many|much)\b|\bwhat(?: was| is| were| are|'s)?(?: the)?\b.*\b(?:number"
+               r"|amount|total"
+               r"|rate|ratio|score|accuracy|average|margin|maximum|minimum|size|value|count|f1"
+               r"|level|limit"
+               r"|population|capacity|quantity|temperature|sum)\b|\bby how\b|\bwie ?viele?\b"
+               r"|\bcombien\b"
+               r"|\bcu[aá]nt[oa]s?\b|\bquant[oiae]\b|\bhoeveel\b|多少|几"),
+    ("date", r"\bwhen\b|\b(?:what|which|in which|in what)\b.*\b(?:year|date|day|month|time"
+             r"|deadline)s?\b"
+             r"|\buntil\b|\bhow (?:recent|late|early)\b|\bwann\b|\bquand\b|\bcu[aá]ndo\b|\bquando\b"
+             r"|\bwanneer\b"),
+    ("name", r"\bwho(?:se|m)?\b|\bwhat(?: is| was|'s)? the (?:full )?name\b|\bwhat .*\b(?:called"
+             r"|named|title)\b"
+             r"|\bwer\b|\bwem\b|\bwen\b|^qui\b|\bqui[eé]n(?:es)?\b|^chi\b|\bwie hei(?:ß|ss)"),
+    ("place", r"\bwhere\b|\b(?:what|which|in which|in what) (?:\w+ )?(?:country|countries|city"
+              r"|cities|state"
+              r"|place|location|region|town|county|university|institution)\b|\bwo\b|\bwoher\b|^où\b"
+              r"|\bd[oó]nde\b|\bdove\b|\bwaar\b"),
+    ("list", r"^(?:list|name|enumerate)\b|\b(?:what|which) (?:are|were)\b|\b(?:what"
+             r"|which)\b.*\b(?:kinds|types"
+             r"|steps|reasons|factors|examples|areas|goals|aims|requirements|tools|formats"
+             r"|weaknesses"
+             r"|strengths|topics|components|features|methods|parts)\b|\bwelche\b|\bquels?\b"
+             r"|\bcu[aá]les\b"),
+    ("definition", r"\bwhat (?:is|are|does|do|'s) (?:an? |the )?[\w -]+(?:mean|stand for"
+                   r"|refer to)?\??$"
+                   r"|\bdefin(?:e|ition)\b|\bmeaning of\b|\bwas (?:ist|bedeutet|sind)\b"
+                   r"|\bqu'est-ce que?\b"),
+    ("thing", r"\b(?:which|what) \w+|\bwhat(?:'s| is| was) (?:the|its|their)\b"),
+    ("yes or no", r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|may|must|should|will"
+                  r"|would)\b"),
+)  # fmt: skip
+_PATTERNS = tuple((answer, re.compile(pattern, re.IGNORECASE)) for answer, pattern in _QUESTIONS)
+
+# If a text has no span of the first kind, one of these may still be the answer.
+_OTHERWISE: dict[str, tuple[str, ...]] = {
+    "number": ("percentage", "money", "duration", "measure"),
+    "percentage": ("number",),
+    "money": ("number",),
+    "duration": ("date", "number"),
+    "measure": ("number", "percentage"),
+    "comparison": ("percentage", "money", "number"),
+}
+# Forms that tell the answer from the rest of a text.
+MARKED = frozenset(
+    {"number", "percentage", "money", "duration", "measure", "date", "name", "place", "contact"}
+)
+NUMERIC = frozenset({"number", "percentage", "money", "duration", "measure", "comparison"})
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpan:
+    """A part of a text that can be an answer by its form."""
+
+    start: int
+    end: int
+    fit: float
+    """1 if it has exactly the form asked for, less if it has a form that can stand for it."""
+
+
+def wanted(question: str) -> Answer:
+    """Tell what a question wants to know.
+
+    >>> wanted("How many ships were piloted?"), wanted("When does it end?"), wanted("Why?")
+    ('number', 'date', 'text')
+    """
+    for answer, pattern in _PATTERNS:
+        if pattern.search(question.strip()):
+            return answer
+    return "text"
+
+
+def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpan]:
+    """Find the parts of a text that have the form of an answer and are not in the question.
+
+    >>> text = "In 2024 we piloted 31,240 ships."
+    >>> [text[span.start : span.end] for span in answer_spans("number", text, "How many ships?")]
+    ['31,240']
+    """
+    asked = question.casefold()
+    taken: list[tuple[int, int]] = []
+    if answer in NUMERIC:
+        # The day of a date is no number of its own.
+        taken += [m.span() for m in _SPANS["date"].finditer(text) if not m.group().isdigit()]
+    others = _OTHERWISE.get(answer, ())
+    # A number with its unit comes before the number alone.
+    kinds = (*others, answer) if answer == "number" else (answer, *others)
+    for kind in kinds:
+        if (pattern := _SPANS.get(kind)) is None:
+            continue
+        for match in pattern.finditer(text):
+            found = match.group().strip(" (,.;")
+            if not found or any(s < match.end() and match.start() < e for s, e in taken):
+                continue
+            if found.casefold() in asked or not _is_answer(kind, found):
+                continue
+            start = match.start() + match.group().index(found)
+            taken.append((start, start + len(found)))
+            # A number of something else, like days, is hardly the number of ships.
+            fits = kind in (answer, "percentage") or found.casefold().split()[-1] in asked
+            if answer == "thing":
+                # Most names are not of what is asked for.
+                fits = False
+            elif answer == "place":
+                fits = bool(_PLACED.search(text[:start]))
+            elif answer == "name":
+                # Of persons more than one name is given, and none that is in the question.
+                words = found.casefold().split()
+                fits = len(words) > 1 and not any(word in asked for word in words if len(word) > 3)
+            yield AnswerSpan(start, start + len(found), 1.0 if fits else 0.5)
+
+
+def value_of_year(row: str, heads: str, question: str) -> AnswerSpan | None:
+    """Find the number of a table's row that stands under the one year a question names.
+
+    >>> row = "2024 2023 | Revenue 412.6 373.6"
+    >>> found = value_of_year(row, "2024 2023", "What was revenue in 2023?")
+    >>> row[found.start : found.end]
+    '373.6'
+    """
+    years = _YEARS.findall(heads)
+    asked = set(_YEARS.findall(question))
+    values = [m for m in _SPANS["number"].finditer(row, len(heads)) if m.group()[-1:].strip()]
+    if len(asked) != 1 or len(values) < len(years) or years.count(next(iter(asked))) != 1:
+        return None
+    value = values[len(values) - len(years) + years.index(asked.pop())]
+    return AnswerSpan(value.start(), value.end(), 1.0)
+
+
+def _is_answer(kind: str, found: str) -> bool:
+    if kind in ("name", "place", "thing"):
+        words = found.casefold().split()
+        return any(word.strip(".,’'") not in _NO_NAMES and len(word) > 1 for word in words)
+    return not (kind == "number" and _YEAR.match(found))

@@ -1,0 +1,36 @@
+"""Quotes from the example report hold the answers to questions about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.quotes import read_questions, stands_in
+
+from visar.index import Index
+
+QUESTIONS = Path(__file__).parents[2] / "benchmarks" / "report_questions.jsonl"
+
+
+def test_most_answers_stand_in_the_quotes(library: Index) -> None:
+    asked = read_questions(QUESTIONS)
+    first = in_all = found = 0
+    for question in asked:
+        search = library.search(question.text)
+        if not set(question.pages) & {hit.page for hit in search.pages}:
+            continue
+        held = [question.stands_in(passage.text) for passage in search.passages]
+        found += 1
+        first += held[0]
+        in_all += any(held)
+        for passage in search.passages:
+            start, end = passage.answer or (0, 1)
+            assert 0 <= start < end <= len(passage.text)
+    assert found >= 0.8 * len(asked)
+    assert first >= 0.6 * found
+    assert in_all >= 0.8 * found
+
+
+def test_an_answer_is_not_part_of_another_number() -> None:
+    assert stands_in("25.0", "Pence 30.0 25.0")
+    assert not stands_in("25", "Pence 30.0 25.0")
+    assert not stands_in("12", "In 2012 or 1,12.")
