@@ -6,7 +6,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,10 @@ from visar.errors import InvalidOption
 from visar.results import PageHit, PageSource, Passage, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
 from visar.retrieval.methods import DocumentPages, Method, MethodFunction, ScoredPages, get_method
-from visar.retrieval.quotes import WeightedPage, choose_quotes
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
+
+if TYPE_CHECKING:
+    from visar.retrieval.quotes import WeightedPage
 
 # Of what an encoder calls a weak match: below it there is none. For encoders without calibration;
 # of questions to the embedded encoder it refused 21 % that had an answer.
@@ -180,9 +183,15 @@ class Searcher:
         chosen_by = _with_k(get_method(method), k)
         if neighbors < 0:
             raise InvalidOption(f"neighbors must be at least 0, not {neighbors}.")
-        query = self._encoder.encode_query(question)
-        calibration = find_calibration(self._corpus.encoder)
-        scored = ScoredPages(query, self._corpus.pages, max_k=max_k, calibration=calibration)
+        with ThreadPoolExecutor(1) as pool:
+            # The question is encoded, and a model loaded for it, while all else is got ready.
+            encoding = pool.submit(self._encoder.encode_query, question)
+            from visar.retrieval.quotes import choose_quotes
+
+            calibration = find_calibration(self._corpus.encoder)
+            pages = self._corpus.pages
+            query = encoding.result()
+        scored = ScoredPages(query, pages, max_k=max_k, calibration=calibration)
         selection = scored.select()
         chosen = [int(page) for page in chosen_by.choose(scored).pages[:max_k]]
         beside = dict(self._neighbors(chosen, neighbors))
@@ -233,6 +242,8 @@ class Searcher:
         self, query: NDArray[np.float32], selection: Selection, positions: Sequence[int]
     ) -> list[WeightedPage]:
         """Read pages with the weights of a selection and the cosines with the question."""
+        from visar.retrieval.quotes import WeightedPage
+
         pages = self._corpus.read(positions)
         weighted = []
         for position in positions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 Answer: TypeAlias = Literal[
@@ -46,46 +47,45 @@ _UNIT = (
 )
 _NAME = r"(?:[A-ZÀ-ÖØ-Þ][\w’'.-]*|[A-Z]\.)"
 
-_SPANS: dict[str, re.Pattern[str]] = {
-    "percentage": re.compile(
+# As text: compiling them all takes a noticeable part of a start, and a question needs few.
+_SPANS = {
+    "percentage": (
+        "(?i)"
         rf"[±~≈<>+−-]?\b{_FIGURE}\s?(?:%|per\s?cent\b|percent\b|Prozent\b|pour cent\b"
         rf"|percentage points?)"
         rf"|\b(?:{_SPELLED})[\s-](?:in|out of)[\s-](?:{_SPELLED})\b"
-        r"|\b(?:two|three)[\s-](?:thirds|quarters|fifths)\b|\b(?:half|a (?:third|quarter|fifth))\b",
-        re.IGNORECASE,
+        r"|\b(?:two|three)[\s-](?:thirds|quarters|fifths)\b|\b(?:half|a (?:third|quarter|fifth))\b"
     ),
-    "money": re.compile(
+    "money": (
+        "(?i)"
         rf"(?:[£$€¥]|\b(?:USD|EUR|GBP|INR|CHF|Rs\.?)\s?)\s?{_FIGURE}{_SCALE}"
         rf"|\b{_FIGURE}{_SCALE}\s?(?:[£$€¥]|(?:dollars?|euros?|pounds?|cents?|USD|EUR|GBP|crore)\b)"
     ),
-    "duration": re.compile(
+    "duration": (
         rf"\b(?:{_FIGURE}|{_SPELLED})(?:\s?(?:[-–]|to|or)\s?(?:{_FIGURE}"
-        rf"|{_SPELLED}))?[\s-]{_TIME}\b",
-        re.IGNORECASE,
+        rf"|{_SPELLED}))?[\s-]{_TIME}\b"
     ),
-    "measure": re.compile(rf"[+−-]?{_FIGURE}(?:\s?(?:[-–]|to|x|×)\s?[+−-]?{_FIGURE})?\s?{_UNIT}"),
-    "date": re.compile(
+    "measure": rf"[+−-]?{_FIGURE}(?:\s?(?:[-–]|to|x|×)\s?[+−-]?{_FIGURE})?\s?{_UNIT}",
+    "date": (
+        "(?i)"
         rf"\b{_DAY}\s(?:de\s)?{_MONTH}(?:\s(?:de\s)?\d{{4}})?\b"
         rf"|\b{_MONTH}\s{_DAY}(?:,?\s\d{{4}})?(?!\d)|\b{_MONTH}\s\d{{4}}\b"
         r"|\b\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\b|\b(?:1[5-9]|20)\d\d(?:\s?[-–/]\s?\d{2,4})?\b"
         rf"|\b{_MONTH}(?:\s(?:and|or)\s{_MONTH})?(?=\W|$)"
     ),
-    "number": re.compile(
+    "number": (
         rf"[(£$€¥±+−-]*\b{_FIGURE}{_SCALE}(?:\s?%|\b)(?:\s(?:million|billion|thousand)\b)?\)?"
-        rf"|\b(?:{_SPELLED})\b(?:[\s-](?:{_SPELLED})\b)*",
-        re.IGNORECASE,
+        rf"|\b(?:{_SPELLED})\b(?:[\s-](?:{_SPELLED})\b)*"
     ),
-    "name": re.compile(rf"\b{_NAME}(?:\s(?:(?:of|de|van|von|der|and|&|the)\s)?{_NAME})*"),
-    "contact": re.compile(
+    "name": rf"\b{_NAME}(?:\s(?:(?:of|de|van|von|der|and|&|the)\s)?{_NAME})*",
+    "contact": (
         r"\+?\d[\d\s().–-]{5,}\d|[\w.+-]+@[\w-]+\.[\w.]+|(?:https?://|www\.)\S+|\b\w+\.(?:com|org"
         r"|net|edu)\b"
     ),
 }
 _SPANS["place"] = _SPANS["name"]
 # What a model, a tool or a code is called: in capitals, or with a digit in it.
-_SPANS["thing"] = re.compile(
-    rf"\b[\w-]*(?:\d[A-Za-z]|[A-Za-z]\d|[a-z][A-Z])[\w-]*|{_SPANS['name'].pattern}"
-)
+_SPANS["thing"] = rf"\b[\w-]*(?:\d[A-Za-z]|[A-Za-z]\d|[a-z][A-Z])[\w-]*|{_SPANS['name']}"
 _YEARS = re.compile(r"\b(?:19|20)\d\d\b")
 _PLACED = re.compile(r"\b(?:in|at|near|from|to|of|im|bei|à|en|a)\s(?:the\s)?$", re.IGNORECASE)
 _YEAR = re.compile(r"^(?:1[6-9]|20)\d\d$")
@@ -156,7 +156,6 @@ _QUESTIONS: tuple[tuple[Answer, str], ...] = (
     ("yes or no", r"^(?:is|are|was|were|do|does|did|has|have|had|can|could|may|must|should|will"
                   r"|would)\b"),
 )  # fmt: skip
-_PATTERNS = tuple((answer, re.compile(pattern, re.IGNORECASE)) for answer, pattern in _QUESTIONS)
 
 # If a text has no span of the first kind, one of these may still be the answer.
 _OTHERWISE: dict[str, tuple[str, ...]] = {
@@ -190,8 +189,8 @@ def wanted(question: str) -> Answer:
     >>> wanted("How many ships were piloted?"), wanted("When does it end?"), wanted("Why?")
     ('number', 'date', 'text')
     """
-    for answer, pattern in _PATTERNS:
-        if pattern.search(question.strip()):
+    for answer, pattern in _QUESTIONS:
+        if re.search(pattern, question.strip(), re.IGNORECASE):
             return answer
     return "text"
 
@@ -207,14 +206,14 @@ def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpa
     taken: list[tuple[int, int]] = []
     if answer in NUMERIC:
         # The day of a date is no number of its own.
-        taken += [m.span() for m in _SPANS["date"].finditer(text) if not m.group().isdigit()]
+        taken += [m.span() for m in _span_pattern("date").finditer(text) if not m.group().isdigit()]
     others = _OTHERWISE.get(answer, ())
     # A number with its unit comes before the number alone.
     kinds = (*others, answer) if answer == "number" else (answer, *others)
     for kind in kinds:
-        if (pattern := _SPANS.get(kind)) is None:
+        if kind not in _SPANS:
             continue
-        for match in pattern.finditer(text):
+        for match in _span_pattern(kind).finditer(text):
             found = match.group().strip(" (,.;")
             if not found or any(s < match.end() and match.start() < e for s, e in taken):
                 continue
@@ -246,11 +245,18 @@ def value_of_year(row: str, heads: str, question: str) -> AnswerSpan | None:
     """
     years = _YEARS.findall(heads)
     asked = set(_YEARS.findall(question))
-    values = [m for m in _SPANS["number"].finditer(row, len(heads)) if m.group()[-1:].strip()]
+    values = [
+        m for m in _span_pattern("number").finditer(row, len(heads)) if m.group()[-1:].strip()
+    ]
     if len(asked) != 1 or len(values) < len(years) or years.count(next(iter(asked))) != 1:
         return None
     value = values[len(values) - len(years) + years.index(asked.pop())]
     return AnswerSpan(value.start(), value.end(), 1.0)
+
+
+@cache
+def _span_pattern(kind: str) -> re.Pattern[str]:
+    return re.compile(_SPANS[kind])
 
 
 def _is_answer(kind: str, found: str) -> bool:
