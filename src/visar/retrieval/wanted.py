@@ -57,23 +57,23 @@ _SPANS = {
         r"|\b(?:two|three)[\s-](?:thirds|quarters|fifths)\b|\b(?:half|a (?:third|quarter|fifth))\b"
     ),
     "money": (
-        "(?i)"
         rf"(?:[£$€¥]|\b(?:USD|EUR|GBP|INR|CHF|Rs\.?)\s?)\s?{_FIGURE}{_SCALE}"
         rf"|\b{_FIGURE}{_SCALE}\s?(?:[£$€¥]|(?:dollars?|euros?|pounds?|cents?|USD|EUR|GBP|crore)\b)"
     ),
     "duration": (
+        "(?i)"
         rf"\b(?:{_FIGURE}|{_SPELLED})(?:\s?(?:[-–]|to|or)\s?(?:{_FIGURE}"
         rf"|{_SPELLED}))?[\s-]{_TIME}\b"
     ),
     "measure": rf"[+−-]?{_FIGURE}(?:\s?(?:[-–]|to|x|×)\s?[+−-]?{_FIGURE})?\s?{_UNIT}",
     "date": (
-        "(?i)"
         rf"\b{_DAY}\s(?:de\s)?{_MONTH}(?:\s(?:de\s)?\d{{4}})?\b"
         rf"|\b{_MONTH}\s{_DAY}(?:,?\s\d{{4}})?(?!\d)|\b{_MONTH}\s\d{{4}}\b"
         r"|\b\d{1,4}[./-]\d{1,2}[./-]\d{2,4}\b|\b(?:1[5-9]|20)\d\d(?:\s?[-–/]\s?\d{2,4})?\b"
         rf"|\b{_MONTH}(?:\s(?:and|or)\s{_MONTH})?(?=\W|$)"
     ),
     "number": (
+        "(?i)"
         rf"[(£$€¥±+−-]*\b{_FIGURE}{_SCALE}(?:\s?%|\b)(?:\s(?:million|billion|thousand)\b)?\)?"
         rf"|\b(?:{_SPELLED})\b(?:[\s-](?:{_SPELLED})\b)*"
     ),
