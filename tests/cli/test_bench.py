@@ -165,7 +165,8 @@ def test_ctrl_c_ends_it_without_a_traceback_or_half_a_result(
         said, complained = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
+    # A shell says 130 of both: ended by itself, or by the signal on its way out.
+    assert process.returncode in (130, -signal.SIGINT), complained
     assert said == ""
     assert "Traceback" not in complained
     assert list(out.iterdir()) == []
