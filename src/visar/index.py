@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 
 from visar.documents import Page, ReadOptions
 from visar.encoders.protocol import Encoder
-from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, NotInIndex
 from visar.generation import extractive
 from visar.generation.answering import (
@@ -184,6 +183,8 @@ class Index:
         """Return the encoder of that name, made once and shared; an encoder is given back."""
         if not isinstance(encoder, str):
             return encoder
+        from visar.encoders.registry import get_encoder
+
         with self._lock:
             if encoder not in self._encoders:
                 self._encoders[encoder] = get_encoder(encoder, device=self._device)

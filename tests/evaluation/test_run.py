@@ -19,7 +19,7 @@ from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.evaluation.plugin import CountingEncoder, CountingGenerator
 from tests.generation.smollm import SmolLM
-from visar import index as visar_index
+from visar.encoders import registry as encoder_registry
 from visar.errors import GenerationError
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
@@ -27,6 +27,7 @@ from visar.evaluation.plan import open_question_sets, read_plan
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_by_key
 from visar.evaluation.run import MOST_FAILURES, Outcome, ProgressListener, Run
 from visar.evaluation.workers import FEW
+from visar.generation import registry as generator_registry
 from visar.generation.protocol import Prompt, Reply
 from visar.index import Index
 
@@ -76,13 +77,13 @@ def evaluate(
 def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Encoders and generators by name, made anew in every index, as plug-ins are."""
     known: dict[str, Callable[[str], Any]] = {}
-    for kind in ("encoder", "generator"):
-        real = getattr(visar_index, f"get_{kind}")
+    for kind, registry in (("encoder", encoder_registry), ("generator", generator_registry)):
+        real = getattr(registry, f"get_{kind}")
 
         def get(name: str, *, real: Any = real, **options: Any) -> Any:
             return known[name](name) if name in known else real(name, **options)
 
-        monkeypatch.setattr(visar_index, f"get_{kind}", get)
+        monkeypatch.setattr(registry, f"get_{kind}", get)
     return known
 
 
