@@ -55,10 +55,6 @@ class StoreError(VisarError):
     """The index cannot do what was asked, or holds what it should not."""
 
 
-class StoreConflict(StoreError):
-    """Another process changed the same document at the same time: doing it again helps."""
-
-
 class NotAnIndex(StoreError):
     """The place does not hold an index this version of ViSAR can read."""
 

@@ -32,8 +32,20 @@ class AnswerTask:
     def blank(self) -> Answered:
         """The record of its answer, without the answer."""
         found = self.retrieved
-        key = (*key_of(found), self.generator, self.max_k)
-        return Answered(*(*key, found.pages[: self.max_k], "", "", None, None, 0.0))
+        return Answered(
+            dataset=found.dataset,
+            question=found.question,
+            encoder=found.encoder,
+            method=found.method,
+            generator=self.generator,
+            max_k=self.max_k,
+            pages=found.pages[: self.max_k],
+            text="",
+            raw="",
+            input_tokens=None,
+            output_tokens=None,
+            seconds=0.0,
+        )
 
 
 class Answerer:

@@ -162,3 +162,27 @@ def damaged(location: str, stored: StoredDocument, what: str) -> StoreError:
         f"the index {location} is damaged at {stored.name} ({stored.id}): {what}. Remove the "
         "document and add it again"
     )
+
+
+_ADVICE = {
+    ("disk is full", "no space left", "quota exceeded"): (
+        "the disk is full ({}): make room, and do the same again"
+    ),
+    # SQLite needs to write beside the database even to read it.
+    ("readonly", "read-only file", "permission denied", "unable to open database"): (
+        "it cannot be written ({}): check the rights of the folder"
+    ),
+    ("is locked", "busy"): "another process keeps it busy ({}): try again",
+    ("malformed", "not a database"): (
+        "it is damaged ({}): restore it, or add the documents to a new one"
+    ),
+}
+
+
+def advice(reason: str) -> str:
+    """Say what to do about what the system, SQLite or LanceDB has refused."""
+    said = reason.lower()
+    for phrases, what in _ADVICE.items():
+        if any(phrase in said for phrase in phrases):
+            return what.format(reason)
+    return reason

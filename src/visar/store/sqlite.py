@@ -32,7 +32,6 @@ from visar.store.database import (
     DATABASE,
     FILES,
     FORMAT,
-    PAGE_COLUMNS,
     Garbage,
     check_folder,
     connect,
@@ -40,9 +39,9 @@ from visar.store.database import (
     explained,
     identity,
     named_documents,
-    page_of,
     read_catalog,
 )
+from visar.store.pages import PAGE_COLUMNS, page_of
 from visar.store.records import (
     Compaction,
     DocumentVectors,

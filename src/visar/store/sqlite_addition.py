@@ -29,13 +29,12 @@ from visar.store.checks import (
 from visar.store.database import (
     ARRAYS,
     FILES,
-    PAGE_COLUMNS,
     Garbage,
     delete_document,
     explained,
-    page_values,
     read_catalog,
 )
+from visar.store.pages import PAGE_COLUMNS, page_values
 from visar.store.records import EncoderRef, NewDocument, StoredDocument
 
 if TYPE_CHECKING:

@@ -15,12 +15,10 @@ from visar.store.arrays import array_paths, checksum, map_arrays
 from visar.store.database import (
     ARRAYS,
     FILES,
-    PAGE_COLUMNS,
     named_documents,
-    page_checksum,
-    page_of,
     read_catalog,
 )
+from visar.store.pages import PAGE_COLUMNS, page_checksum, page_of
 from visar.store.records import Problem
 from visar.store.sqlite_addition import Claim
 

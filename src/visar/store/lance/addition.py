@@ -16,9 +16,9 @@ from visar.encoders.protocol import PageEmbedding
 from visar.errors import StoreError
 from visar.store import checks
 from visar.store.arrays import PATCH, VECTOR, embedding_bytes
-from visar.store.database import page_of, page_values
 from visar.store.lance.catalog import DocumentState, Draft, Entry, Rows, Vectors, now
 from visar.store.lance.tables import Row, RowsMissing, quoted
+from visar.store.pages import page_of, page_values
 from visar.store.records import EncoderRef, NewDocument, StoredDocument
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from visar.errors import MissingExtra, NotAnIndex, StoreError, VisarError
-from visar.store.database import advice
+from visar.store.checks import advice
 
 FORMAT = 2
 """Of the tables; 1 had no originals, metadata and collections."""
