@@ -59,6 +59,8 @@ class Retrieved:
     """Share of inactive pages, for ViSAR's variants."""
     seconds: dict[str, FiniteFloat] = field(default_factory=dict)
     """By stage; their sum is the retrieval's latency, without encoding the question."""
+    invalid_pages: int = 0
+    """Pages of the document that the encoder gave no usable vectors for (NaN or infinite)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class Answered:
     seconds: FiniteFloat
     model: str | None = None
     """What wrote it, as exactly as the generator tells; None for quotations."""
+    prompt: str = "default"
+    """The prompt it was asked with: "default", or "paper"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,13 @@ class Judged:
     max_k: int
     judge: str
     correct: bool
+    prompt: str = "default"
+    """The prompt that the generator was asked with."""
 
 
 Record = TypeVar("Record", Asked, Retrieved, Answered, Judged)
 
-_ANSWER = ("dataset", "question", "encoder", "method", "generator", "max_k")
+_ANSWER = ("dataset", "question", "encoder", "method", "generator", "max_k", "prompt")
 KEYS: dict[type[Any], tuple[str, ...]] = {
     Asked: ("dataset", "question"),
     Retrieved: ("dataset", "question", "encoder", "method"),

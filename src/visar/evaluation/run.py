@@ -37,6 +37,7 @@ from visar.evaluation.methods import is_answered
 from visar.evaluation.plan import Plan, QuestionSet
 from visar.evaluation.questions import Question
 from visar.evaluation.records import (
+    KEYS,
     Answered,
     Asked,
     Judged,
@@ -463,7 +464,8 @@ def asked_of(questions: QuestionSet, question: Question, document: StoredDocumen
 def _judged(judge: Judge, question: Question, answered: Answered) -> Judged:
     said = answered.text or NOT_ANSWERABLE
     verdict = judge.judge(question.text, question.answers, said, kind=question.kind)
-    return Judged(*(*key_of(answered), judge.name, verdict.correct))
+    key = dict(zip(KEYS[Answered], key_of(answered), strict=True))
+    return Judged(**key, judge=judge.name, correct=verdict.correct)
 
 
 def _slug(text: str) -> str:
