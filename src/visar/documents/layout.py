@@ -235,6 +235,16 @@ class _Segment:
         self.size = max(self.size, other.size)
 
 
+@dataclass(slots=True)
+class _Run:
+    """Consecutive bands of text that share gaps from top to bottom."""
+
+    segments: list[_Segment]
+    gaps: list[Interval]
+    edges: Interval
+    """Where the text begins on the left and ends on the right."""
+
+
 def arrange(pieces: Iterable[Piece], *, file_order: bool) -> list[list[Piece]]:
     """Lines in reading order, each from its first word to its last.
 
@@ -359,21 +369,24 @@ def _runs(segments: list[_Segment]) -> list[tuple[list[_Segment], list[float]]]:
         return []
     narrowest = _NARROWEST_GUTTER * statistics.median(s.size for s in segments)
     span = (min(s.left for s in segments), max(s.right for s in segments))
-    runs: list[tuple[list[_Segment], list[Interval]]] = []
+    runs: list[_Run] = []
     for band in _bands(segments):
         free = _free(band, span)
+        edges = min(s.left for s in band), max(s.right for s in band)
         if runs:
-            run, shared = runs[-1]
-            both = [gap for gap in _intersection(shared, free) if gap[1] - gap[0] >= narrowest]
-            inner = _inner(run, shared)
-            joins = _inner([*run, *band], _intersection(inner or shared, both))
+            run = runs[-1]
+            both = [gap for gap in _intersection(run.gaps, free) if gap[1] - gap[0] >= narrowest]
+            inner = _inner(run.gaps, run.edges)
+            wider = min(edges[0], run.edges[0]), max(edges[1], run.edges[1])
+            joins = _inner(_intersection(inner or run.gaps, both), wider)
             if joins and not _stands_in(inner, band):
-                run.extend(band)
-                runs[-1] = (run, both)
+                run.segments.extend(band)
+                run.gaps, run.edges = both, wider
                 continue
-        runs.append((list(band), [gap for gap in free if gap[1] - gap[0] >= narrowest]))
+        runs.append(_Run(band, [gap for gap in free if gap[1] - gap[0] >= narrowest], edges))
     return [
-        (run, [(left + right) / 2 for left, right in _inner(run, shared)]) for run, shared in runs
+        (run.segments, [(left + right) / 2 for left, right in _inner(run.gaps, run.edges)])
+        for run in runs
     ]
 
 
@@ -404,14 +417,17 @@ def _free(band: Iterable[_Segment], span: Interval) -> list[Interval]:
 
 
 def _intersection(some: Iterable[Interval], others: Sequence[Interval]) -> list[Interval]:
-    pairs = ((max(a, c), min(b, d)) for a, b in some for c, d in others)
-    return [(left, right) for left, right in pairs if left < right]
+    return [
+        (a if a > c else c, b if b < d else d)
+        for a, b in some
+        for c, d in others
+        if a < d and c < b
+    ]
 
 
-def _inner(run: Sequence[_Segment], gaps: Iterable[Interval]) -> list[Interval]:
-    """The gaps with text on both sides."""
-    first, last = min(s.left for s in run), max(s.right for s in run)
-    return [gap for gap in gaps if gap[0] > first and gap[1] < last]
+def _inner(gaps: Iterable[Interval], edges: Interval) -> list[Interval]:
+    """The gaps with text on both sides, given where the text begins and ends."""
+    return [gap for gap in gaps if gap[0] > edges[0] and gap[1] < edges[1]]
 
 
 def _stands_in(gaps: Iterable[Interval], band: Iterable[_Segment]) -> bool:
