@@ -23,6 +23,7 @@ from visar.generation.answering import (
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.ingest.sources import SourcePool
 from visar.models.devices import check_device
+from visar.models.loading import load_ahead
 from visar.models.protocols import Downloadable, Releasable
 from visar.results import Additions, Answer, Refusal, SearchResult
 from visar.retrieval.methods import Method, MethodFunction
@@ -209,6 +210,10 @@ class Index:
         chosen = self.encoder(encoder)
         if isinstance(chosen, Downloadable):
             chosen.fetch()
+
+    def preload(self, encoder: str | Encoder = "embedded") -> None:
+        """Begin to load an encoder that loads quickly, while this thread does something else."""
+        load_ahead(self.encoder(encoder))
 
     def release(self) -> None:
         """Free the memory of all loaded models; the next use loads them again."""

@@ -6,12 +6,11 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from visar.cli.answers import print_answer, print_pages, shown_while_written
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
@@ -42,10 +41,12 @@ from visar.errors import DocumentError, InvalidOption
 from visar.files import write_whole
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
-from visar.index import Index
-from visar.results import SearchResult
-from visar.store import StoredDocument
 from visar.text import clean_line
+
+if TYPE_CHECKING:
+    from visar.index import Index
+    from visar.results import SearchResult
+    from visar.store import StoredDocument
 
 Question = Annotated[
     list[str],
@@ -97,6 +98,9 @@ def ask(
     files, question = _split(words)
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
+    library.preload(encoder)
+    from visar.cli.answers import print_answer, print_pages, shown_while_written
+
     writer = open_generator(generator, base_url, device)
     asked = documents_asked(library, files, documents, encoder, quiet=quiet)
     with waiting("answering", quiet=quiet), shown_while_written() as on_text:
@@ -144,6 +148,9 @@ def search(
     files, question = _split(words)
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
+    library.preload(encoder)
+    from visar.cli.answers import print_pages
+
     asked = documents_asked(library, files, documents, encoder, quiet=quiet)
     with waiting("searching", quiet=quiet):
         found = library.search(

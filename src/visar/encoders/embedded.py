@@ -51,6 +51,10 @@ class EmbeddedEncoder:
     def __init__(self) -> None:
         self._model = Lazy(_load)
 
+    def load(self) -> None:
+        """Load the model now rather than with the first use."""
+        self._model.get()
+
     def release(self) -> None:
         """Free the memory of the model; the next use loads it again."""
         self._model.drop()

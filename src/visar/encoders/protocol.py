@@ -38,8 +38,8 @@ class Encoder(Protocol):
     An encoder must be thread-safe: one object serves all threads of an index, and the index does
     not lock. Whatever cannot run twice at a time is locked by the encoder itself.
 
-    An encoder may also have the methods ``fetch()`` and ``release()`` of ``Downloadable`` and
-    ``Releasable`` in :mod:`visar.models.protocols`.
+    An encoder may also have the methods ``fetch()``, ``load()`` and ``release()`` of
+    ``Downloadable``, ``Loadable`` and ``Releasable`` in :mod:`visar.models.protocols`.
     """
 
     @property

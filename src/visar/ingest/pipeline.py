@@ -24,6 +24,7 @@ from visar.errors import DocumentError, NotInIndex
 from visar.ingest.ocr_processes import OcrClient
 from visar.ingest.sources import file_source, source_path
 from visar.models.devices import usable_cores
+from visar.models.loading import load_ahead
 from visar.store import EncoderRef, NewDocument, Store, StoredDocument
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ def _add(
     with ExitStack() as stack:
         document = None
         complete = known is not None and known.has(reference)
+        if not complete:
+            load_ahead(encoder)  # while the file is opened
         if not complete and (known is None or encoder.reads == "image"):
             document = stack.enter_context(open_document(path, options, identity=identity))
         total = known.pages if known is not None else len(document or ())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from visar.errors import CheckpointError, DamagedModel, MissingExtra
 from visar.models.checkpoints import Checkpoint
+from visar.models.protocols import Loadable
 
 if TYPE_CHECKING:
     from torch.library import Library
@@ -52,6 +53,18 @@ class Lazy(Generic[Value]):
         """Forget the value; the next call of :meth:`get` makes a new one."""
         with self._lock:
             self._made.clear()
+
+
+def load_ahead(model: object) -> None:
+    """Begin to load a model that loads quickly, while the caller does something else."""
+    if isinstance(model, Loadable):
+        threading.Thread(target=_load, args=(model,), name="visar-load").start()
+
+
+def _load(model: Loadable) -> None:
+    # What fails here fails again, and is reported, where the model is used.
+    with contextlib.suppress(Exception):
+        model.load()
 
 
 @contextlib.contextmanager

@@ -18,6 +18,15 @@ class Downloadable(Protocol):
 
 
 @runtime_checkable
+class Loadable(Protocol):
+    """A model that loads quickly, and can do so while something else is prepared."""
+
+    def load(self) -> None:
+        """Load the weights now rather than with the first use."""
+        ...
+
+
+@runtime_checkable
 class Releasable(Protocol):
     """A model whose memory can be given back."""
 
