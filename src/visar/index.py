@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    from visar.ingest import Progress
+    from visar.ingest.pipeline import Progress
     from visar.results import PageHit
 
 
@@ -252,7 +252,7 @@ class Index:
         DocumentError
             If it cannot be read.
         """
-        from visar.ingest import add_document
+        from visar.ingest.pipeline import add_document
 
         chosen = options or self._options
         added = add_document(

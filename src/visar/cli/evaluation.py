@@ -14,7 +14,7 @@ from visar.cli.output import complain, console, print_json
 from visar.cli.progress import ProgressDisplay, progress_shown
 from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index
-from visar.ingest import Progress as PageProgress
+from visar.ingest.pipeline import Progress as PageProgress
 
 if TYPE_CHECKING:
     from visar.evaluation.run import Outcome, ProgressListener

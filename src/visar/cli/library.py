@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import (
@@ -25,7 +24,7 @@ from visar.cli.options import (
     add_files,
     open_index,
 )
-from visar.cli.output import complain, console, print_json
+from visar.cli.output import complain, console, plain_table, print_json
 from visar.documents import Limits, ReadOptions
 from visar.store import open_store
 
@@ -93,9 +92,7 @@ def list_documents(*, index: IndexLocation = None, as_json: Json = False) -> Non
     if not documents:
         console.print(Text(f"The index {store.location} is empty."), soft_wrap=True)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("ID", "PAGES", "ADDED", "NAME"):
-        table.add_column(heading, justify="right" if heading == "PAGES" else "left")
+    table = plain_table("ID", "PAGES", "ADDED", "NAME", numbers={"PAGES"})
     for document in documents:
         table.add_row(
             document.id[:SHORT_ID],
@@ -108,7 +105,7 @@ def list_documents(*, index: IndexLocation = None, as_json: Json = False) -> Non
 
 def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
     """Show what the index knows of a document."""
-    from visar.ingest import source_text
+    from visar.ingest.sources import source_text
 
     stored = open_store(index, create=False).get(document)
     if as_json:
