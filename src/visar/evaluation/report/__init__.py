@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from visar.evaluation.findings import Findings, read_findings
 from visar.evaluation.report import answer_tables, markup, retrieval_figures, retrieval_tables
+from visar.evaluation.report.fixed_k import fixed_k_tables
 from visar.evaluation.report.latency_figures import latency_figures
 from visar.evaluation.report.markup import Picture, Report, Table
 from visar.files import write_whole
@@ -66,6 +67,7 @@ def make_tables(findings: Findings) -> list[Table]:
     return [
         retrieval_tables.overview_table(findings),
         *retrieval_tables.adaptive_tables(findings),
+        *fixed_k_tables(findings),
         *retrieval_tables.ranking_tables(findings),
         *answer_tables.accuracy_tables(findings),
         *answer_tables.agreement_tables(findings),
