@@ -1,4 +1,4 @@
-"""``visar eval run`` and ``visar eval report``."""
+"""``visar eval``: run, report, compare, convert."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, a group (main, ablation, T, gamma, acceleration), or your own as "
+        help="A method, a group (main, others, ablation, T, gamma, acceleration), or your own as "
         "module:function. [default: all groups]",
         show_default=False,
     ),
@@ -99,6 +99,16 @@ Out = Annotated[
         "--out", help="Where to. [default: the run's folder]", metavar="DIR", show_default=False
     ),
 ]
+Folders = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        help="The row to test the others against: RUN/ENCODER/METHOD, or the end of it. "
+        "[default: the best]",
+        show_default=False,
+    ),
+]
+Comparison = Annotated[Path, typer.Option("--out", help="Where to.", metavar="DIR")]
 
 
 @app.command("run")
@@ -167,7 +177,25 @@ def report(folder: Folder, *, out: Out = None, as_json: Json = False) -> None:
     """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
     from visar.evaluation.report import write_report
 
-    page = write_report(folder, out)
+    _show_written(write_report(folder, out), as_json=as_json)
+
+
+@app.command("compare")
+def compare(
+    folders: Folders,
+    *,
+    baseline: Baseline = None,
+    out: Comparison = Path("comparison"),
+    as_json: Json = False,
+) -> None:
+    """Put runs side by side, with paired tests between their rows, as HTML, Markdown and JSON."""
+    from visar.evaluation.report.leaderboard import write_leaderboard
+
+    _show_written(write_leaderboard(folders, out, baseline=baseline), as_json=as_json)
+
+
+def _show_written(page: Path, *, as_json: bool) -> None:
+    """Print the JSON beside a page, or say which files were written."""
     if as_json:
         sys.stdout.write(page.with_suffix(".json").read_text(encoding="utf-8"))
         return

@@ -24,7 +24,6 @@ from visar.evaluation.report.scope import (
     is_main,
     is_other,
     label,
-    of_group,
     retrieval_notes,
     with_evidence,
 )
@@ -32,7 +31,6 @@ from visar.evaluation.report.scope import (
 RANKS = (5, 10)
 RankMetric = Callable[[Sequence[int], Collection[int], int], float]
 _RANKERS = (LATE, "single-vector", "visar", "visar-approx")
-_OTHERS = of_group("others")
 _WEIGHTINGS = ("visar", "visar w_i=1", "visar w_p=1", "visar w_i=w_p=1")
 
 
@@ -150,7 +148,7 @@ def adaptive_tables(findings: Findings) -> list[Table]:
     return _tables(
         findings,
         ("table-1", "Table 1. Adaptive-k retrieval", "Retrieval"),
-        lambda method: (is_main(method) or method in _OTHERS) and is_adaptive(method),
+        lambda method: is_main(method) and is_adaptive(method),
         _ADAPTIVE,
         "k before any budget. R@k* and P@k* are means over questions, F1@k* is the harmonic mean "
         "of these two.",
