@@ -35,6 +35,8 @@ FIXED_K = (5, 10)
 SIGNIFICANT = 0.05
 
 Values: TypeAlias = NDArray[np.float64]
+_COLUMNS = ("k", "recall", "precision", "NDCG@5")
+"""What is known of a question in a row of retrieval."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class _Entry:
     shown: tuple[str, ...]
     """The names as the table shows them."""
     values: Mapping[str, tuple[float, ...]]
-    """By question: k, recall, precision and NDCG@5; of answers, 1 if the answer is right."""
+    """By question: numbers as in _COLUMNS; of answers, 1 if the answer is right."""
     questions: Mapping[str, Asked]
     knows_evidence: bool = False
 
@@ -218,8 +220,8 @@ def _answer_entries(runs: Mapping[str, Findings], dataset: str) -> dict[str, lis
             if one.dataset == dataset and one.question in asked and _is_shown(one.method):
                 prompt = "" if one.prompt == "default" else f" (prompt: {one.prompt})"
                 setting = (one.generator + prompt, str(one.max_k))
-                names = (run, one.encoder, one.method, *setting)
-                verdicts = found.setdefault((one.judge, names), {})
+                row = (run, one.encoder, one.method, *setting)
+                verdicts = found.setdefault((one.judge, row), {})
                 verdicts[one.question] = (float(one.correct),)
     entries: dict[str, list[_Entry]] = {}
     for (judge, names), verdicts in sorted(found.items()):
@@ -249,31 +251,32 @@ def _find_baseline(
 def _retrieval_table(
     dataset: str, entries: Sequence[_Entry], chosen: tuple[str, ...] | None
 ) -> Table:
-    of_entry = {entry.key: _array(entry, entry.values) for entry in entries}
-    ranked = sorted(entries, key=lambda entry: (-_f1(of_entry[entry.key].mean(axis=0)), entry.key))
+    values = {entry.key: _array(entry, entry.values) for entry in entries}
+    ranked = sorted(entries, key=lambda entry: (-_f1(values[entry.key].mean(axis=0)), entry.key))
     best = next((entry for entry in ranked if not entry.knows_evidence), ranked[0])
     reference = next((entry for entry in ranked if entry.names == chosen), best)
-    rows, chances = [], []
-    for entry in ranked:
-        values = of_entry[entry.key]
-        means, sampled = values.mean(axis=0), _resampled(values)
+    sampled = _means("drawn", [values[entry.key] for entry in ranked])
+    rows, compared = [], []
+    for entry, of_samples in zip(ranked, sampled, strict=True):
+        means = values[entry.key].mean(axis=0)
         row: Row = dict(zip(("Run", "Encoder", "Method"), entry.shown, strict=True))
-        row["Questions"] = len(values)
+        row["Questions"] = len(entry.values)
         for heading, digits, factor, measure in _MEASURES:
-            low, high = np.percentile(factor * measure(sampled), PERCENTILES)
-            row[heading] = Cell(float(factor * measure(means)), digits, interval=(low, high))
+            low, high = np.percentile(factor * measure(of_samples), PERCENTILES)
+            row[heading] = Cell(
+                float(factor * measure(means)), digits, interval=(float(low), float(high))
+            )
         shared = _shared(entry, reference)
         row["Shared"] = len(shared)
         row["Δ F1"] = row["p"] = None
         if entry is not reference and shared:
-            difference = compare_f1(_array(entry, shared), _array(reference, shared))
-            row["Δ F1"] = Cell(
-                100 * difference.value,
-                2,
-                interval=(100 * difference.low, 100 * difference.high),
-            )
-            chances.append((row, difference.p))
+            compared.append((row, (_array(entry, shared), _array(reference, shared))))
         rows.append(row)
+    chances = []
+    differences = compare_f1([pair for _, pair in compared])
+    for (row, _), one in zip(compared, differences, strict=True):
+        row["Δ F1"] = Cell(100 * one.value, 2, interval=(100 * one.low, 100 * one.high))
+        chances.append((row, one.p))
     _write_chances(chances)
     notes = [
         "k before any budget, or a fixed k. R@k* and P@k* are means over questions, F1@k* is the "
@@ -398,27 +401,32 @@ class Difference:
     """Two-sided, of the paired randomization test."""
 
 
-def compare_f1(first: Values, second: Values) -> Difference:
-    """Compare the F1 of mean precision and mean recall of two rows, question by question.
+def compare_f1(pairs: Sequence[tuple[Values, Values]]) -> list[Difference]:
+    """Compare the F1 of mean precision and mean recall of pairs of rows, question by question.
 
     The interval is that of questions drawn with replacement, the same ones for both rows. The
     test exchanges the rows in a random half of the questions: p is the share of exchanges after
     which they differ at least as much.
     """
-    both = np.hstack([first, second])
-    width = first.shape[1]
+    width = len(_COLUMNS)
 
     def differ(means: Values) -> Values:
         return _f1(means[..., :width]) - _f1(means[..., width:])
 
-    means = both.mean(axis=0)
-    value = float(differ(means))
-    low, high = np.percentile(differ(_resampled(both)), PERCENTILES)
-    moved = _means("exchanged", first - second)
-    exchanged = differ(means + np.hstack([-moved, moved]))
-    # What differs by rounding alone counts as equal.
-    extreme = int(np.count_nonzero(np.abs(exchanged) >= abs(value) - 1e-12))
-    return Difference(value, float(low), float(high), (1 + extreme) / (1 + SAMPLES))
+    both = [np.hstack(pair) for pair in pairs]
+    drawn = _means("drawn", both)
+    moved = _means("exchanged", [first - second for first, second in pairs])
+    differences = []
+    for values, of_drawn, of_moved in zip(both, drawn, moved, strict=True):
+        means = values.mean(axis=0)
+        value = float(differ(means))
+        low, high = np.percentile(differ(of_drawn), PERCENTILES)
+        exchanged = differ(means + np.hstack([-of_moved, of_moved]))
+        # What differs by rounding alone counts as equal.
+        extreme = int(np.count_nonzero(np.abs(exchanged) >= abs(value) - 1e-12))
+        p = (1 + extreme) / (1 + SAMPLES)
+        differences.append(Difference(value, float(low), float(high), p))
+    return differences
 
 
 def _f1(means: Values) -> Values:
@@ -436,15 +444,20 @@ _MEASURES: tuple[tuple[str, int, float, Callable[[Values], Values]], ...] = (
 )
 
 
-def _resampled(values: Values) -> Values:
-    """The means of questions drawn with replacement: a row for each sample."""
-    return _means("drawn", values)
+def _means(kind: str, arrays: Sequence[Values]) -> list[Values]:
+    """Σ weight · value / n of each array: a row for each sample of questions.
 
-
-def _means(kind: str, values: Values) -> Values:
-    return np.concatenate(
-        [weights @ values / len(values) for weights in _weights(kind, len(values))]
-    )
+    Arrays with as many questions have the same weights: they are multiplied at once.
+    """
+    found = [np.empty(0)] * len(arrays)
+    for count in {len(values) for values in arrays}:
+        places = [place for place, values in enumerate(arrays) if len(values) == count]
+        side_by_side = np.hstack([arrays[place] for place in places])
+        means = np.concatenate([one @ side_by_side for one in _weights(kind, count)]) / count
+        parts = np.split(means, len(places), axis=1)
+        for place, part in zip(places, parts, strict=True):
+            found[place] = part
+    return found
 
 
 @lru_cache(maxsize=4)
