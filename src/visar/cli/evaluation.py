@@ -108,6 +108,18 @@ Baseline = Annotated[
         show_default=False,
     ),
 ]
+Benchmark = Annotated[
+    str,
+    typer.Argument(
+        help="MMDocIR, MMDocRAG, VisR-Bench, SlideVQA, MP-DocVQA, FinanceBench, or your own as "
+        "module:function."
+    ),
+]
+Source = Annotated[Path, typer.Argument(help="The benchmark's file of questions.")]
+Questions = Annotated[
+    Path,
+    typer.Option("--out", help="The file to write, beside the documents.", metavar="FILE.jsonl"),
+]
 Comparison = Annotated[Path, typer.Option("--out", help="Where to.", metavar="DIR")]
 
 
@@ -192,6 +204,32 @@ def compare(
     from visar.evaluation.report.leaderboard import write_leaderboard
 
     _show_written(write_leaderboard(folders, out, baseline=baseline), as_json=as_json)
+
+
+@app.command("convert")
+def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = False) -> None:
+    """Convert the questions of another benchmark to the format of visar eval run --data."""
+    try:
+        from visar.evaluation.datasets.converters import convert as convert_file
+    except ModuleNotFoundError as error:
+        raise MissingExtra("An evaluation", "eval") from error
+
+    converted = convert_file(name, source, out)
+    if as_json:
+        print_json(converted.to_json())
+        return
+    lines = [
+        f"{_counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
+        f"pages, on {_counted(converted.documents, 'document')}",
+        f"wrote {converted.file}",
+    ]
+    if converted.missing:
+        lines.append(
+            f"not there: {_counted(len(converted.missing), 'document')}, such as "
+            f"{out.parent / converted.missing[0]}"
+        )
+    for line in lines:
+        console.print(Text(f"  {line}"), soft_wrap=True)
 
 
 def _show_written(page: Path, *, as_json: bool) -> None:
