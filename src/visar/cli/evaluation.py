@@ -201,7 +201,10 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Put runs side by side, with paired tests between their rows, as HTML, Markdown and JSON."""
-    from visar.evaluation.report.leaderboard import write_leaderboard
+    try:
+        from visar.evaluation.report.leaderboard import write_leaderboard
+    except ModuleNotFoundError as error:
+        raise MissingExtra("An evaluation", "eval") from error
 
     _show_written(write_leaderboard(folders, out, baseline=baseline), as_json=as_json)
 

@@ -14,7 +14,8 @@ from tests.evaluation.synthetic import PRIVATE, write_records, write_run
 from visar.errors import InvalidOption, NotARun
 from visar.evaluation.findings import read_findings
 from visar.evaluation.records import Asked, Judged, Retrieved
-from visar.evaluation.report.leaderboard import compare_f1, write_leaderboard
+from visar.evaluation.report.leaderboard import adjust_chances, compare_f1, write_leaderboard
+from visar.evaluation.report.markup import Cell, Row
 
 
 def write_small(folder: Path, choices: dict[str, dict[str, tuple[int, ...]]]) -> Path:
@@ -101,6 +102,15 @@ def test_the_difference_of_f1_against_plain_loops() -> None:
     assert compare_f1([(second, second), (first, second)])[0].p == 1
 
 
+def test_p_values_are_adjusted_by_holms_method() -> None:
+    """0.01, 0.03 and 0.04 become 3 · 0.01, 2 · 0.03, and no less than that before: 0.06."""
+    rows: list[Row] = [{}, {}, {}]
+    adjust_chances(list(zip(rows, (0.04, 0.01, 0.03), strict=True)))
+    cells = [cell for row in rows if isinstance(cell := row["p"], Cell)]
+    assert [number(cell.to_json()) for cell in cells] == pytest.approx([0.06, 0.03, 0.06])
+    assert [cell.marked for cell in cells] == [False, True, False]
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two runs that ask the same; the second with one encoder, no answers, and other evidence."""
@@ -137,6 +147,8 @@ def test_rows_are_sorted_and_complete(page: Path) -> None:
     assert scores == sorted(scores, reverse=True)
     # Seven methods of the paper, two of them with two budgets, and six of others.
     assert len(rows) == 3 * (7 + 2 + 6)
+    keys = [one["key"] for one in json.loads(page.with_suffix(".json").read_text())["tables"]]
+    assert len(keys) == len(set(keys)) == 4
     named = {(row["Run"], row["Encoder"], row["Method"]) for row in rows}
     assert ("second", "embedded", "Late-Interaction, k = 5") in named
     assert ("first", "colpali", "Benjamini–Hochberg") in named

@@ -47,8 +47,8 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     report = Report(
         "ViSAR evaluation",
         tuple(_introduction(findings)),
-        _with_own_keys(make_tables(findings)),
-        _with_own_keys(make_figures(findings, folder)),
+        with_own_keys(make_tables(findings)),
+        with_own_keys(make_figures(findings, folder)),
         json.dumps(list(findings.manifests), indent=2, sort_keys=True, ensure_ascii=False),
     )
     files = {f"figures/{picture.key}.svg": picture.svg for picture in report.figures} | {
@@ -94,7 +94,7 @@ def make_figures(findings: Findings, folder: Path) -> list[Picture]:
 _Shown = TypeVar("_Shown", Table, Picture)
 
 
-def _with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
+def with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
     """Number keys that names make alike: "A b" and "A-b", or names in other scripts."""
     times: Counter[str] = Counter()
     found = []

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from visar.errors import InvalidOption
 from visar.evaluation import metrics
 from visar.evaluation.findings import Findings, read_findings
+from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked
-from visar.evaluation.report import markup
+from visar.evaluation.report import markup, with_own_keys
 from visar.evaluation.report.markup import Cell, Report, Row, Table, make_key
 from visar.evaluation.report.scope import is_adaptive, is_main, label, of_group, with_evidence
 from visar.evaluation.statistics import (
@@ -90,7 +91,7 @@ def write_leaderboard(
     report = Report(
         "ViSAR leaderboard",
         tuple(_introduction(runs)),
-        tuple(_tables(runs, baseline)),
+        with_own_keys(_tables(runs, baseline)),
         (),
         json.dumps(
             {name: list(findings.manifests) for name, findings in runs.items()},
@@ -207,7 +208,7 @@ def _entries_of(findings: Findings, dataset: str, names: tuple[str, str, str]) -
             (run, encoder, label(method) if budget is None else f"{label(method)}, k = {budget}"),
             values,
             {asked.question: asked for asked, _ in pairs},
-            knows_evidence=method == "oracle",
+            knows_evidence=method in METHODS and METHODS[method].needs_evidence,
         )
 
 
@@ -277,7 +278,7 @@ def _retrieval_table(
     for (row, _), one in zip(compared, differences, strict=True):
         row["Δ F1"] = Cell(100 * one.value, 2, interval=(100 * one.low, 100 * one.high))
         chances.append((row, one.p))
-    _write_chances(chances)
+    adjust_chances(chances)
     notes = [
         "k before any budget, or a fixed k. R@k* and P@k* are means over questions, F1@k* is the "
         "harmonic mean of these two; NDCG@5 is the standard one.",
@@ -314,7 +315,7 @@ def _answer_table(
             row["Δ"] = Cell(100 * gain.mean, 2, interval=(100 * gain.low, 100 * gain.high))
             chances.append((row, mcnemar(list(first > 0), list(second > 0))))
         rows.append(row)
-    _write_chances(chances)
+    adjust_chances(chances)
     against = (
         " · ".join(ranked[0].shown)
         if chosen is None
@@ -472,7 +473,7 @@ def _weights(kind: str, count: int) -> tuple[NDArray[np.uint8], ...]:
     return tuple(generator.multinomial(count, share, size).astype(np.uint8) for size in sizes)
 
 
-def _write_chances(chances: Sequence[tuple[Row, float]]) -> None:
+def adjust_chances(chances: Sequence[tuple[Row, float]]) -> None:
     """Write p-values into their rows, adjusted by Holm's method."""
     adjusted = 0.0
     for place, (row, p) in enumerate(sorted(chances, key=lambda chance: chance[1])):
