@@ -118,25 +118,12 @@ def test_two_means_take_a_threshold_in_short_documents() -> None:
     assert baselines.two_means([0.4, 0.4, 0.4]).k == 3
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_the_gaussian_mixture_is_that_of_scikit_learn(seed: int) -> None:
-    """Begun from the same two clusters, which scikit-learn would look for by chance."""
-    from sklearn.mixture import GaussianMixture
-
-    scores = random_scores(seed)
-    best = np.sort(scores)[::-1][:20]
-    cut = baselines.two_means(best, top=20).k
-    parts = best[:cut], best[cut:]
-    fitted = GaussianMixture(
-        2,
-        weights_init=[len(part) / len(best) for part in parts],
-        means_init=[[part.mean()] for part in parts],
-        precisions_init=[[[1 / (part.var() + 1e-6)]] for part in parts],
-    )
-    labels = fitted.fit_predict(best[:, None])
-    k = int((labels == labels[0]).sum())
-    assert baselines.gaussian_mixture(scores, least=1, most=20).k == k
-    assert baselines.gaussian_mixture(scores).k == min(max(k, 5), 10)
+def test_the_gaussian_mixture_takes_the_better_component_within_its_bounds() -> None:
+    """Seven scores around 9 and twelve around 1: seven; three around 9 are raised to five."""
+    low = [1.0 + 0.05 * n for n in range(12)]
+    assert baselines.gaussian_mixture([*low, *(9 + 0.1 * n for n in range(7))]).k == 7
+    assert baselines.gaussian_mixture([*low, 9.0, 9.1, 9.2]).k == 5
+    assert baselines.gaussian_mixture([*low, 9.0, 9.1, 9.2], least=1).pages.tolist() == [14, 13, 12]
 
 
 def test_the_gaussian_mixture_of_equal_scores_is_one_component() -> None:

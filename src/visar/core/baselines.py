@@ -129,11 +129,11 @@ def gaussian_mixture(
     """The pages that belong to the better of two Gaussians, between ``least`` and ``most``.
 
     The cut of ViDoRAG (Wang et al., 2025, arXiv 2502.18017), with the numbers of its program:
-    a mixture of two Gaussians is fitted to the 20 best scores by expectation maximization (1e-6
-    added to each variance, until the mean log-likelihood grows by less than 1e-3), and as many
-    pages are taken as belong to the component of the best one. It begins here from the best two
-    means, there from those that a seeded k-means finds. Where components overlap so that a
-    better page belongs to the other one, ViDoRAG leaves that page out; here the k best are taken.
+    a mixture of two Gaussians is fitted to the 20 best scores, and as many pages are taken as
+    belong to the component of the best one. Where components overlap so that a better page belongs
+    to the other one, ViDoRAG leaves that page out; here the k best are taken.
+
+    Needs scikit-learn: ``pip install 'visar[eval]'``.
 
     >>> gaussian_mixture([9.1, 9.0, 8.9, 8.8, 8.7, 8.6, 1.2, 1.1, 1.0, 0.9])
     Choice(k=6, pages=[0, 1, 2, 3, 4, 5])
@@ -151,8 +151,8 @@ def two_means(scores: Any, *, top: int = 5, short: int = 5, threshold: float = 0
     of whose better cluster the top K are kept; in short documents, the pages whose relevance is
     at least a threshold. AVIR scores pages with a trained model that gives probabilities; here
     scores rescaled to [0, 1] stand for them, a document is short with fewer than 5 pages, and
-    the threshold 0.5 and K = 5 are chosen: AVIR tunes its own to its model. The two means are
-    the best ones, not those that an iteration ends with.
+    the threshold 0.5 and K = 5 are chosen. The two means are the best ones, not those that an
+    iteration ends with.
 
     >>> two_means([0.9, 0.1, 0.85, 0.2, 0.15])
     Choice(k=2, pages=[0, 2])
@@ -284,27 +284,12 @@ def _two_means(descending: Float64) -> int:
 
 def _in_better_gaussian(descending: Float64) -> int:
     """How many values belong to the component, of a mixture of two, that the highest belongs to."""
-    belongs = np.zeros((2, len(descending)))
-    belongs[:, : _two_means(descending)] = [[1], [0]]
-    belongs[1] = 1 - belongs[0]
-    likelihood, is_done = -np.inf, False
-    for _ in range(100):
-        sizes = belongs.sum(axis=1) + 10 * np.finfo(float).eps
-        means = belongs @ descending / sizes
-        variances = (belongs * (descending - means[:, None]) ** 2).sum(axis=1) / sizes + 1e-6
-        densities = (
-            np.log(sizes / len(descending))[:, None]
-            - 0.5 * np.log(2 * np.pi * variances)[:, None]
-            - 0.5 * (descending - means[:, None]) ** 2 / variances[:, None]
-        )
-        total = np.logaddexp(*densities)
-        belongs = np.exp(densities - total)
-        if is_done:
-            break
-        before, likelihood = likelihood, float(total.mean())
-        is_done = abs(likelihood - before) < 1e-3
-    better = belongs[0] >= belongs[1]
-    return int(np.count_nonzero(better == better[0]))
+    try:
+        from sklearn.mixture import GaussianMixture
+    except ImportError:
+        raise MissingExtra("The Gaussian mixture", "eval") from None
+    labels = GaussianMixture(2, random_state=0).fit_predict(descending[:, None])
+    return int(np.count_nonzero(labels == labels[0]))
 
 
 def _fit_pareto(excesses: Float64) -> tuple[float, float]:
