@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
@@ -16,10 +16,12 @@ from visar.generation.prompts import (
     MAX_PIXELS,
     MAX_TOKENS,
     GivenPage,
+    PromptName,
     answer_prompt,
     fit_pixels,
     fit_tokens,
     page_label,
+    paper_prompt,
 )
 from visar.generation.protocol import Generator, OnText, Prompt, Reply, ignore_text, stream_reply
 from visar.results import Answer, Citation, Generation, PageSource, SearchResult
@@ -46,6 +48,11 @@ class Budget:
 
 
 USUAL_BUDGET = Budget()
+BUDGETS: Mapping[PromptName, Budget] = {
+    "default": USUAL_BUDGET,
+    "paper": Budget(answer_tokens=2048),
+}
+"""What evaluations allow with each prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class GeneratedAnswer:
     """An answer that a generator wrote."""
 
     text: str
-    """Empty if it says that the pages do not hold the answer."""
+    """Empty if it says, as our own prompt asks for, that the pages do not hold the answer."""
     citations: tuple[Citation, ...]
     """The pages that it names."""
     generation: Generation
@@ -66,6 +73,8 @@ def answer_from(
     generator: Generator,
     budget: Budget = USUAL_BUDGET,
     on_text: OnText = ignore_text,
+    *,
+    prompt: PromptName = "default",
 ) -> GeneratedAnswer:
     """Let a generator answer a question from pages, as much of them as the budget allows.
 
@@ -75,13 +84,15 @@ def answer_from(
         Pages hold images or texts, as ``generator.reads`` says.
     on_text
         Called with each piece of the answer's text as soon as it can be shown.
+    prompt
+        "paper" asks as the paper's evaluation did.
 
     Raises
     ------
     GenerationError
         If there is no reply.
     """
-    asked = _Asked(question, pages, generator, budget)
+    asked = _Asked(question, pages, generator, budget, prompt)
     answer = AnswerPieces()
 
     def show(piece: str) -> None:
@@ -160,16 +171,20 @@ class _Asked:
     pages: Sequence[GivenPage]
     generator: Generator
     budget: Budget
+    style: PromptName = "default"
     prompt: Prompt = field(init=False)
     started: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.prompt = answer_prompt(self.question, self._fitted())
+        if self.style == "paper":
+            self.prompt = paper_prompt(self.question, self._fitted(), self.generator.reads)
+        else:
+            self.prompt = answer_prompt(self.question, self._fitted())
         self.started = time.perf_counter()
 
     def answer(self, reply: Reply) -> GeneratedAnswer:
         seconds = time.perf_counter() - self.started
-        parsed = parse_answer(reply.text)
+        parsed = parse_answer(reply.text, may_refuse=self.style == "default")
         return GeneratedAnswer(
             text=parsed.text,
             citations=tuple(map(self._citation, parsed.pages)),
