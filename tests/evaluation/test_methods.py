@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visar.core import maxsim, prepare, select
-from visar.core.baselines import largest_gap, oracle
+from visar.core.baselines import largest_gap, oracle, score_cluster
 from visar.errors import InvalidOption
 from visar.evaluation.methods import DEPTH, GROUPS, METHODS, find_methods, is_answered
 from visar.retrieval.methods import DocumentPages, MethodResult, ScoredPages
@@ -47,6 +47,9 @@ def test_they_choose_what_the_functions_choose(
     chosen: dict[str, MethodResult], query: np.ndarray, pages: DocumentPages
 ) -> None:
     late = maxsim(query, pages.vectors)
+    similarity = select(query, pages.vectors, full_matrix=True).similarity
+    assert similarity is not None
+    normalized = np.diag(similarity - similarity.min()) / np.ptp(similarity)
     expected = {
         "visar": select(query, pages.vectors).pages,
         "visar gamma=10": select(query, pages.vectors, gamma=10).pages,
@@ -56,7 +59,9 @@ def test_they_choose_what_the_functions_choose(
         "top-k": np.argsort(-late, kind="stable")[:DEPTH],
         "largest-gap": largest_gap(late).pages,
         "oracle": oracle(late, EVIDENCE).pages,
-        "visar largest-gap": largest_gap(select(query, pages.vectors).scores).pages,
+        "visar top-k": select(query, pages.vectors).ranking[:DEPTH],
+        "visar largest-gap": largest_gap(normalized).pages,
+        "visar score-cluster": score_cluster(normalized).pages,
     }
     for method, right in expected.items():
         assert chosen[method].pages.tolist() == right.tolist(), method
