@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -43,6 +43,11 @@ class Says:
         return Reply(self.text, "says@1", 100, min(max_tokens, 9))
 
 
+def case_shown(model: Says) -> Any:
+    (case,) = model.prompts[0].parts
+    return json.loads(str(case).splitlines()[-1])
+
+
 def test_the_model_sees_rules_two_examples_and_the_case() -> None:
     model = Says('{"correctness": "CORRECT"}')
     verdict = PaperJudge(model).judge("Who?", ["Tom", " ", "Ada"], "It was Ada.")
@@ -55,8 +60,7 @@ def test_the_model_sees_rules_two_examples_and_the_case() -> None:
     verdicts = [line for line in prompt.system.splitlines() if line.startswith('{"c')]
     assert len(shown) == 2
     assert verdicts[-2:] == ['{"correctness": "CORRECT"}', '{"correctness": "INCORRECT"}']
-    (case,) = prompt.parts
-    assert json.loads(str(case)) == {
+    assert case_shown(model) == {
         "question": "Who?",
         "references": ["Tom", "Ada"],
         "answer": "It was Ada.",
@@ -119,7 +123,7 @@ def test_each_item_of_a_list_is_right_by_itself_for_this_judge_alone() -> None:
     assert as_alternatives(references) == expected
     model = Says("")
     PaperJudge(model).judge("Which?", references, "Oban")
-    assert json.loads(str(model.prompts[0].parts[0]))["references"] == expected
+    assert case_shown(model)["references"] == expected
     # One port of two: the benchmarks' own rules want both.
     assert not BenchmarkJudge().judge("Which?", references[:1], "Oban", kind="List").correct
 

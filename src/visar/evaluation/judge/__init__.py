@@ -85,11 +85,12 @@ def judge_and_model(name: str) -> tuple[type[LLMJudge | PaperJudge], str]:
     >>> judge_and_model("paper"), judge_and_model("paper:openai:small")[1]
     ((<class 'visar.evaluation.judge.paper.PaperJudge'>, 'qwen2.5-14b'), 'openai:small')
     """
-    protocol, colon, named = name.partition(":")
-    kind: type[LLMJudge | PaperJudge] = PaperJudge if protocol == "paper" else LLMJudge
-    model = named if kind is PaperJudge and colon else name
-    if name in ("llm", "paper"):
-        model = DEFAULT_MODEL
+    protocol, _, named = name.partition(":")
+    kind: type[LLMJudge | PaperJudge]
+    if protocol == "paper":
+        kind, model = PaperJudge, named or DEFAULT_MODEL
+    else:
+        kind, model = LLMJudge, DEFAULT_MODEL if name == "llm" else name
     if model == extractive.NAME:
         raise InvalidOption(
             "The generator 'extractive' quotes pages and cannot judge. Choose 'rules', 'llm' or "

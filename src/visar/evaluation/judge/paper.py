@@ -76,7 +76,8 @@ class PaperJudge:
     ) -> Verdict:
         """Ask the model once; raises GenerationError if it gives no reply at all."""
         alternatives = as_alternatives(usable_references(question, references))
-        prompt = Prompt(self._system, (case_line(question, alternatives, answer),))
+        case = case_line(question, alternatives, answer)
+        prompt = Prompt(self._system, (f"Judge this answer:\n{case}",))
         reply = ask_model(self._generator, prompt, MOST_TOKENS)
         return Verdict(
             score=float(says_correct(reply.text)),
