@@ -30,26 +30,27 @@ def test_a_run_as_the_paper_asks_and_judges(
     """A real small model, asked with both prompts in one folder, and judging what it wrote."""
     model = f"openai-text:{smollm.model}"
     folder = tmp_path / "run"
+    write_questions(data, QUESTIONS[:2])
     call = (
         *("eval", "run", folder, "--data", data, "--method", "visar", "--max-k", "2"),
         *("--generator", model, "--generator", "extractive", "--base-url", smollm.base_url),
         "--json",
     )
-    assert json.loads(visar(*call).out)["answered"] == 4 * 2
+    assert json.loads(visar(*call).out)["answered"] == 2 * 2
     papers = (*call, "--prompt", "paper", "--judge", f"paper:{model}")
     ran = visar(*papers)
     assert ran.code == 0, ran.err
     # Quotes have no prompt, and are there already. The judge is shown all that were written.
-    assert (json.loads(ran.out)["answered"], json.loads(ran.out)["judged"]) == (4, 4 * 3)
+    assert (json.loads(ran.out)["answered"], json.loads(ran.out)["judged"]) == (2, 2 * 3)
     answers = read_by_key(folder, Answered).values()
     told = {prompt: [a for a in answers if a.prompt == prompt] for prompt in ("default", "paper")}
-    assert [len(told["default"]), len(told["paper"])] == [8, 4]
+    assert [len(told["default"]), len(told["paper"])] == [4, 2]
     assert {answer.generator for answer in told["paper"]} == {model}
     assert all(answer.raw and answer.input_tokens for answer in told["paper"])
     judged = read_by_key(folder, Judged).values()
     by_paper = [verdict for verdict in judged if verdict.judge.startswith("paper ")]
     assert {verdict.judge.rpartition(" ")[2] for verdict in by_paper} == {model}
-    assert sorted(verdict.prompt for verdict in by_paper) == ["default"] * 8 + ["paper"] * 4
+    assert sorted(verdict.prompt for verdict in by_paper) == ["default"] * 4 + ["paper"] * 2
     again = json.loads(visar(*papers).out)
     assert (again["answered"], again["judged"]) == (0, 0)
     assert read_manifests(folder)[-1]["plan"]["prompt"] == "paper"
