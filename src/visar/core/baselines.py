@@ -93,8 +93,8 @@ def score_cluster(scores: Any, *, original: bool = False) -> Choice:
     (δ, rank), δ being 1 − score rescaled to [0, 1], for every smallest cluster size; the
     grouping with the best silhouette gives the boundaries. The paper rounds scores to three
     decimals and takes the boundary with the largest step in δ; ``original=True`` does not round,
-    and adds a share for its depth, rank / N. All pages
-    when scores are not numbers, are all the same, or have no boundary.
+    and adds a share for its depth, rank / N. All pages when scores are not numbers, are all the
+    same, or have no boundary.
 
     Needs scikit-learn: ``pip install 'visar[eval]'``.
     """

@@ -318,7 +318,7 @@ class Run:
             if document is not None and query is not None:
                 invalid = document.count_invalid(encoder.name)
                 task = row.asked, document.id, reference, query, missing, self._plan.depth
-                yield Task(*task, invalid)
+                yield Task(*task, invalid_pages=invalid)
 
     def _missing(self, asked: Asked, encoder: str) -> Iterator[Method]:
         """The methods that can choose for a question, and whose choice is not kept yet."""
@@ -407,7 +407,7 @@ class Run:
                     if found is not None:
                         for max_k in self._plan.max_k:
                             task = row.question.text, row.document.id, found, generator, max_k
-                            yield AnswerTask(*task, prompt)
+                            yield AnswerTask(*task, prompt=prompt)
 
     def _judge(self, judge: Judge) -> None:
         questions = {
