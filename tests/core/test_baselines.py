@@ -74,6 +74,14 @@ def test_score_cluster_without_a_boundary_takes_all(scores: list[float]) -> None
     assert baselines.score_cluster(scores).k == len(scores)
 
 
+def test_score_cluster_rounds_scores_as_the_paper_does() -> None:
+    # Two groups that differ by 0.0002 only: to three decimals every score is 0.500, so that there
+    # is no boundary and all 6 pages are taken. As published, the boundary is seen.
+    scores = [0.5002, 0.50019, 0.50018, 0.5, 0.49999, 0.49998]
+    assert baselines.score_cluster(scores).k == 6
+    assert baselines.score_cluster(scores, original=True).k == 3
+
+
 def test_score_cluster_names_the_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
     with pytest.raises(MissingExtra, match=r"pip install 'visar\[eval\]'"):

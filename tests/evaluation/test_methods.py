@@ -55,6 +55,9 @@ def test_they_choose_what_the_functions_choose(
     chosen: dict[str, MethodResult], query: np.ndarray, pages: DocumentPages
 ) -> None:
     late = maxsim(query, pages.vectors)
+    similarity = select(query, pages.vectors, full_matrix=True).similarity
+    assert similarity is not None
+    normalized = np.diag(similarity - similarity.min()) / np.ptp(similarity)
     expected = {
         "visar": select(query, pages.vectors).pages,
         "visar gamma=10": select(query, pages.vectors, gamma=10).pages,
@@ -70,7 +73,9 @@ def test_they_choose_what_the_functions_choose(
         "two-means": two_means(late).pages,
         "surprise": surprise(late).pages,
         "benjamini-hochberg": benjamini_hochberg(late).pages,
-        "visar largest-gap": largest_gap(select(query, pages.vectors).scores).pages,
+        "visar top-k": select(query, pages.vectors).ranking[:DEPTH],
+        "visar largest-gap": largest_gap(normalized).pages,
+        "visar score-cluster": score_cluster(normalized).pages,
     }
     for method, right in expected.items():
         assert chosen[method].pages.tolist() == right.tolist(), method

@@ -491,7 +491,7 @@ def test_fixed_top_k_keeps_as_many_pages_as_the_largest_budget(
     deep = read_by_key(folder, Retrieved)["questions", "q0", "embedded", "top-k"]
     assert len(deep.pages) == 20
     answers = read_by_key(folder, Answered)
-    given = answers["questions", "q0", "embedded", "top-k", "extractive", 20]
+    given = answers["questions", "q0", "embedded", "top-k", "extractive", 20, "default"]
     assert given.pages == deep.pages
     again = json.loads(visar(*call, "--max-k", "20").out)
     assert (again["retrieved"], again["answered"]) == (0, 0)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from visar.errors import GenerationError, InvalidOption
-from visar.generation.answering import Budget, answer_from, stream_answer
+from visar.generation.answering import BUDGETS, Budget, answer_from, stream_answer
 from visar.generation.prompts import GivenPage, answer_prompt, page_label
 from visar.generation.protocol import (
     Generator,
@@ -36,6 +36,8 @@ class Repeats:
     asked: list[Prompt] = field(default_factory=list)
     told: int = 1
     """In how many pieces."""
+    allowed: int = 0
+    """The tokens that the last reply could have."""
 
     def count_tokens(self, text: str) -> int:
         return len(text.split())
@@ -50,6 +52,7 @@ class Repeats:
     ) -> Reply:
         assert not choices
         self.asked.append(prompt)
+        self.allowed = max_tokens
         length = math.ceil(len(self.says) / self.told) if self.told else 0
         for place in range(self.told):
             on_text(self.says[place * length : (place + 1) * length])
@@ -70,6 +73,33 @@ def test_pages_stand_after_their_labels_and_the_question_comes_last() -> None:
     assert ("12" in str(first), "7" in str(second)) == (True, True)
     assert (page, other) == prompt.images
     assert str(question).endswith("What is due?")
+
+
+@pytest.mark.parametrize("reads", ["images", "text"])
+def test_the_papers_prompt_has_the_question_first_and_no_labels(
+    reads: Literal["images", "text"],
+) -> None:
+    pages = [picture("12"), picture("7")]
+    if reads == "text":
+        pages = [words("12", "The rate is 19 %."), words("7", "Nothing [end of page] else.")]
+    generator = Repeats('{"Answer": "19 %"}', reads)
+    heard: list[str] = []
+    answer = answer_from("Rate?", pages, generator, BUDGETS["paper"], heard.append, prompt="paper")
+    assert (answer.text, answer.citations, "".join(heard)) == ("19 %", (), "19 %")
+    assert generator.allowed == 2048
+    (prompt,) = generator.asked
+    question, *given = prompt.parts
+    assert str(question).endswith("Question: Rate?\n")
+    if reads == "images":
+        assert given == [page.content for page in pages]
+    else:
+        assert given == ["\nThe rate is 19 %.\n", "\nNothing [end of page] else.\n"]
+    said = f"{prompt.system} {question}"
+    assert '{"Answer": "…"}' in said
+    assert "outside knowledge" in said
+    assert f"the {reads} of pages" in said
+    assert "answerable" not in said
+    assert "[page" not in said
 
 
 def test_an_answer_tells_what_was_sent_and_what_came_back() -> None:

@@ -73,6 +73,24 @@ def test_an_honest_no_is_no_answer_and_cites_nothing(reply: str) -> None:
     assert (parsed.text, parsed.pages) == ("", ())
 
 
+@pytest.mark.parametrize(
+    ("reply", "text", "well_formed"),
+    [
+        ('{"Answer": "42 million"}', "42 million", True),
+        ('```json\n{"Answer": ["A", "B"]}\n```', "A, B", True),
+        ('{"Answer": "The rate rose', "The rate rose", False),
+        ("Forty-two.", "Forty-two.", False),
+        # The prompt offers no refusal: what the model writes of its own accord is its answer.
+        ('{"Answer": "Not answerable"}', "Not answerable", True),
+        ('{"Answer": ""}', "", True),
+    ],
+)
+def test_a_reply_to_the_papers_prompt_stands_as_it_is(
+    reply: str, text: str, well_formed: bool
+) -> None:
+    assert parse_answer(reply, may_refuse=False) == ParsedAnswer(text, (), well_formed)
+
+
 def test_a_plain_reply_is_the_answer_itself() -> None:
     assert parse_answer("Forty-two.") == ParsedAnswer("Forty-two.", (), well_formed=False)
 

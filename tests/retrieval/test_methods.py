@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from visar.core import maxsim, prepare
-from visar.core.baselines import Choice
+from visar.core.baselines import Choice, largest_gap
 from visar.errors import InvalidOption
-from visar.retrieval.methods import METHODS, Method, ScoredPages, get_method
+from visar.retrieval.methods import METHODS, Method, ScoredPages, _normalized, get_method
 
 
 @pytest.fixture
@@ -48,6 +50,22 @@ def test_what_methods_share_counts_for_each_of_them(pages: ScoredPages) -> None:
     exact = METHODS["visar"].choose(pages)
     found = get_method(counted).choose(pages)
     assert found.seconds["page to page"] == exact.seconds["page to page"] > 0
+
+
+def test_heuristics_round_s_p_after_all_of_sim_goes_from_0_to_1(pages: ScoredPages) -> None:
+    # Sim goes from 0 to 0.002, which stands off the diagonal. s_p = 0.0016, 0.0014, 0.0006 become
+    # 0.8, 0.7, 0.3: the largest drop is 0.4, after two pages. Rounded as they are, they would be
+    # 0.002, 0.001, 0.001, and the drop after one page.
+    similarity = np.array([[0.0016, 0.002, 0], [0, 0.0014, 0], [0, 0, 0.0006]])
+    full = replace(pages.select(), scores=np.diag(similarity), similarity=similarity)
+    assert _normalized(full) == pytest.approx([0.8, 0.7, 0.3])
+    assert (largest_gap(_normalized(full)).k, largest_gap(full.scores).k) == (2, 1)
+
+
+def test_a_heuristic_on_s_p_is_charged_for_the_whole_matrix(pages: ScoredPages) -> None:
+    function = METHODS["largest-gap"].function
+    method = Method(name="x", function=function, options={"scores": "normalized s_p"})
+    assert method.choose(pages).seconds["page to page"] > 0
 
 
 def test_a_rule_on_s_p_is_not_charged_for_the_page_to_page_similarity(pages: ScoredPages) -> None:

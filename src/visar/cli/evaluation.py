@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -57,12 +57,20 @@ Generators = Annotated[
     list[str] | None,
     typer.Option("--generator", help="What answers; without, retrieval alone.", show_default=False),
 ]
+PromptChoice = Annotated[
+    Literal["default", "paper"] | None,
+    typer.Option(
+        "--prompt",
+        help="What generators are asked with: paper as in the paper. [default: default]",
+        show_default=False,
+    ),
+]
 Judges = Annotated[
     list[str] | None,
     typer.Option(
         "--judge",
-        help="rules, quotes (for extractive answers), llm (the paper's), or a generator. "
-        "Several are compared. [default: rules]",
+        help="rules, quotes (for extractive answers), llm or a generator, paper or "
+        "paper:GENERATOR (the paper's protocol). Several are compared. [default: rules]",
         show_default=False,
     ),
 ]
@@ -133,6 +141,7 @@ def run_evaluation(
     method: Methods = None,
     generator: Generators = None,
     base_url: BaseUrl = None,
+    prompt: PromptChoice = None,
     judge: Judges = None,
     max_k: MaxKs = None,
     corrections: Corrections = None,
@@ -158,6 +167,7 @@ def run_evaluation(
             "encoders": encoder,
             "methods": method,
             "generators": generator,
+            "prompt": prompt,
             "judges": judge,
             "max_k": max_k,
             "corrections": corrections,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from visar.core.vectors import Float64, Integers, as_matrix, as_query, decode
 from visar.errors import InvalidOption, InvalidVectors, MissingExtra
 
-# The paper rounds scores before it looks for the largest gap between them.
+# The paper rounds scores before it looks for the largest gap between them, or for clusters.
 DECIMALS = 3
 # Adaptive-k as published: the last tenth of the gaps is ignored, and five pages are added.
 IGNORED_TAIL = 0.1
@@ -96,9 +96,10 @@ def score_cluster(scores: Any, *, original: bool = False) -> Choice:
 
     After Cluster-based Adaptive Retrieval (Xu et al., 2025): HDBSCAN groups the points
     (δ, rank), δ being 1 − score rescaled to [0, 1], for every smallest cluster size; the
-    grouping with the best silhouette gives the boundaries. The paper takes the boundary with
-    the largest step in δ; ``original=True`` adds a share for its depth, rank / N. All pages
-    when scores are not numbers, are all the same, or have no boundary.
+    grouping with the best silhouette gives the boundaries. The paper rounds scores to three
+    decimals and takes the boundary with the largest step in δ; ``original=True`` does not round,
+    and adds a share for its depth, rank / N. All pages when scores are not numbers, are all the
+    same, or have no boundary.
 
     Needs scikit-learn: ``pip install 'visar[eval]'``.
     """
@@ -107,7 +108,8 @@ def score_cluster(scores: Any, *, original: bool = False) -> Choice:
         return Choice(len(values), np.arange(len(values)))
     values = _as_scores(values)
     n = len(values)
-    distance = 1 - np.sort(values)[::-1]
+    descending = np.sort(values)[::-1]
+    distance = 1 - (descending if original else np.round(descending, DECIMALS))
     span = distance[-1] - distance[0]
     if n < 3 or span == 0:
         return _first(values, n)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from visar.evaluation.records import KEYS, Answered, Retrieved, key_of
 from visar.generation import extractive
-from visar.generation.answering import answer_from, gather_pages
+from visar.generation.answering import BUDGETS, answer_from, gather_pages
+from visar.generation.prompts import PromptName
 from visar.generation.protocol import Generator
 from visar.index import Index
 from visar.results import SearchResult
@@ -27,6 +28,7 @@ class AnswerTask:
     retrieved: Retrieved
     generator: str
     max_k: int
+    prompt: PromptName = "default"
 
     @property
     def blank(self) -> Answered:
@@ -45,6 +47,7 @@ class AnswerTask:
             input_tokens=None,
             output_tokens=None,
             seconds=0.0,
+            prompt=self.prompt,
         )
 
 
@@ -87,7 +90,8 @@ class Answerer:
         generator = self._generators[task.generator]
         pages = [(task.document, page) for page in blank.pages]
         given = gather_pages(self._index, generator, pages, [task.document])
-        written = answer_from(task.question, given, generator)
+        budget = BUDGETS[task.prompt]
+        written = answer_from(task.question, given, generator, budget, prompt=task.prompt)
         generation = written.generation
         return replace(
             blank,
@@ -123,4 +127,4 @@ def _input(answered: Answered, question: str, document: str) -> tuple[object, ..
     model sees the pages alone.
     """
     encoder = answered.encoder if answered.generator == extractive.NAME else ""
-    return answered.generator, question, document, encoder, answered.pages
+    return answered.generator, answered.prompt, question, document, encoder, answered.pages

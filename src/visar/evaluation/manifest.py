@@ -32,6 +32,17 @@ _PACKAGES = (
 )
 
 
+class DataRead(BaseModel):
+    """A data set as it was read, before any correction."""
+
+    source: str
+    """Its name or path, as it was given."""
+    questions: int
+    """All of them, with those whose documents are missing."""
+    edition: str | None = None
+    """Where a benchmark with so many questions is published, if that is known."""
+
+
 class Skipped(BaseModel):
     """What takes no part in a run, and why."""
 
@@ -83,6 +94,8 @@ class Manifest(BaseModel):
     finished: str | None = None
     """None while it runs, and for good if it was interrupted."""
     plan: dict[str, Any] = Field(default_factory=dict)
+    data: dict[str, DataRead] = Field(default_factory=dict)
+    """By data set."""
     encoders: dict[str, str] = Field(default_factory=dict)
     """Their versions, by the names that results are kept under."""
     addresses: dict[str, str] = Field(default_factory=dict)

@@ -60,11 +60,11 @@ _METHODS = (
         for names in (("w_i",), ("w_p",), ("w_i", "w_p"))
     ),
     *(
-        _variant(base, f"visar {base}", f"{label} on s_p", "ablation", {"scores": "s_p"})
-        for base, label in (
-            ("top-k", "Fixed top-k"),
-            ("largest-gap", "Largest-Gap"),
-            ("score-cluster", "Score-Cluster"),
+        _variant(base, f"visar {base}", f"{label} on s_p", "ablation", {"scores": scores})
+        for base, label, scores in (
+            ("top-k", "Fixed top-k", "s_p"),
+            ("largest-gap", "Largest-Gap", "normalized s_p"),
+            ("score-cluster", "Score-Cluster", "normalized s_p"),
         )
     ),
     *(_variant("visar", f"visar T={t}", f"T = {t}", "T", {"top_t": t}) for t in T_SWEEP),
@@ -113,6 +113,6 @@ def is_answered(method: Method) -> bool:
     same pages as ViSAR, nor of sweeps and weights, which are about the ranking.
     """
     if method.group == "ablation":
-        return method.options.get("scores") == "s_p"
+        return "scores" in method.options
     is_main = method.group == "main" and not method.needs_evidence
     return is_main and method.name != "visar-approx"

@@ -15,6 +15,7 @@ from visar.evaluation.datasets import correct, open_dataset, read_corrections
 from visar.evaluation.methods import DEPTH, GROUPS, find_methods
 from visar.evaluation.questions import Dataset, Question
 from visar.evaluation.records import describe_problem
+from visar.generation.prompts import PromptName
 from visar.retrieval.methods import Method
 
 _Count = Annotated[int, Field(strict=True, ge=1)]
@@ -34,6 +35,8 @@ class Plan(BaseModel):
     generators: tuple[str, ...] = ()
     max_k: tuple[_Count, ...] = (5, 10)
     """Budgets of pages for generators."""
+    prompt: PromptName = "default"
+    """What generators are asked with: ViSAR's own prompt, or the paper's."""
     judges: tuple[str, ...] = ("rules",)
     corrections: str | None = None
     """A file with corrections of the data."""
@@ -109,6 +112,8 @@ class QuestionSet:
     """Ids of the questions that corrections have changed."""
     published: str | None = None
     """The name of the question set that it is a correction of."""
+    source: str = ""
+    """What the plan calls the data set."""
 
 
 def open_question_sets(plan: Plan) -> list[QuestionSet]:
@@ -124,7 +129,7 @@ def open_question_sets(plan: Plan) -> list[QuestionSet]:
         dataset = open_dataset(name, data=Path(folder)) if is_named else open_dataset(data)
         if any(other.name == dataset.name for other in opened):
             raise DatasetError(f"{data}: there is a data set {dataset.name} in this run already.")
-        published = QuestionSet(dataset.name, dataset, dataset.questions())
+        published = QuestionSet(dataset.name, dataset, dataset.questions(), source=data)
         opened.append(published)
         if plan.corrections is not None:
             opened.append(_corrected(published, Path(plan.corrections)))

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Generic, Self, TypeVar
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from visar.errors import NotARun
+from visar.generation.prompts import NOT_ANSWERABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Answered:
     pages: tuple[int, ...]
     """Those it was given."""
     text: str
-    """Empty for "not answerable"."""
+    """Empty for "not answerable", where the prompt offers that."""
     raw: str
     input_tokens: int | None
     output_tokens: int | None
@@ -85,6 +86,14 @@ class Answered:
     """What wrote it, as exactly as the generator tells; None for quotations."""
     prompt: str = "default"
     """The prompt it was asked with: "default", or "paper"."""
+
+    @property
+    def said(self) -> str:
+        """What a judge is shown.
+
+        The paper's prompt offers no "not answerable": what was written stands, even if it is "".
+        """
+        return self.text or (NOT_ANSWERABLE if self.prompt == "default" else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,15 +24,9 @@ from visar.documents import ReadOptions
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, EmptyQuestion, InvalidOption, VisarError
 from visar.evaluation.answerer import Answerer, AnswerTask
-from visar.evaluation.judge import (
-    DEFAULT_MODEL,
-    CachedJudge,
-    Judge,
-    LLMJudge,
-    get_judge,
-    needs_model,
-)
-from visar.evaluation.manifest import Manifest, Skipped, finish, write_manifest
+from visar.evaluation.datasets import published_edition
+from visar.evaluation.judge import CachedJudge, Judge, get_judge, judge_and_model, needs_model
+from visar.evaluation.manifest import DataRead, Manifest, Skipped, finish, write_manifest
 from visar.evaluation.methods import is_answered
 from visar.evaluation.plan import Plan, QuestionSet
 from visar.evaluation.questions import Question
@@ -51,7 +45,6 @@ from visar.evaluation.records import (
 from visar.evaluation.workers import Task, retrieve
 from visar.generation import extractive
 from visar.generation.parsing import is_not_answerable
-from visar.generation.prompts import NOT_ANSWERABLE
 from visar.generation.protocol import Generator
 from visar.generation.registry import is_served
 from visar.index import Index
@@ -194,6 +187,7 @@ class Run:
         """
         manifest = Manifest(
             plan=self._plan.model_dump(mode="json"),
+            data={one.name: data_read(one) for one in self._question_sets if not one.published},
             encoders={name: encoder.version for name, encoder in self._encoders.items()},
             addresses={name: typed for name, typed in self._addresses.items() if typed != name},
         )
@@ -224,10 +218,10 @@ class Run:
         return self._index.generator(name, base_url=base_url)
 
     def _judge_named(self, name: str) -> Judge:
-        if not needs_model(name) or name == extractive.NAME:
+        if not needs_model(name):
             return get_judge(name)
-        generator = self._generator(DEFAULT_MODEL if name == "llm" else name)
-        return CachedJudge(LLMJudge(generator), self._folder / "verdicts")
+        judge, model = judge_and_model(name)
+        return CachedJudge(judge(self._generator(model)), self._folder / "verdicts")
 
     def _writer(self, kind: type[Record]) -> RecordWriter[Record]:
         return RecordWriter(self._folder, kind, self._writer_name)
@@ -322,7 +316,9 @@ class Run:
                 with self._failures.caught(encoder.name, row.question.id, EmptyQuestion):
                     query = encoder.encode_query(row.question.text)
             if document is not None and query is not None:
-                yield Task(row.asked, document.id, reference, query, missing, self._plan.depth)
+                invalid = document.count_invalid(encoder.name)
+                task = row.asked, document.id, reference, query, missing, self._plan.depth
+                yield Task(*task, invalid_pages=invalid)
 
     def _missing(self, asked: Asked, encoder: str) -> Iterator[Method]:
         """The methods that can choose for a question, and whose choice is not kept yet."""
@@ -402,6 +398,8 @@ class Run:
     def _answer_tasks(self, generator: str, encoders: Iterable[str]) -> Iterator[AnswerTask]:
         """Tasks of one question stand together, so that it is searched for once."""
         methods = [method for method in self._methods if is_answered(method)]
+        # What quotes has no prompt.
+        prompt = "default" if generator == extractive.NAME else self._plan.prompt
         for row in self._rows:
             for encoder in encoders:
                 for method in methods:
@@ -409,7 +407,7 @@ class Run:
                     if found is not None:
                         for max_k in self._plan.max_k:
                             task = row.question.text, row.document.id, found, generator, max_k
-                            yield AnswerTask(*task)
+                            yield AnswerTask(*task, prompt=prompt)
 
     def _judge(self, judge: Judge) -> None:
         questions = {
@@ -446,6 +444,13 @@ def documents_of(questions: QuestionSet, share: tuple[int, int]) -> list[str]:
     return sorted({question.document for question in questions.questions})[mine - 1 :: shares]
 
 
+def data_read(questions: QuestionSet) -> DataRead:
+    """Return what the manifest says of a data set."""
+    count = len(questions.questions)
+    edition = published_edition(questions.name, count)
+    return DataRead(source=questions.source, questions=count, edition=edition)
+
+
 def asked_of(questions: QuestionSet, question: Question, document: StoredDocument) -> Asked:
     """Return the record of a question, with the evidence pages that its document has."""
     return Asked(
@@ -462,8 +467,7 @@ def asked_of(questions: QuestionSet, question: Question, document: StoredDocumen
 
 
 def _judged(judge: Judge, question: Question, answered: Answered) -> Judged:
-    said = answered.text or NOT_ANSWERABLE
-    verdict = judge.judge(question.text, question.answers, said, kind=question.kind)
+    verdict = judge.judge(question.text, question.answers, answered.said, kind=question.kind)
     key = dict(zip(KEYS[Answered], key_of(answered), strict=True))
     return Judged(**key, judge=judge.name, correct=verdict.correct)
 

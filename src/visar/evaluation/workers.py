@@ -40,6 +40,8 @@ class Task:
     methods: tuple[str, ...]
     depth: int
     """How many pages are kept of a ranking."""
+    invalid_pages: int = 0
+    """Pages of the document that the encoder gave no vectors for."""
 
 
 def retrieve(
@@ -144,6 +146,7 @@ def _retrieved(task: Task, method: Method, pages: ScoredPages) -> Retrieved:
         ranking=_numbers(result.ranking[: task.depth]),
         sparsity=None if result.sparsity is None else float(result.sparsity),
         seconds={stage: float(seconds) for stage, seconds in result.seconds.items()},
+        invalid_pages=task.invalid_pages,
     )
 
 

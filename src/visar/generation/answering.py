@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -16,10 +16,12 @@ from visar.generation.prompts import (
     MAX_PIXELS,
     MAX_TOKENS,
     GivenPage,
+    PromptName,
     answer_prompt,
     fit_pixels,
     fit_tokens,
     page_label,
+    paper_prompt,
 )
 from visar.generation.protocol import (
     Generator,
@@ -53,6 +55,11 @@ class Budget:
 
 
 USUAL_BUDGET = Budget()
+BUDGETS: Mapping[PromptName, Budget] = {
+    "default": USUAL_BUDGET,
+    "paper": Budget(answer_tokens=2048),
+}
+"""What evaluations allow with each prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class GeneratedAnswer:
     """An answer that a generator wrote."""
 
     text: str
-    """Empty if it says that the pages do not hold the answer."""
+    """Empty if it says, as our own prompt asks for, that the pages do not hold the answer."""
     citations: tuple[Citation, ...]
     """The pages that it names."""
     generation: Generation
@@ -73,6 +80,8 @@ def answer_from(
     generator: Generator,
     budget: Budget = USUAL_BUDGET,
     on_text: OnText = ignore_text,
+    *,
+    prompt: PromptName = "default",
 ) -> GeneratedAnswer:
     """Let a generator answer a question from pages, as much of them as the budget allows.
 
@@ -82,13 +91,15 @@ def answer_from(
         Pages hold images or texts, as ``generator.reads`` says.
     on_text
         Called with each piece of the answer's text as soon as it can be shown.
+    prompt
+        "paper" asks as the paper's evaluation did.
 
     Raises
     ------
     GenerationError
         If there is no reply.
     """
-    return read_pieces(stream_answer(question, pages, generator, budget), on_text)
+    return read_pieces(stream_answer(question, pages, generator, budget, prompt=prompt), on_text)
 
 
 def stream_answer(
@@ -96,15 +107,21 @@ def stream_answer(
     pages: Sequence[GivenPage],
     generator: Generator,
     budget: Budget = USUAL_BUDGET,
+    *,
+    prompt: PromptName = "default",
 ) -> abc.Generator[str, None, GeneratedAnswer]:
     """Do the same as `answer_from`, but yield the pieces of the answer and return the whole.
 
     Closing the iterator ends the work.
     """
-    prompt = answer_prompt(question, _fitted(pages, generator, budget))
+    fitted = _fitted(pages, generator, budget)
+    if prompt == "paper":
+        asked = paper_prompt(question, fitted, generator.reads)
+    else:
+        asked = answer_prompt(question, fitted)
     started = time.perf_counter()
     answer = AnswerPieces()
-    with closing(stream_reply(generator, prompt, max_tokens=budget.answer_tokens)) as pieces:
+    with closing(stream_reply(generator, asked, max_tokens=budget.answer_tokens)) as pieces:
         while True:
             try:
                 piece = next(pieces)
@@ -114,19 +131,19 @@ def stream_answer(
             if shown := answer.add(piece):
                 yield shown
     seconds = time.perf_counter() - started
-    parsed = parse_answer(reply.text)
+    parsed = parse_answer(reply.text, may_refuse=prompt == "default")
     if rest := answer.end(parsed.text):
         yield rest
     given = {page.label: (page.document, page.number) for page in pages}
-    texts = [prompt.system, *(part for part in prompt.parts if isinstance(part, str))]
+    texts = [asked.system, *(part for part in asked.parts if isinstance(part, str))]
     return GeneratedAnswer(
         text=parsed.text,
         citations=tuple(Citation(cited, *given.get(cited, (None, None))) for cited in parsed.pages),
         generation=Generation(
             model=reply.model,
-            prompt_sha256=prompt.digest,
+            prompt_sha256=asked.digest,
             pages=tuple(page.label for page in pages),
-            pixels=prompt.pixels,
+            pixels=asked.pixels,
             text_tokens=sum(map(generator.count_tokens, texts)),
             input_tokens=reply.input_tokens,
             output_tokens=reply.output_tokens,

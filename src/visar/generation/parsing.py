@@ -22,7 +22,7 @@ _NOT_ANSWERABLE = re.compile(
     r"(?:pages?|documents?|images?|text|context))?"
 )
 # The beginning of an answer object that was cut off in the text of the answer, or in an escape.
-_CUT_ANSWER = re.compile(r'\{\s*"answer"\s*:\s*"((?:[^"\\]|\\.)*)')
+_CUT_ANSWER = re.compile(r'\{\s*"[aA]nswer"\s*:\s*"((?:[^"\\]|\\.)*)')
 _CUT_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
 # What may become an answer object, a code fence or a thought with the next piece.
 _PENDING = re.compile(r'(?:\{\s*"?\w*"?\s*:?\s*|`{1,2}|<\w{0,5})\Z')
@@ -35,15 +35,18 @@ class ParsedAnswer:
     """What a reply says."""
 
     text: str
-    """Empty if it says that the pages do not hold the answer."""
+    """Empty if it says, as our own prompt asks for, that the pages do not hold the answer."""
     pages: tuple[str, ...]
     """The labels it cites, each once, in its order."""
     well_formed: bool
     """True if it was the JSON object asked for; otherwise the whole reply is the answer."""
 
 
-def parse_answer(reply: str) -> ParsedAnswer:
+def parse_answer(reply: str, *, may_refuse: bool = True) -> ParsedAnswer:
     r"""Find the answer in a reply: in code fences, after stray text, among several objects.
+
+    ``may_refuse`` is whether the prompt offers to say that there is no answer; the paper's does
+    not, and an answer's words stand whatever they say.
 
     >>> parse_answer('Here: ```json\n{"answer": ["A", "B"], "pages": [3, "page 7"]}\n```')
     ParsedAnswer(text='A, B', pages=('3', '7'), well_formed=True)
@@ -51,17 +54,19 @@ def parse_answer(reply: str) -> ParsedAnswer:
     ParsedAnswer(text='It is 42.', pages=(), well_formed=False)
     """
     said = _said(reply)
-    answers = [found for found in _objects(said) if "answer" in found]
-    if not answers:
+    # The paper's prompt asks for the key "Answer".
+    folded = ({key.casefold(): found[key] for key in found} for found in _objects(said))
+    answers = [found for found in folded if "answer" in found]
+    if answers:
+        # A model that writes several corrects itself: the last one counts.
+        text = _shown(_as_text(answers[-1]["answer"]))
+        pages = tuple(dict.fromkeys(_labels(answers[-1].get("pages"))))
+    else:
         cut = _CUT_ANSWER.search(said)
-        plain = _shown(said if cut is None else _unescaped(cut[1]))
-        return ParsedAnswer("" if is_not_answerable(plain) else plain, (), well_formed=False)
-    # A model that writes several corrects itself: the last one counts.
-    chosen = answers[-1]
-    text = _shown(_as_text(chosen["answer"]))
-    refuses = is_not_answerable(text)
-    pages = () if refuses else tuple(dict.fromkeys(_labels(chosen.get("pages"))))
-    return ParsedAnswer("" if refuses else text, pages, well_formed=True)
+        text, pages = _shown(said if cut is None else _unescaped(cut[1])), ()
+    if may_refuse and is_not_answerable(text):
+        text, pages = "", ()
+    return ParsedAnswer(text, pages, well_formed=bool(answers))
 
 
 def is_not_answerable(text: str) -> bool:

@@ -6,14 +6,16 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from visar.errors import InvalidOption
-from visar.generation.protocol import Prompt
+from visar.generation.protocol import Prompt, Reads
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+PromptName: TypeAlias = Literal["default", "paper"]
+"""ViSAR's own prompt, or one after the description of the paper's."""
 NOT_ANSWERABLE = "Not answerable"
 # What the authors' program sends at most.
 MAX_PIXELS = 55_000_000
@@ -36,6 +38,15 @@ Reply with one JSON object and nothing else:
 sentence where it takes one.
 "pages" lists the labels of the pages the answer was read from, as they are given, such as "12".
 If the pages do not hold the answer, reply {{"answer": "{NOT_ANSWERABLE}", "pages": []}}."""
+# It offers no way to say that there is no answer, as the paper's does not.
+PAPER_SYSTEM = """\
+You answer questions about documents. You are given a question and {pages}.
+
+Answer from what these pages show and from nothing else. Do not use outside knowledge.
+
+Reply with a JSON object that has one key, "Answer":
+{{"Answer": "…"}}"""
+_PAPER_PAGES = {"images": "the images of pages", "text": "the text of pages"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,15 @@ def answer_prompt(question: str, pages: Iterable[GivenPage]) -> Prompt:
             parts += [f"\n[page {page.label}]\n", page.content]
     parts.append(f"\nThe question, on the pages above alone:\n{question.strip()}")
     return Prompt(SYSTEM, tuple(parts))
+
+
+def paper_prompt(question: str, pages: Iterable[GivenPage], reads: Reads) -> Prompt:
+    """Put the question first, and the pages after it in their order, without labels."""
+    asked = f"Answer the question from the pages that follow it.\nQuestion: {question.strip()}\n"
+    contents = (
+        f"\n{page.content}\n" if isinstance(page.content, str) else page.content for page in pages
+    )
+    return Prompt(PAPER_SYSTEM.format(pages=_PAPER_PAGES[reads]), (asked, *contents))
 
 
 _FRAME = re.compile(r"\[(?=\s*(?:page|end of page)\b)", re.IGNORECASE)

@@ -27,8 +27,10 @@ ENTRY_POINTS = "visar.methods"
 DEFAULT_K = 5
 """Pages that fixed top-k takes unless told otherwise."""
 
-Scores: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "probability"]
-_Shared: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "probability", "selection"]
+Scores: TypeAlias = Literal[
+    "late-interaction", "single-vector", "s_p", "normalized s_p", "probability"
+]
+_Shared: TypeAlias = Scores | Literal["selection"]
 Cost: TypeAlias = Literal["scores", "similarity", "clustering"]
 """What a method computes beyond a question's vectors: one score per page, rows of the page-to-page
 similarity, or a clustering of the scores for each possible cluster size. In growing order."""
@@ -100,7 +102,9 @@ class ScoredPages:
     def scores(self, kind: Scores) -> Float64:
         """One score per page: late interaction, cosine of mean vectors, s_p, or probability.
 
-        The probability is that of holding evidence if the pages are about the question.
+        The normalized s_p is what it becomes when all of Sim is rescaled to [0, 1], as the paper
+        does before its heuristics cut s_p. The probability is that of holding evidence if the
+        pages are about the question.
 
         Raises
         ------
@@ -137,6 +141,9 @@ class ScoredPages:
             # A rule on s_p needs the diagonal alone, not the page-to-page similarity.
             stages = {name: t for name, t in selection.timings.items() if name != "page to page"}
             return self._probabilities() if kind == "probability" else selection.scores, stages
+        if kind == "normalized s_p":
+            full = select(self.query, self.pages.vectors, full_matrix=True)
+            return _normalized(full), full.timings
         if kind == "late-interaction":
             started = time.perf_counter()
             scores = maxsim(self.query, self.pages.vectors)
@@ -177,6 +184,13 @@ class ScoredPages:
         else:
             ranking = np.argsort(-self.scores(ranked_by), kind="stable")
         return MethodResult(chosen.k, chosen.pages, ranking, None, seconds)
+
+
+def _normalized(full: Selection) -> Float64:
+    """Return s_p when all of Sim, whose largest value need not be an s_p, goes from 0 to 1."""
+    assert full.similarity is not None  # noqa: S101 - it was asked for
+    least, span = full.similarity.min(), np.ptp(full.similarity)
+    return np.asarray((full.scores - least) / span) if span > 0 else full.scores
 
 
 def _first(pages: ScoredPages, k: Any, name: str) -> Choice:

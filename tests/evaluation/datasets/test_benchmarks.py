@@ -68,9 +68,17 @@ def test_mmlongbench_writes_its_lists_as_texts(tmp_path: Path) -> None:
         answers=("14",),
         kind="Int",
     )
-    # Kept as they are, though no document has a page 0; and all of a list is one answer.
-    assert (second.evidence_pages, second.answers) == ((0, 7), ("['Oban', 'Mallaig']",))
+    # All of a list is one answer.
+    assert (second.evidence_pages, second.answers) == ((1, 7), ("['Oban', 'Mallaig']",))
     assert (third.evidence_pages, third.answers) == ((), ("Not answerable",))
+
+
+def test_mmlongbench_counts_pages_below_1_as_the_first(tmp_path: Path) -> None:
+    # Written 0, -2, 1 and 3: the first three are page 1, once, and 3 is page 3.
+    (question,) = open_dataset(
+        write_samples(tmp_path, [MMLONGBENCH[0] | {"evidence_pages": "[0, -2, 1, 3]"}])
+    ).questions()
+    assert question.evidence_pages == (1, 3)
 
 
 def test_a_document_that_is_missing_is_listed_once(tmp_path: Path) -> None:
@@ -200,6 +208,29 @@ def test_longdocurl_of_the_collection_counts_pages_from_0(tmp_path: Path) -> Non
     # The collection writes 2 for the third page; MMLongBench-Doc counts from 1 there, too.
     assert question.evidence_pages == (3,)
     assert open_dataset("MMLongBench", data=tmp_path).questions()[0].evidence_pages == (2, 3)
+
+
+def test_longdocurl_means_the_same_pages_in_both_layouts(tmp_path: Path) -> None:
+    # Evidence on the first and the third page of a document. The release counts from 1 and writes
+    # [1, 3]; the collection counts from 0 and writes [0, 2], with the release's other fields or
+    # without them.
+    release, collected = tmp_path / "release", tmp_path / "collection" / "LongDocURL"
+    write_lines(release / "LongDocURL_public.jsonl", LONGDOCURL[1:])
+    write_samples(
+        collected,
+        [
+            LONGDOCURL[1] | {"evidence_pages": [0, 2]},
+            {
+                "doc_id": "4000002.pdf",
+                "question": "Which?",
+                "answer": "x",
+                "evidence_pages": "[0, 2]",
+            },
+        ],
+    )
+    for data in (release, collected):
+        for question in open_dataset("LongDocURL", data=data).questions():
+            assert question.evidence_pages == (1, 3)
 
 
 def test_other_answers_of_the_collection_are_right_too(tmp_path: Path) -> None:

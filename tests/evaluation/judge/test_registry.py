@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,14 @@ import pytest
 from tests.generation.conftest import checkpoint as checkpoint
 from tests.generation.smollm import SmolLM
 from visar.errors import InvalidOption, MissingExtra
-from visar.evaluation.judge import DEFAULT_MODEL, BenchmarkJudge, CachedJudge, LLMJudge, get_judge
+from visar.evaluation.judge import (
+    DEFAULT_MODEL,
+    BenchmarkJudge,
+    CachedJudge,
+    LLMJudge,
+    PaperJudge,
+    get_judge,
+)
 from visar.generation.registry import PUBLISHED
 
 
@@ -50,6 +58,16 @@ def test_the_model_of_the_paper_has_a_short_name() -> None:
     judge = get_judge("llm")
     assert isinstance(judge, LLMJudge)
     assert PUBLISHED[DEFAULT_MODEL].repository == "Qwen/Qwen2.5-14B-Instruct"
+
+
+def test_the_papers_protocol_takes_its_model_or_another() -> None:
+    assert re.fullmatch(r"paper 1-[0-9a-f]{8} qwen2.5-14b", get_judge("paper").name)
+    other = get_judge("paper:openai-text:small", base_url="http://127.0.0.1:1/v1")
+    assert isinstance(other, PaperJudge)
+    assert other.name.endswith(" openai-text:small")
+    for wrong, said in (("paper:extractive", "cannot judge"), ("paper:smal", "no generator")):
+        with pytest.raises(InvalidOption, match=said):
+            get_judge(wrong)
 
 
 def test_verdicts_of_a_real_model_are_kept(smollm: SmolLM, tmp_path: Path) -> None:

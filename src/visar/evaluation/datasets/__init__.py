@@ -10,6 +10,7 @@ from visar.evaluation.datasets.corrections import (
     missing_documents,
     read_corrections,
 )
+from visar.evaluation.datasets.hub import published_edition
 from visar.evaluation.datasets.registry import dataset_names, open_dataset
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "incomplete_documents",
     "missing_documents",
     "open_dataset",
+    "published_edition",
     "read_corrections",
 ]

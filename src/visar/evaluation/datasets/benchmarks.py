@@ -140,23 +140,30 @@ class LongDocURL:
 
 
 def published_questions(
-    entries: Sequence[Entry], problems: Problems, *, first_page: int = 1
+    entries: Sequence[Entry],
+    problems: Problems,
+    *,
+    first_page: int = 1,
+    raise_to_first: bool = False,
 ) -> list[Question]:
     """The questions of either benchmark; raises a DatasetError if an entry is wrong.
 
-    ``first_page`` is the number that the file gives to the first page of a document.
+    ``first_page`` is the number that the file gives to the first page of a document. With
+    ``raise_to_first`` numbers below that mean the first page too.
     """
 
     def question(fields: Fields, entry: Entry, seen: dict[str, str]) -> Question:
         # LongDocURL gives a number; in the collection, the name of a file, as MMLongBench-Doc does.
         document = fields.document("doc_no" if "doc_no" in entry.values else "doc_id")
         text = fields.text("question")
-        pages = fields.pages("evidence_pages", as_text=True)
+        pages = [page + 1 - first_page for page in fields.pages("evidence_pages", as_text=True)]
+        if raise_to_first:
+            pages = [max(1, page) for page in pages]
         return Question(
             id=fields.identity("question_id", document, text, seen),
             document=document,
             text=text,
-            evidence_pages=tuple(page + 1 - first_page for page in pages),
+            evidence_pages=tuple(dict.fromkeys(pages)),
             answers=fields.answers("answer", "answer_2", "answer_3"),
             kind=fields.optional_text("answer_format"),
         )

@@ -16,12 +16,29 @@ LONGDOCURL_HUB = "dengchao/LongDocURL"
 COLLECTION = "Lillianwei/Mdocagent-dataset"
 """Holds both benchmarks, each in a folder: the paper took them from here."""
 
+# All that are known to be published, by how many questions they have.
+_EDITIONS = {
+    ("MMLongBench", 1091): MMLONGBENCH_HUB,
+    ("MMLongBench", 1082): "the authors' repository mayubo2333/MMLongBench-Doc",
+    ("MMLongBench", 1073): f"{COLLECTION}, the paper's",
+    ("LongDocURL", 2325): f"{LONGDOCURL_HUB} or {COLLECTION}, the paper's",
+}
+
 _QUESTIONS_OF_LONGDOCURL = "LongDocURL_public.jsonl"
 _PDFS_OF_LONGDOCURL = "pdf_files.tar.gz"
 _FILES = {
     MMLONGBENCH_HUB: ["data/*.parquet", "documents/*"],
     LONGDOCURL_HUB: [_QUESTIONS_OF_LONGDOCURL, _PDFS_OF_LONGDOCURL],
 }
+
+
+def published_edition(dataset: str, questions: int) -> str | None:
+    """Where the edition of a benchmark with so many questions is published; None if none has.
+
+    >>> published_edition("MMLongBench", 1073), published_edition("MMLongBench", 229)
+    ("Lillianwei/Mdocagent-dataset, the paper's", None)
+    """
+    return _EDITIONS.get((dataset, questions))
 
 
 def download(name: str, benchmark: str) -> Path:

@@ -166,7 +166,9 @@ def _open_file(file: Path, benchmark: str | None) -> Dataset:
     if recognised == MMLONGBENCH:
         # A table lies in a folder of its own, beside that of the documents.
         root = file.parent.parent if file.suffix == ".parquet" else file.parent
-        return QuestionFile(MMLONGBENCH, published_questions(entries, problems), root / "documents")
+        # Some evidence is on a page 0. The paper counts it as page 1.
+        questions = published_questions(entries, problems, raise_to_first=True)
+        return QuestionFile(MMLONGBENCH, questions, root / "documents")
     if recognised == LONGDOCURL:
         # Its authors count pages from 1; the collection, which has this file, counts from 0.
         first_page = 0 if file.name == _SAMPLES else 1

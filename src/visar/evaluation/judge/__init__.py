@@ -9,8 +9,10 @@ from visar.errors import InvalidOption
 from visar.evaluation.judge.agreement import Agreement, compare_judges
 from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
+from visar.evaluation.judge.paper import PaperJudge
 from visar.evaluation.judge.protocol import CORRECT_FROM, Judge, Verdict
 from visar.evaluation.judge.scoring import BenchmarkJudge, QuoteJudge
+from visar.generation import extractive
 from visar.generation.registry import get_generator
 
 __all__ = [
@@ -21,10 +23,12 @@ __all__ = [
     "CachedJudge",
     "Judge",
     "LLMJudge",
+    "PaperJudge",
     "QuoteJudge",
     "Verdict",
     "compare_judges",
     "get_judge",
+    "judge_and_model",
     "needs_model",
 ]
 
@@ -48,8 +52,10 @@ def get_judge(
     Parameters
     ----------
     name
-        ``rules`` (the benchmarks' scoring), ``quotes`` (for extractive answers), ``llm`` (the
-        paper's model, run here), or a generator such as ``openai:MODEL``.
+        ``rules`` (the benchmarks' scoring), ``quotes`` (for extractive answers), ``llm`` (our
+        instructions to the paper's model, run here), a generator such as ``openai:MODEL`` (the
+        same to another model), ``paper`` (the paper's protocol and model), or
+        ``paper:GENERATOR`` (its protocol with another model).
     base_url, device
         Where the model is served, or runs; for judges with a model only.
     cache
@@ -66,12 +72,28 @@ def get_judge(
         if base_url is not None or device != "auto":
             raise InvalidOption(f"The judge {name!r} has no model: it takes no base_url or device.")
         return _WITHOUT_MODEL[name]()
-    if name == "extractive":
-        raise InvalidOption(
-            "The generator 'extractive' quotes pages and cannot judge. Choose 'rules', 'llm' "
-            f"({DEFAULT_MODEL}), or a language model such as 'openai:MODEL'."
-        )
-    judge = LLMJudge(
-        get_generator(DEFAULT_MODEL if name == "llm" else name, base_url=base_url, device=device)
-    )
+    kind, model = judge_and_model(name)
+    judge = kind(get_generator(model, base_url=base_url, device=device))
     return judge if cache is None else CachedJudge(judge, cache)
+
+
+def judge_and_model(name: str) -> tuple[type[LLMJudge | PaperJudge], str]:
+    """Return the class of a judge that asks a model, and the name of the generator it asks.
+
+    Raises InvalidOption if that generator only quotes.
+
+    >>> judge_and_model("paper"), judge_and_model("paper:openai:small")[1]
+    ((<class 'visar.evaluation.judge.paper.PaperJudge'>, 'qwen2.5-14b'), 'openai:small')
+    """
+    protocol, _, named = name.partition(":")
+    kind: type[LLMJudge | PaperJudge]
+    if protocol == "paper":
+        kind, model = PaperJudge, named or DEFAULT_MODEL
+    else:
+        kind, model = LLMJudge, DEFAULT_MODEL if name == "llm" else name
+    if model == extractive.NAME:
+        raise InvalidOption(
+            "The generator 'extractive' quotes pages and cannot judge. Choose 'rules', 'llm' or "
+            f"'paper' ({DEFAULT_MODEL}), or a language model such as 'openai:MODEL'."
+        )
+    return kind, model

@@ -1,4 +1,4 @@
-"""The judge ``llm``, the paper's: a language model that sees question, references and answer."""
+"""The judge ``llm``: a language model that sees question, references and answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from visar.evaluation.judge.protocol import Verdict, usable_references
 from visar.generation.protocol import Generator, Prompt, Reply
 
 DEFAULT_MODEL = "qwen2.5-14b"
-"""The judge of the paper, Qwen2.5-14B-Instruct."""
+"""The model that judged in the paper, Qwen2.5-14B-Instruct."""
 # Raised whenever the prompt of a case changes; the instructions are in the name by their hash.
 VERSION = 1
 CHOICES = ("correct", "incorrect")
@@ -121,14 +121,7 @@ class LLMJudge:
                 + '\nThe case ends here. Is its "answer" correct or incorrect?',
             ),
         )
-        try:
-            reply = self._generator.generate(prompt, max_tokens=MOST_TOKENS, choices=CHOICES)
-        except VisarError:
-            raise
-        except Exception as error:  # a foreign generator can fail in any way
-            raise GenerationError(
-                f"{self._generator.name} failed while judging: {type(error).__name__}: {error}."
-            ) from error
+        reply = ask_model(self._generator, prompt, MOST_TOKENS, CHOICES)
         return Verdict(
             score=float(_choice(reply) == "correct"),
             judge=self.name,
@@ -138,6 +131,20 @@ class LLMJudge:
             input_tokens=reply.input_tokens,
             output_tokens=reply.output_tokens,
         )
+
+
+def ask_model(
+    generator: Generator, prompt: Prompt, max_tokens: int, choices: Sequence[str] = ()
+) -> Reply:
+    """Let a model reply; raises GenerationError if it fails, in whatever way."""
+    try:
+        return generator.generate(prompt, max_tokens=max_tokens, choices=choices)
+    except VisarError:
+        raise
+    except Exception as error:  # a foreign generator can fail in any way
+        raise GenerationError(
+            f"{generator.name} failed while judging: {type(error).__name__}: {error}."
+        ) from error
 
 
 def case_line(question: str, references: Sequence[str], answer: str) -> str:

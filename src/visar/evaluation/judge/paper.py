@@ -1,0 +1,111 @@
+"""The judge ``paper``: the protocol of the paper's evaluation, in words of our own.
+
+The instructions, two worked examples, and a reply that is read leniently: what cannot be read
+counts as incorrect. Each item of a reference that is a list is a right answer by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from visar.evaluation.judge.llm import ask_model, case_line
+from visar.evaluation.judge.protocol import Verdict, usable_references
+from visar.evaluation.judge.scoring import parse_list
+from visar.generation.protocol import Generator, Prompt
+
+# Raised whenever the prompt of a case or the reading of a reply changes; the instructions are in
+# the name by their hash.
+VERSION = 1
+# The reply asked for takes about 10; some models explain first.
+MOST_TOKENS = 256
+# In JSON, in other quotes, or cut off after the word.
+_VERDICT = re.compile(r"correctness\W{1,9}(correct|incorrect)\b", re.IGNORECASE)
+
+_INSTRUCTIONS = """\
+You decide whether the answer to a question is correct, by comparing it with reference answers. You
+are given a JSON object with "question", "references" and "answer".
+
+1. The answer is CORRECT if it means the same as at least one of the references.
+2. Wording, style, units and number formats may differ as long as the meaning is the same.
+3. An answer that contradicts the references is INCORRECT.
+4. An answer that adds claims of its own invention is INCORRECT.
+5. An answer that holds only a part of what a reference says is INCORRECT.
+6. Judge by the references alone, not by what you know.
+
+Reply with one JSON object and nothing else: {"correctness": "CORRECT"} or
+{"correctness": "INCORRECT"}.
+
+Examples:
+"""
+# Invented.
+_EXAMPLES = (
+    ("How many bridges cross the canal?", ["12", "twelve"], "There are twelve of them.", "CORRECT"),
+    (
+        "Why was the mill closed?",
+        ["because of the flood and the lack of workers"],
+        "It was closed because of the flood.",
+        "INCORRECT",
+    ),
+)
+
+
+class PaperJudge:
+    """Asks a language model as the paper's evaluation did.
+
+    As safe for threads as its generator.
+    """
+
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+        self._system = _INSTRUCTIONS + "\n".join(
+            f'{case_line(question, references, answer)}\n{{"correctness": "{verdict}"}}'
+            for question, references, answer, verdict in _EXAMPLES
+        )
+        instructions = hashlib.sha256(self._system.encode()).hexdigest()[:8]
+        self.name = f"paper {VERSION}-{instructions} {generator.name}"
+
+    def judge(
+        self,
+        question: str,
+        references: Sequence[str],
+        answer: str,
+        *,
+        kind: str | None = None,  # noqa: ARG002 - the model sees the references
+    ) -> Verdict:
+        """Ask the model once; raises GenerationError if it gives no reply at all."""
+        alternatives = as_alternatives(usable_references(question, references))
+        case = case_line(question, alternatives, answer)
+        prompt = Prompt(self._system, (f"Judge this answer:\n{case}",))
+        reply = ask_model(self._generator, prompt, MOST_TOKENS)
+        return Verdict(
+            score=float(says_correct(reply.text)),
+            judge=self.name,
+            reason=reply.text,
+            model=reply.model,
+            prompt_digest=prompt.digest,
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
+        )
+
+
+def as_alternatives(references: Sequence[str]) -> list[str]:
+    """Return references with the items of lists, also of lists written as text, in their place.
+
+    >>> as_alternatives(["['Oban', 'Coll']", "both ports"])
+    ['Oban', 'Coll', 'both ports']
+    """
+    items = (item for reference in references for item in parse_list(reference) or [reference])
+    return list(dict.fromkeys(item for item in items if item.strip())) or list(references)
+
+
+def says_correct(reply: str) -> bool:
+    """Whether a reply says CORRECT; the last verdict in it counts.
+
+    >>> says_correct('It is. {"correctness": "CORRECT"}'), says_correct("I am not sure.")
+    (True, False)
+    """
+    said = reply.rpartition("</think>")[2]
+    verdicts = _VERDICT.findall(said) or [said.strip(" \n\"'`*.")]
+    return str(verdicts[-1]).casefold() == "correct"
