@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from visar.errors import GenerationError, VisarError
 from visar.evaluation.records import KEYS, Answered, Retrieved, key_of
 from visar.generation import extractive
 from visar.generation.answering import answer_from, gather_pages
@@ -27,6 +28,8 @@ class AnswerTask:
     retrieved: Retrieved
     generator: str
     max_k: int
+    concurrency: int = 1
+    """How many tasks are answered at a time."""
 
     @property
     def blank(self) -> Answered:
@@ -45,14 +48,24 @@ class AnswerTask:
             input_tokens=None,
             output_tokens=None,
             seconds=0.0,
+            concurrency=self.concurrency,
         )
+
+    @property
+    def input(self) -> tuple[object, ...]:
+        """All that its answer depends on."""
+        return _input(self.blank, self.question, self.document)
+
+    def record(self, answered: Answered) -> Answered:
+        """The record of its answer, which may be that of another task with the same input."""
+        return replace(answered, **dict(zip(KEYS[Answered], key_of(self.blank), strict=True)))
 
 
 class Answerer:
     """Answers tasks; a question that was asked about the same pages before is not asked again.
 
     ``generators`` do not hold ``extractive``, which quotes. ``encoders`` is what the index knows
-    each encoder by: its name, or its address.
+    each encoder by: its name, or its address. Threads may share it, unless it quotes.
     """
 
     def __init__(
@@ -69,16 +82,11 @@ class Answerer:
         self._known[_input(answered, question, document)] = answered
 
     def answer(self, task: AnswerTask) -> Answered:
-        """Answer a task, from what is known if that is enough.
+        """Answer a task, from what is remembered if that is enough.
 
         Raises VisarError if the generator fails, or a page cannot be shown to it.
         """
-        blank = task.blank
-        known = self._known.get(_input(blank, task.question, task.document))
-        if known is None:
-            known = self._generate(task, blank)
-            self.remember(known, task.question, task.document)
-        return replace(known, **dict(zip(KEYS[Answered], key_of(blank), strict=True)))
+        return self._known.get(task.input) or self._generate(task, task.blank)
 
     def _generate(self, task: AnswerTask, blank: Answered) -> Answered:
         if task.generator == extractive.NAME:
@@ -87,7 +95,14 @@ class Answerer:
         generator = self._generators[task.generator]
         pages = [(task.document, page) for page in blank.pages]
         given = gather_pages(self._index, generator, pages, [task.document])
-        written = answer_from(task.question, given, generator)
+        try:
+            written = answer_from(task.question, given, generator)
+        except VisarError:
+            raise
+        except Exception as error:  # a foreign generator can fail in any way
+            raise GenerationError(
+                f"{generator.name} failed while answering: {type(error).__name__}: {error}."
+            ) from error
         generation = written.generation
         return replace(
             blank,
