@@ -53,10 +53,10 @@ def test_jobs_with_the_same_key_are_one_call() -> None:
     groups = group_by([1, 12, 3, 11, 2], lambda job: job % 10)
     assert groups == [[1, 11], [12, 2], [3]]
     called: list[int] = []
-    kept: list[Sequence[int]] = []
+    kept: list[list[int]] = []
     ModelCalls(lambda *_: None).make(
         *("answers", "m", groups, called.append),
-        lambda group, _: kept.append(group),
+        lambda group, _: kept.append(list(group)),
         question=str,
         concurrency=3,
     )
@@ -116,8 +116,8 @@ def test_an_interruption_keeps_what_has_arrived_and_waits_for_nobody() -> None:
     def progress(_: str, done: int, __: int) -> None:
         if done == 1:
             # Both 0 and 1 have been answered: one was kept, the other lies in the queue.
-            for _ in range(2):
-                answered.acquire(timeout=60)
+            answered.acquire(timeout=60)
+            answered.acquire(timeout=60)
             time.sleep(0.5)
             raise KeyboardInterrupt
 

@@ -446,8 +446,13 @@ def test_foreign_code_that_fails_stops_nothing(
     data: Path, tmp_path: Path, models: dict[str, Any]
 ) -> None:
     models["strange"] = lambda name: Strange(name, [])
-    settings = {"data": [str(data)], "methods": ["visar"], "max_k": [5]}
-    outcome = evaluate(tmp_path / "run", generators=["extractive", "strange"], **settings)
+    outcome = evaluate(
+        tmp_path / "run",
+        data=[str(data)],
+        methods=["visar"],
+        generators=["extractive", "strange"],
+        max_k=[5],
+    )
     assert (outcome.answered, outcome.judged) == (4, 4)
     assert "strange failed while answering: ZeroDivisionError" in outcome.failures["strange"]
 

@@ -161,8 +161,9 @@ def test_shares_of_two_processes_fill_one_folder_at_the_same_time(
     manifests = read_manifests(folder)
     assert all(manifest["finished"] for manifest in manifests)
     assert sorted(manifest["plan"]["share"] for manifest in manifests) == [[1, 1], [1, 2], [2, 2]]
-    for kind in (Retrieved, Answered, Judged):
-        assert len(read_by_key(folder, kind)) == 6
+    assert len(read_by_key(folder, Retrieved)) == 6
+    assert len(read_by_key(folder, Answered)) == 6
+    assert len(read_by_key(folder, Judged)) == 6
 
 
 def test_latencies_are_measured_alone_once(visar: Visar, data: Path, tmp_path: Path) -> None:

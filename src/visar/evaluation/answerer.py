@@ -28,8 +28,6 @@ class AnswerTask:
     retrieved: Retrieved
     generator: str
     max_k: int
-    concurrency: int = 1
-    """How many tasks are answered at a time."""
 
     @property
     def blank(self) -> Answered:
@@ -48,7 +46,6 @@ class AnswerTask:
             input_tokens=None,
             output_tokens=None,
             seconds=0.0,
-            concurrency=self.concurrency,
         )
 
     @property
@@ -65,13 +62,19 @@ class Answerer:
     """Answers tasks; a question that was asked about the same pages before is not asked again.
 
     ``generators`` do not hold ``extractive``, which quotes. ``encoders`` is what the index knows
-    each encoder by: its name, or its address. Threads may share it, unless it quotes.
+    each encoder by: its name, or its address. ``concurrency`` threads share it; one if it quotes.
     """
 
     def __init__(
-        self, index: Index, generators: Mapping[str, Generator], encoders: Mapping[str, str]
+        self,
+        index: Index,
+        generators: Mapping[str, Generator],
+        encoders: Mapping[str, str],
+        *,
+        concurrency: int = 1,
     ) -> None:
         self._index = index
+        self._concurrency = concurrency
         self._generators = generators
         self._encoders = encoders
         self._known: dict[tuple[object, ...], Answered] = {}
@@ -112,6 +115,7 @@ class Answerer:
             output_tokens=generation.output_tokens,
             seconds=generation.seconds,
             model=generation.model,
+            concurrency=self._concurrency,
         )
 
     def _quote(self, task: AnswerTask, pages: Sequence[int]) -> tuple[str, float]:

@@ -7,7 +7,7 @@ Models are released when the stage that needs them is over, before the next one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -347,7 +347,9 @@ class Run:
 
     def _answer(self, generator: str, encoders: Iterable[str]) -> None:
         known = read_by_key(self._folder, Answered)
-        answerer = Answerer(self._index, self._generators, self._addresses)
+        concurrency = self._concurrency.get(generator, 1)
+        models = self._generators, self._addresses
+        answerer = Answerer(self._index, *models, concurrency=concurrency)
         rows = {(row.asked.dataset, row.asked.question): row for row in self._rows}
         for answered in known.values():
             if row := rows.get((answered.dataset, answered.question)):
@@ -371,7 +373,7 @@ class Run:
                 answerer.answer,
                 keep,
                 question=lambda task: task.retrieved.question,
-                concurrency=self._concurrency.get(generator, 1),
+                concurrency=concurrency,
             )
 
     def _answer_tasks(self, generator: str, encoders: Iterable[str]) -> Iterator[AnswerTask]:
@@ -384,7 +386,7 @@ class Run:
                     if found is not None:
                         for max_k in self._plan.max_k:
                             task = row.question.text, row.document.id, found, generator, max_k
-                            yield AnswerTask(*task, self._concurrency.get(generator, 1))
+                            yield AnswerTask(*task)
 
     def _judge(self, judge: Judge, concurrency: int) -> None:
         questions = {
@@ -402,17 +404,14 @@ class Run:
             and (*key_of(record), judge.name) not in known
         ]
 
-        def question_of(answered: Answered) -> Question:
-            return questions[answered.dataset, answered.question]
-
-        def case_of(answered: Answered) -> Hashable:
-            question = question_of(answered)
-            return question.text, tuple(question.answers), question.kind, answered.text
+        def case_of(answered: Answered) -> tuple[str, tuple[str, ...], str, str | None]:
+            question = questions[answered.dataset, answered.question]
+            said = answered.text or NOT_ANSWERABLE
+            return question.text, tuple(question.answers), said, question.kind
 
         def verdict_on(answered: Answered) -> Verdict:
-            question = question_of(answered)
-            said = answered.text or NOT_ANSWERABLE
-            return judge.judge(question.text, question.answers, said, kind=question.kind)
+            question, references, said, kind = case_of(answered)
+            return judge.judge(question, references, said, kind=kind)
 
         with self._writer(Judged) as writer:
 
