@@ -11,17 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
-from tests.evaluation.test_run import PAGES, data, until, write_questions
+from tests.evaluation.test_run import PAGES, until, write_questions
+from tests.evaluation.test_run import data as data
 from tests.generation.scripted import Asked, Says, refuses, replies, scripted
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Answered, Judged, Retrieved, read_by_key
 
-__all__ = ["data", "visar"]
 STAGES = ("query to page", "page to query", "self-similarity", "page to page", "ranking")
 MODEL = "openai-text:any"
 
@@ -37,7 +35,6 @@ def question_in(asked: Asked) -> str:
     return str(asked.json["messages"][1]["content"])
 
 
-@pytest.mark.usefixtures("data")
 def test_a_served_model_answers_and_judges_several_questions_at_a_time(
     visar: Visar, data: Path, tmp_path: Path
 ) -> None:
