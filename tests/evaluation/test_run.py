@@ -21,11 +21,12 @@ from tests.evaluation.plugin import CountingEncoder, CountingGenerator
 from tests.generation.smollm import SmolLM
 from visar.encoders import registry as encoder_registry
 from visar.errors import GenerationError
+from visar.evaluation.calls import MOST_FAILURES
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
 from visar.evaluation.plan import open_question_sets, read_plan
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_by_key
-from visar.evaluation.run import MOST_FAILURES, Outcome, ProgressListener, Run
+from visar.evaluation.run import Outcome, ProgressListener, Run
 from visar.evaluation.workers import FEW
 from visar.generation import registry as generator_registry
 from visar.generation.protocol import Prompt, Reply
@@ -366,6 +367,7 @@ def test_each_model_is_loaded_once_and_released_before_the_next(
         generators=["extractive", "writer"],
         judges=["rules", "grader"],
         details=["q0"],
+        concurrency=4,
     )
     assert outcome.failures == {}
     assert (outcome.answered, outcome.judged) == (4 * 2 * 2 * 2 * 2, 2 * 4 * 2 * 2 * 2 * 2)
@@ -412,22 +414,47 @@ def test_a_judge_that_fails_stops_nothing_and_is_asked_again(
     assert (again.answered, again.judged, again.failures) == (0, 1, {})
 
 
+@pytest.mark.usefixtures("data")
 def test_a_model_that_always_fails_is_not_asked_forever(
-    data: Path, tmp_path: Path, models: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, models: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
     models["moody"] = lambda name: Moody(name, log)
     monkeypatch.setattr(Moody, "fails_at", ("",))
+    questions = [(f"{word}?", "notes.pdf", [1], ["x"]) for word in PAGES[0].split()]
     outcome = evaluate(
         tmp_path / "run",
-        data=[str(data)],
-        methods=["main"],
+        data=[str(write_questions(tmp_path / "words.jsonl", questions))],
+        methods=["visar"],
         generators=["extractive", "moody"],
+        max_k=[5],
         judges=["moody"],
     )
     assert log == ["asked moody"] * 2 * MOST_FAILURES
-    assert (outcome.answered, outcome.judged) == (4 * 5 * 2, 0)
+    assert (outcome.answered, outcome.judged) == (len(questions), 0)
     assert [reason.partition(",")[0] for reason in outcome.failures.values()] == ["5 times"] * 2
+
+
+class Strange(CountingGenerator):
+    """Fails as foreign code does."""
+
+    def generate(self, prompt: Prompt, **options: Any) -> Reply:
+        raise ZeroDivisionError(f"{len(prompt.parts)} parts, {len(options)} options")
+
+
+def test_foreign_code_that_fails_stops_nothing(
+    data: Path, tmp_path: Path, models: dict[str, Any]
+) -> None:
+    models["strange"] = lambda name: Strange(name, [])
+    outcome = evaluate(
+        tmp_path / "run",
+        data=[str(data)],
+        methods=["visar"],
+        generators=["extractive", "strange"],
+        max_k=[5],
+    )
+    assert (outcome.answered, outcome.judged) == (4, 4)
+    assert "strange failed while answering: ZeroDivisionError" in outcome.failures["strange"]
 
 
 def test_answers_of_two_data_sets_with_the_same_ids_are_not_mixed(

@@ -32,7 +32,8 @@ def test_a_value_is_made_once_for_all_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(get, range(8))) == set(made)
     assert len(made) == 1
-    value.drop()
+    assert value.drop()
+    assert not value.drop()
     assert value.get() is made[1]
 
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from visar.cli.options import BaseUrl, DeviceChoice, Json, OcrChoice, Quiet, fetch_encoder
+from visar.cli.options import (
+    BaseUrl,
+    DeviceChoice,
+    Json,
+    OcrChoice,
+    OcrEngineChoice,
+    Quiet,
+    fetch_encoder,
+)
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import ProgressDisplay, progress_shown
 from visar.errors import InvalidOption, MissingExtra
@@ -80,6 +88,21 @@ MaxKs = Annotated[
         "--max-k", help="A budget of pages. [default: 5 and 10]", min=1, show_default=False
     ),
 ]
+Concurrency = Annotated[
+    int | None,
+    typer.Option(
+        help="Ask a served generator or judge so many questions at a time. [default: 1]",
+        min=1,
+        show_default=False,
+    ),
+]
+MeasureLatency = Annotated[
+    bool,
+    typer.Option(
+        "--measure-latency",
+        help="Time retrieval anew: one question at a time, with all cores.",
+    ),
+]
 Corrections = Annotated[
     str | None,
     typer.Option(help="A file of corrections; results come with and without.", show_default=False),
@@ -143,11 +166,14 @@ def run_evaluation(
     base_url: BaseUrl = None,
     prompt: PromptChoice = None,
     judge: Judges = None,
+    concurrency: Concurrency = None,
     max_k: MaxKs = None,
+    measure_latency: MeasureLatency = False,
     corrections: Corrections = None,
     detail: Details = None,
     share: Share = "1/1",
     ocr: OcrChoice = "auto",
+    ocr_engine: OcrEngineChoice = "rapidocr",
     device: DeviceChoice = "auto",
     index: IndexFolder = None,
     quiet: Quiet = False,
@@ -173,6 +199,9 @@ def run_evaluation(
             "corrections": corrections,
             "details": detail,
             "ocr": ocr if ocr != "auto" else None,
+            "ocr_engine": ocr_engine if ocr_engine != "rapidocr" else None,
+            "concurrency": concurrency,
+            "measure_latency": measure_latency,
             "share": _share(share) if share != "1/1" else None,
         },
     )

@@ -161,17 +161,21 @@ def select(
     similarity = PageSimilarity(vectors, weights.patches, top_t=top_t, top_j=top_j, top_p=top_p)
     scores = np.zeros(len(vectors))
     scores[similarity.pages] = similarity.diagonal()
-    ranking = rank(scores, late)
     clock.lap("self-similarity")
+    sources, targets = similarity.row_bounds()
+    clock.lap("page to page")
 
+    ranking = rank(scores, late)
     ranked = ranking[: len(similarity)]
     order = np.searchsorted(similarity.pages, ranked)
 
     def rows(first: int, end: int) -> Float64:
-        return similarity.rows(order[first:end].tolist())[:, order]
+        clock.lap("ranking")
+        found = similarity.rows(order[first:end].tolist())[:, order]
+        clock.lap("page to page")
+        return found
 
     matrix = np.stack(list(in_batches(rows, len(order), len(order)))) if full_matrix else None
-    sources, targets = similarity.row_bounds()
     cutoff = find_cutoff(
         rows if matrix is None else lambda first, end: matrix[first:end],
         scores[ranked],
@@ -182,7 +186,7 @@ def select(
         max_k=max_k,
         every_row=full_matrix,
     )
-    clock.lap("page to page")
+    clock.lap("ranking")
 
     k = cutoff.k_star if max_k is None else min(cutoff.k_star, max_k)
     patch_weights = tuple(np.split(weights.patches, vectors.offsets[1:-1]))
@@ -290,6 +294,7 @@ class _Stopwatch:
         self._started = time.perf_counter()
 
     def lap(self, name: str) -> None:
+        """Count the time since the last lap for a stage."""
         now = time.perf_counter()
-        self.laps[name] = now - self._started
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._started
         self._started = now

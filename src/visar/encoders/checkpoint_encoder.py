@@ -102,8 +102,9 @@ class CheckpointEncoder(ABC):
     def release(self) -> None:
         """Free the memory of the weights; the next use loads them again."""
         with self._lock:
-            self._loaded.drop()
-        free_memory()
+            was_loaded = self._loaded.drop()
+        if was_loaded:
+            free_memory()
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
         """Encode a question as its model was trained to read it.

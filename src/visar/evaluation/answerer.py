@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from visar.errors import GenerationError, VisarError
 from visar.evaluation.records import KEYS, Answered, Retrieved, key_of
 from visar.generation import extractive
 from visar.generation.answering import BUDGETS, answer_from, gather_pages
@@ -50,18 +51,33 @@ class AnswerTask:
             prompt=self.prompt,
         )
 
+    @property
+    def input(self) -> tuple[object, ...]:
+        """All that its answer depends on."""
+        return _input(self.blank, self.question, self.document)
+
+    def record(self, answered: Answered) -> Answered:
+        """The record of its answer, which may be that of another task with the same input."""
+        return replace(answered, **dict(zip(KEYS[Answered], key_of(self.blank), strict=True)))
+
 
 class Answerer:
     """Answers tasks; a question that was asked about the same pages before is not asked again.
 
     ``generators`` do not hold ``extractive``, which quotes. ``encoders`` is what the index knows
-    each encoder by: its name, or its address.
+    each encoder by: its name, or its address. ``concurrency`` threads share it; one if it quotes.
     """
 
     def __init__(
-        self, index: Index, generators: Mapping[str, Generator], encoders: Mapping[str, str]
+        self,
+        index: Index,
+        generators: Mapping[str, Generator],
+        encoders: Mapping[str, str],
+        *,
+        concurrency: int = 1,
     ) -> None:
         self._index = index
+        self._concurrency = concurrency
         self._generators = generators
         self._encoders = encoders
         self._known: dict[tuple[object, ...], Answered] = {}
@@ -72,16 +88,11 @@ class Answerer:
         self._known[_input(answered, question, document)] = answered
 
     def answer(self, task: AnswerTask) -> Answered:
-        """Answer a task, from what is known if that is enough.
+        """Answer a task, from what is remembered if that is enough.
 
         Raises VisarError if the generator fails, or a page cannot be shown to it.
         """
-        blank = task.blank
-        known = self._known.get(_input(blank, task.question, task.document))
-        if known is None:
-            known = self._generate(task, blank)
-            self.remember(known, task.question, task.document)
-        return replace(known, **dict(zip(KEYS[Answered], key_of(blank), strict=True)))
+        return self._known.get(task.input) or self._generate(task, task.blank)
 
     def _generate(self, task: AnswerTask, blank: Answered) -> Answered:
         if task.generator == extractive.NAME:
@@ -90,8 +101,15 @@ class Answerer:
         generator = self._generators[task.generator]
         pages = [(task.document, page) for page in blank.pages]
         given = gather_pages(self._index, generator, pages, [task.document])
-        budget = BUDGETS[task.prompt]
-        written = answer_from(task.question, given, generator, budget, prompt=task.prompt)
+        try:
+            budget = BUDGETS[task.prompt]
+            written = answer_from(task.question, given, generator, budget, prompt=task.prompt)
+        except VisarError:
+            raise
+        except Exception as error:  # a foreign generator can fail in any way
+            raise GenerationError(
+                f"{generator.name} failed while answering: {type(error).__name__}: {error}."
+            ) from error
         generation = written.generation
         return replace(
             blank,
@@ -101,6 +119,7 @@ class Answerer:
             output_tokens=generation.output_tokens,
             seconds=generation.seconds,
             model=generation.model,
+            concurrency=self._concurrency,
         )
 
     def _quote(self, task: AnswerTask, pages: Sequence[int]) -> tuple[str, float]:

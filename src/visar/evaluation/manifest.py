@@ -115,10 +115,13 @@ def write_manifest(folder: Path, writer: str, manifest: Manifest) -> None:
     write_whole(folder / f"manifest.{writer}.json", content.encode())
 
 
-def finish(manifest: Manifest, skipped: Skipped, failures: dict[str, str]) -> Manifest:
-    """Return the manifest of a call that has come to its end."""
+def finish(
+    manifest: Manifest, skipped: Skipped, failures: dict[str, str], *, interrupted: bool = False
+) -> Manifest:
+    """Return the manifest of a call that has come to its end, or was interrupted."""
+    finished = None if interrupted else _now()
     return manifest.model_copy(
-        update={"finished": _now(), "skipped": skipped, "failures": failures}
+        update={"finished": finished, "skipped": skipped, "failures": failures}
     )
 
 

@@ -43,6 +43,11 @@ class Plan(BaseModel):
     details: tuple[str, ...] = ()
     """Questions, by their ids, whose similarity matrix and J(k) are kept."""
     ocr: Literal["auto", "always", "never"] = "auto"
+    ocr_engine: Literal["rapidocr", "tesseract"] = "rapidocr"
+    concurrency: _Count = 1
+    """How many questions a served model is asked at a time. One on this machine is asked one."""
+    measure_latency: bool = False
+    """Whether retrieval runs one question at a time with all cores, for its latencies."""
     share: tuple[_Count, _Count] = (1, 1)
     """Which of how many shares of the documents this machine takes."""
 

@@ -59,9 +59,13 @@ class Retrieved:
     sparsity: FiniteFloat | None
     """Share of inactive pages, for ViSAR's variants."""
     seconds: dict[str, FiniteFloat] = field(default_factory=dict)
-    """By stage; their sum is the retrieval's latency, without encoding the question."""
+    """By stage; their sum is the retrieval's latency, without encoding the question. Stages of
+    ViSAR: "query to page" and "page to query" (the paper's weights), "self-similarity" and
+    "page to page" (its matrix), "ranking" (with the cut)."""
     invalid_pages: int = 0
     """Pages of the document that the encoder gave no usable vectors for (NaN or infinite)."""
+    alone: bool = False
+    """Whether the seconds were taken with all cores, while no other question was searched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,9 @@ class Answered:
     """What wrote it, as exactly as the generator tells; None for quotations."""
     prompt: str = "default"
     """The prompt it was asked with: "default", or "paper"."""
+    concurrency: int = 1
+    """How many questions the generator was asked at a time: with more than one, its seconds are
+    those of a busy server."""
 
     @property
     def said(self) -> str:

@@ -7,25 +7,28 @@ Models are released when the stage that needs them is over, before the next one 
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from visar.core import select
-from visar.core.baselines import oracle
 from visar.documents import ReadOptions
 from visar.encoders.protocol import Encoder
-from visar.errors import DocumentError, EmptyQuestion, InvalidOption, VisarError
+from visar.errors import DocumentError, EmptyQuestion, InvalidOption
 from visar.evaluation.answerer import Answerer, AnswerTask
+from visar.evaluation.calls import ModelCalls, group_by
 from visar.evaluation.datasets import published_edition
-from visar.evaluation.judge import CachedJudge, Judge, get_judge, judge_and_model, needs_model
+from visar.evaluation.details import details_path, write_details
+from visar.evaluation.judge import (
+    CachedJudge,
+    Judge,
+    Verdict,
+    get_judge,
+    judge_and_model,
+    needs_model,
+)
 from visar.evaluation.manifest import DataRead, Manifest, Skipped, finish, write_manifest
 from visar.evaluation.methods import is_answered
 from visar.evaluation.plan import Plan, QuestionSet
@@ -49,13 +52,9 @@ from visar.generation.protocol import Generator
 from visar.generation.registry import is_served
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
+from visar.models.protocols import Releasable
 from visar.retrieval.methods import Method
 from visar.store import EncoderRef, StoredDocument
-
-_logger = logging.getLogger(__name__)
-
-MOST_FAILURES = 5
-"""A model that fails this often in a row is not asked again in the same call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,42 +93,6 @@ class _Row:
     question: Question
     asked: Asked
     document: StoredDocument
-
-
-class Failures:
-    """Counts what models fail at, and which of them have failed too often in a row."""
-
-    def __init__(self) -> None:
-        self._in_a_row: Counter[str] = Counter()
-        self._in_all: Counter[str] = Counter()
-        self._reasons: dict[str, str] = {}
-
-    def has_given_up(self, model: str) -> bool:
-        """Whether a model has failed so often in a row that it will fail again."""
-        return self._in_a_row[model] >= MOST_FAILURES
-
-    @contextmanager
-    def caught(
-        self, model: str, question: str, kind: type[VisarError] = VisarError
-    ) -> Iterator[None]:
-        """Note an error that a model meets with a question, and go on."""
-        try:
-            yield
-        except kind as error:
-            _logger.warning("%s, %s: %s", model, question, error)
-            self._in_all[model] += 1
-            self._reasons[model] = str(error)
-            # A document whose file is gone says nothing about the model.
-            self._in_a_row[model] += not isinstance(error, DocumentError)
-        else:
-            self._in_a_row[model] = 0
-
-    def described(self) -> dict[str, str]:
-        """Return how often each model failed, and the last reason."""
-        return {
-            model: f"{times} {'time' if times == 1 else 'times'}, last: {self._reasons[model]}"
-            for model, times in self._in_all.items()
-        }
 
 
 class Run:
@@ -172,11 +135,14 @@ class Run:
         self._generators = {
             name: self._generator(name) for name in plan.generators if name != extractive.NAME
         }
+        self._concurrency = {
+            name: self._concurrency_of(generator) for name, generator in self._generators.items()
+        }
         self._judges = [self._judge_named(name) for name in plan.judges if plan.generators]
         self._documents: _Documents = {}
         self._rows: list[_Row] = []
         self._retrieved: dict[tuple[Any, ...], Retrieved] = {}
-        self._failures = Failures()
+        self._calls = ModelCalls(listener.step)
         self._outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -192,6 +158,22 @@ class Run:
             addresses={name: typed for name, typed in self._addresses.items() if typed != name},
         )
         write_manifest(self._folder, self._writer_name, manifest)
+        interrupted = True
+        try:
+            self._run_stages()
+            interrupted = False
+        finally:
+            self._outcome.failures = self._calls.failures()
+            ended = finish(
+                manifest,
+                self._outcome.skipped,
+                self._outcome.failures,
+                interrupted=interrupted,
+            )
+            write_manifest(self._folder, self._writer_name, ended)
+        return self._outcome
+
+    def _run_stages(self) -> None:
         self._retrieved = read_by_key(self._folder, Retrieved)
         for encoder in self._encoders.values():
             prepared = self._prepare_documents(encoder)
@@ -205,23 +187,26 @@ class Run:
         for generator in self._generators:
             self._answer(generator, self._encoders)
             self._index.release()
-        for judge in self._judges:
-            self._judge(judge)
+        for judge, concurrency in self._judges:
+            self._judge(judge, concurrency)
             self._index.release()
-        self._outcome.failures = self._failures.described()
-        finished = finish(manifest, self._outcome.skipped, self._outcome.failures)
-        write_manifest(self._folder, self._writer_name, finished)
-        return self._outcome
 
     def _generator(self, name: str) -> Generator:
         base_url = self._base_url if is_served(name) else None
         return self._index.generator(name, base_url=base_url)
 
-    def _judge_named(self, name: str) -> Judge:
+    def _concurrency_of(self, generator: Generator) -> int:
+        """How many calls a generator is given at a time: one if its model runs here."""
+        return 1 if isinstance(generator, Releasable) else self._plan.concurrency
+
+    def _judge_named(self, name: str) -> tuple[Judge, int]:
+        """The judge of a name, and how many answers it is given at a time."""
         if not needs_model(name):
-            return get_judge(name)
+            return get_judge(name), 1
         judge, model = judge_and_model(name)
-        return CachedJudge(judge(self._generator(model)), self._folder / "verdicts")
+        generator = self._generator(model)
+        cached = CachedJudge(judge(generator), self._folder / "verdicts")
+        return cached, self._concurrency_of(generator)
 
     def _writer(self, kind: type[Record]) -> RecordWriter[Record]:
         return RecordWriter(self._folder, kind, self._writer_name)
@@ -237,6 +222,7 @@ class Run:
             if questions.published is None
             for name in documents_of(questions, self._plan.share)
         ]
+        options = ReadOptions(ocr=self._plan.ocr, ocr_engine=self._plan.ocr_engine)
         for done, (questions, name) in enumerate(wanted):
             self._listener.step("documents", done, len(wanted))
             path = questions.dataset.path(name)
@@ -248,7 +234,7 @@ class Run:
                 document = self._index.add(
                     path,
                     encoder=self._addresses[encoder.name],
-                    options=ReadOptions(ocr=self._plan.ocr),
+                    options=options,
                     progress=self._listener.document(path),
                 )
             except DocumentError as error:
@@ -302,7 +288,8 @@ class Run:
                 keep([record for row in rows for record in self._taken_over(row, encoder.name)])
                 tasks = list(self._tasks(rows, encoder, prepared))
                 progress = partial(self._listener.step, "retrieval")
-                retrieve(self._index.location, tasks, keep, progress)
+                alone = self._plan.measure_latency
+                retrieve(self._index.location, tasks, keep, progress, alone=alone)
 
     def _tasks(
         self, rows: Iterable[_Row], encoder: Encoder, prepared: _Documents
@@ -313,7 +300,7 @@ class Run:
             missing = tuple(method.name for method in self._missing(row.asked, encoder.name))
             query = None
             if document is not None and missing:
-                with self._failures.caught(encoder.name, row.question.id, EmptyQuestion):
+                with self._calls.caught(encoder.name, row.question.id, EmptyQuestion):
                     query = encoder.encode_query(row.question.text)
             if document is not None and query is not None:
                 invalid = document.count_invalid(encoder.name)
@@ -330,7 +317,9 @@ class Run:
             found = self._retrieved.get((asked.dataset, asked.question, encoder, method.name))
             # An earlier call with smaller budgets kept fewer pages of fixed top-k.
             depth = 1 if method.adaptive else min(self._plan.depth, asked.pages)
-            if found is None or len(found.pages) < depth:
+            is_kept = found is not None and len(found.pages) >= depth
+            is_timed = found is not None and (found.alone or not self._plan.measure_latency)
+            if not (is_kept and is_timed):
                 yield method
 
     def _taken_over(self, row: _Row, encoder: str) -> Iterator[Retrieved]:
@@ -347,37 +336,23 @@ class Run:
 
     def _keep_details(self, encoder: Encoder, prepared: _Documents) -> None:
         """Keep the similarity matrix and J(k) of chosen questions."""
-        folder = self._folder / "details"
         for row in self._rows:
             document = prepared.get(_document_key(row.questions, row.question))
             is_wanted = row.question.id in self._plan.details and not row.questions.published
             if not is_wanted or document is None:
                 continue
-            names = (row.questions.name, encoder.name, row.question.id)
-            path = folder / f"{'-'.join(map(_slug, names))}.npz"
+            path = details_path(self._folder, row.asked, encoder.name)
             if not path.exists():
-                folder.mkdir(exist_ok=True)
                 searcher = self._index.searcher([document.id], self._addresses[encoder.name])
                 query = encoder.encode_query(row.question.text)
                 selection = select(query, searcher.pages, full_matrix=True)
-                evidence = [page - 1 for page in row.asked.evidence_pages]
-                late = selection.late_interaction
-                assert selection.similarity is not None  # noqa: S101 - it was asked for
-                np.savez_compressed(
-                    path,
-                    similarity=selection.similarity,
-                    cost=selection.cost,
-                    ranking=selection.ranking,
-                    k_star=selection.k_star,
-                    k_oracle=oracle(late, evidence).k if evidence else 0,
-                    id=np.array(row.question.id),
-                    encoder=np.array(encoder.name),
-                    dataset=np.array(row.asked.dataset),
-                )
+                write_details(path, row.asked, encoder.name, selection)
 
     def _answer(self, generator: str, encoders: Iterable[str]) -> None:
         known = read_by_key(self._folder, Answered)
-        answerer = Answerer(self._index, self._generators, self._addresses)
+        concurrency = self._concurrency.get(generator, 1)
+        models = self._generators, self._addresses
+        answerer = Answerer(self._index, *models, concurrency=concurrency)
         rows = {(row.asked.dataset, row.asked.question): row for row in self._rows}
         for answered in known.values():
             if row := rows.get((answered.dataset, answered.question)):
@@ -387,13 +362,22 @@ class Run:
             for task in self._answer_tasks(generator, encoders)
             if key_of(task.blank) not in known
         ]
+        groups = group_by(tasks, lambda task: task.input)
         with self._writer(Answered) as writer:
-            for done, task in enumerate(tasks, start=1):
-                if not self._failures.has_given_up(generator):
-                    with self._failures.caught(generator, task.retrieved.question):
-                        writer.write([answerer.answer(task)])
-                        self._outcome.answered += 1
-                self._listener.step("answers", done, len(tasks))
+
+            def keep(group: Sequence[AnswerTask], answered: Answered) -> None:
+                writer.write(task.record(answered) for task in group)
+                self._outcome.answered += len(group)
+
+            self._calls.make(
+                "answers",
+                generator,
+                groups,
+                answerer.answer,
+                keep,
+                question=lambda task: task.retrieved.question,
+                concurrency=concurrency,
+            )
 
     def _answer_tasks(self, generator: str, encoders: Iterable[str]) -> Iterator[AnswerTask]:
         """Tasks of one question stand together, so that it is searched for once."""
@@ -409,29 +393,49 @@ class Run:
                             task = row.question.text, row.document.id, found, generator, max_k
                             yield AnswerTask(*task, prompt=prompt)
 
-    def _judge(self, judge: Judge) -> None:
+    def _judge(self, judge: Judge, concurrency: int) -> None:
         questions = {
             (questions.name, question.id): question
             for questions in self._question_sets
-            for question in questions.questions
+            for question in self._questions_of_share(questions)
             # Where the data set has no answer, there is nothing to judge by.
             if question.answers
         }
         known = read_by_key(self._folder, Judged)
-        answered = [
+        answers = [
             record
             for record in read_by_key(self._folder, Answered).values()
             if (record.dataset, record.question) in questions
             and (*key_of(record), judge.name) not in known
         ]
+
+        def case_of(answered: Answered) -> tuple[str, tuple[str, ...], str, str | None]:
+            question = questions[answered.dataset, answered.question]
+            return question.text, tuple(question.answers), answered.said, question.kind
+
+        def verdict_on(answered: Answered) -> Verdict:
+            question, references, said, kind = case_of(answered)
+            return judge.judge(question, references, said, kind=kind)
+
         with self._writer(Judged) as writer:
-            for done, record in enumerate(answered, start=1):
-                if not self._failures.has_given_up(judge.name):
-                    with self._failures.caught(judge.name, record.question):
-                        question = questions[record.dataset, record.question]
-                        writer.write([_judged(judge, question, record)])
-                        self._outcome.judged += 1
-                self._listener.step("judging", done, len(answered))
+
+            def keep(group: Sequence[Answered], verdict: Verdict) -> None:
+                writer.write(_judged(judge, answered, verdict) for answered in group)
+                self._outcome.judged += len(group)
+
+            self._calls.make(
+                "judging",
+                judge.name,
+                group_by(answers, case_of),
+                verdict_on,
+                keep,
+                question=lambda answered: answered.question,
+                concurrency=concurrency,
+            )
+
+    def _questions_of_share(self, questions: QuestionSet) -> list[Question]:
+        documents = set(documents_of(questions, self._plan.share))
+        return [question for question in questions.questions if question.document in documents]
 
 
 def _document_key(questions: QuestionSet, question: Question) -> tuple[str, str]:
@@ -466,11 +470,6 @@ def asked_of(questions: QuestionSet, question: Question, document: StoredDocumen
     )
 
 
-def _judged(judge: Judge, question: Question, answered: Answered) -> Judged:
-    verdict = judge.judge(question.text, question.answers, answered.said, kind=question.kind)
+def _judged(judge: Judge, answered: Answered, verdict: Verdict) -> Judged:
     key = dict(zip(KEYS[Answered], key_of(answered), strict=True))
     return Judged(**key, judge=judge.name, correct=verdict.correct)
-
-
-def _slug(text: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in text)

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -49,21 +49,30 @@ def retrieve(
     tasks: Sequence[Task],
     keep: Callable[[list[Retrieved]], None],
     progress: Callable[[int, int], None],
+    *,
+    alone: bool = False,
 ) -> None:
     """Let methods choose pages of the documents of an index, on all cores.
 
     Tasks of one document should stand together: each process reads a document once for them.
     ``keep`` is called with the records of each task as soon as they are there, ``progress`` with
-    how many tasks are done, and how many there are. Raises VisarError if a method fails; tasks
-    that are done are kept.
+    how many tasks are done, and how many there are. ``alone`` is for latencies: one task after
+    another, each with all cores. Raises VisarError if a method fails; tasks that are done are
+    kept.
     """
     if not tasks:
         return
     progress(0, len(tasks))
-    if len(tasks) <= FEW:
+    if alone or len(tasks) <= FEW:
         _open(location)
+        document = None
         for done, task in enumerate(tasks, start=1):
-            keep(_carry_out(task))
+            if alone and task.document != document:
+                # Once uncounted: the first call finds nothing in the caches, and may import a
+                # package.
+                _carry_out(task)
+                document = task.document
+            keep([replace(record, alone=alone) for record in _carry_out(task)])
             progress(done, len(tasks))
         return
     context = get_context("spawn")

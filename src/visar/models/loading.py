@@ -49,10 +49,15 @@ class Lazy(Generic[Value]):
                 self._made.append(self._make())
             return self._made[0]
 
-    def drop(self) -> None:
-        """Forget the value; the next call of :meth:`get` makes a new one."""
+    def drop(self) -> bool:
+        """Forget the value; the next call of :meth:`get` makes a new one.
+
+        Returns whether there was one.
+        """
         with self._lock:
+            was_made = bool(self._made)
             self._made.clear()
+            return was_made
 
 
 def load_ahead(model: object) -> None:

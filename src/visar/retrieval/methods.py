@@ -138,8 +138,9 @@ class ScoredPages:
         """Compute the scores, and the seconds they take by stage."""
         if kind in ("s_p", "probability"):
             selection = self._select()
-            # A rule on s_p needs the diagonal alone, not the page-to-page similarity.
-            stages = {name: t for name, t in selection.timings.items() if name != "page to page"}
+            # A rule on s_p needs the diagonal alone, and has a cut of its own.
+            others = ("page to page", "ranking")
+            stages = {name: t for name, t in selection.timings.items() if name not in others}
             return self._probabilities() if kind == "probability" else selection.scores, stages
         if kind == "normalized s_p":
             full = select(self.query, self.pages.vectors, full_matrix=True)

@@ -1,0 +1,163 @@
+"""The commands of docs/reproducing.md, on tiny checkpoints and a made-up benchmark."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli.conftest import visar as visar
+from tests.cli.typed import Visar
+from tests.documents.conftest import text_at, write_pdf
+from tests.encoders import tiny
+from tests.encoders.servers import serving
+from tests.evaluation.datasets.layouts import MMLONGBENCH
+from tests.generation import tiny_models
+from tests.generation.scripted import replies, scripted
+from visar.evaluation.plan import Plan
+from visar.evaluation.records import Answered, Retrieved, read_by_key
+from visar.evaluation.report.paper import the_paper
+from visar.generation.local import LocalGenerator
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reproducing.md").read_text(encoding="utf-8")
+ENCODERS = ("colqwen2.5", "colpali", "colmodernvbert")
+GENERATORS = ("qwen2.5-vl", "qwen3-vl", "internvl3.5", "idefics3", "llava-onevision", "qwen2.5-7b")
+JUDGE = "qwen2.5-14b"
+# An answer and a verdict at once, in every form that is asked for.
+SAID = json.dumps({"Answer": "14", "answer": "14", "correctness": "CORRECT", "choice": "correct"})
+
+
+def commands() -> list[list[str]]:
+    """The ``visar eval`` commands of the page, in their order."""
+    shown = "\n".join(re.findall(r"```console\n(.*?)```", PAGE, flags=re.S))
+    lines = re.findall(r"^\$ (?:\w+=\S+ )?visar (eval .*)$", shown.replace("\\\n", " "), flags=re.M)
+    return [shlex.split(line.removesuffix(" &")) for line in lines]
+
+
+def write_benchmarks(folder: Path) -> None:
+    """Both benchmarks as in the collection: documents of three pages, with a question each."""
+    for benchmark in ("MMLongBench", "LongDocURL"):
+        documents = folder / benchmark / "documents"
+        documents.mkdir(parents=True)
+        for name in ("ferries.pdf", "harbours.pdf")[: 1 + (benchmark == "MMLongBench")]:
+            words = (f"{benchmark} {name} page {number}" for number in ("one", "two", "three"))
+            write_pdf(documents / name, *(text_at(20, 300, word) for word in words))
+        asked = [MMLONGBENCH[0] | {"doc_id": path.name} for path in sorted(documents.iterdir())]
+        (folder / benchmark / "samples.json").write_text(json.dumps(asked))
+
+
+@pytest.fixture
+def cheap() -> Iterator[None]:
+    """Spare a process full of other tests' objects the time of tiny models."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    # Whenever a model is released, garbage is collected: not among what was there before.
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """What stands here for a name of the page: folders of checkpoints, addresses of servers."""
+    from visar.encoders.visrag import VisRagEncoder
+
+    monkeypatch.chdir(tmp_path)
+    for family in ENCODERS:
+        tiny.save(family, tmp_path)
+    tiny.save_colbert(tmp_path / "colbertv2")
+    for name in GENERATORS:
+        tiny_models.save(name, tmp_path / name)
+    tiny_models.save("qwen2.5-7b", tmp_path / JUDGE)
+    write_benchmarks(tmp_path / "collection")
+    folder = str(tiny.save_visrag(tmp_path / "visrag-ret"))
+    visrag = VisRagEncoder(folder, device="cpu", trust_remote_code=True)
+    with serving(visrag) as encoder, scripted(*[replies(SAID)] * 200) as server:
+        yield {
+            **{name: f"./{name}" for name in (*ENCODERS, "colbertv2", *GENERATORS)},
+            "Lillianwei/Mdocagent-dataset/MMLongBench": "MMLongBench=collection",
+            "Lillianwei/Mdocagent-dataset/LongDocURL": "LongDocURL=collection",
+            "paper": f"paper:./{JUDGE}",
+            "http://127.0.0.1:8765": encoder,
+            "http://127.0.0.1:8000/v1": server.url,
+            "tesseract": "tesseract" if shutil.which("tesseract") else "rapidocr",
+        }
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.skipif("prompt" not in Plan.model_fields, reason="the page asks with --prompt paper")
+def test_every_command_runs_and_the_report_has_every_table(
+    visar: Visar, names: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate = LocalGenerator.generate
+
+    def generate_little(self: LocalGenerator, *given: Any, max_tokens: int, **options: Any) -> Any:
+        # What random weights write does not end by itself.
+        return generate(self, *given, max_tokens=min(max_tokens, 4), **options)
+
+    monkeypatch.setattr(LocalGenerator, "generate", generate_little)
+    (settings,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.S)
+    for name in names:
+        settings = settings.replace(f'"{name}"', f'"{names[name]}"')
+    settings = settings.replace(f'prompt = "{names["paper"]}"', 'prompt = "paper"')
+    (tmp_path / "paper.toml").write_text(settings)
+    for command in commands():
+        typed = [names.get(word, word) for word in command]
+        ran = visar(*typed)
+        assert ran.code == 0, (command, ran.err)
+    found = read_by_key(Path("results"), Retrieved)
+    assert {encoder.rpartition("/")[2] for _, _, encoder, _ in found} == {
+        *(*ENCODERS, "colbertv2", "visrag-ret"),
+    }
+    assert {record.method for record in found.values() if record.alone} >= {"visar", "top-k"}
+    answers = read_by_key(Path("results"), Answered).values()
+    assert {answer.generator for answer in answers} == {names[name] for name in GENERATORS}
+    assert {answer.max_k for answer in answers} == {*range(1, 11)}
+    assert {answer.concurrency for answer in read_by_key(Path("served"), Answered).values()} == {16}
+    report = Path("report/report.md").read_text(encoding="utf-8")
+    # Such as "### Tables 4 and S3–S7. …" and "### Figures 3 (a) and S3. …".
+    titles = re.findall(r"^### (Table|Figure)s? ([^.]*)\.", report, flags=re.M)
+    shown = {f"{kind} {n}" for kind, title in titles for n in re.findall(r"S?\d+", title)}
+    tables = ("1", "2", "3", "4", "S1", "S2", "S7", "S8", "S9", "S10")
+    figures = ("3", "4", "S1", "S2", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "S14")
+    assert {f"Table {n}" for n in tables} | {f"Figure {n}" for n in figures} <= shown
+
+
+def test_the_hours_follow_from_the_constants() -> None:
+    """Seconds of the paper's Table S8 times questions."""
+    questions = the_paper().questions
+    seconds = {
+        (row.dataset, row.method, row.max_k): row.values["generation_seconds"]
+        for row in the_paper().rows
+        if row.table == "S8" and row.max_k
+    }
+
+    def hours(methods: tuple[str, ...], budgets: tuple[int, ...] = (5, 10)) -> float:
+        cells = [(data, method, k) for data in questions for method in methods for k in budgets]
+        return sum(questions[cell[0]] * seconds[cell] for cell in cells) / 3600
+
+    late, others = "Late-Interaction", ("Largest-Gap", "Score-Cluster")
+    four = ("ViSAR", late, *others)
+    asked = sum(questions.values())
+    # Methods x budgets x encoders x generators of each step.
+    verdicts = asked * (4 * 2 * 3 + 2 + 2 + 3 + 2 * 2 * 3 * 4 + 4 * 8)
+    expected = {
+        "answers of Qwen2.5-VL": 3 * hours(four),
+        "VisRAG-Ret": hours((late,)),
+        "Table S10b": hours((late, *others), (10,)),
+        "four other generators": 3 * 4 * hours(("ViSAR", late)),
+        "Figure 4": 10 * hours(four, (5,)) - hours(four),
+        "judging": verdicts * 0.6 / 3600,
+    }
+    for step, value in expected.items():
+        (shown,) = re.findall(rf"^\| {step}[^|]*\| (\d+)", PAGE, flags=re.M)
+        assert int(shown) == round(value), step

@@ -1,0 +1,142 @@
+"""Calls to models: some at a time, nothing that was answered is lost, failures end nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visar.errors import DocumentError, GenerationError
+from visar.evaluation.calls import MOST_FAILURES, ModelCalls, group_by
+
+
+def fail_at(failing: Sequence[int], job: int) -> int:
+    if job in failing:
+        raise GenerationError(f"no answer to {job}.")
+    return 10 * job
+
+
+def make(calls: ModelCalls, jobs: Sequence[int], call: object, concurrency: int) -> dict[int, int]:
+    """Make a call for each job; return what was kept."""
+    kept: dict[int, int] = {}
+
+    def keep(group: Sequence[int], result: int) -> None:
+        kept.update(dict.fromkeys(group, result))
+
+    groups = [[job] for job in jobs]
+    calls.make("answers", "m", groups, call, keep, question=str, concurrency=concurrency)  # type: ignore[arg-type]
+    return kept
+
+
+@given(
+    st.integers(1, 30), st.sets(st.integers(0, 29), max_size=MOST_FAILURES - 1), st.integers(1, 6)
+)
+def test_every_job_is_kept_or_fails(jobs: int, failing: set[int], concurrency: int) -> None:
+    told: list[tuple[int, int]] = []
+    calls = ModelCalls(lambda _, done, total: told.append((done, total)))
+    kept = make(calls, range(jobs), lambda job: fail_at(list(failing), job), concurrency)
+    fails = [job for job in range(jobs) if job in failing]
+    assert kept == {job: 10 * job for job in range(jobs) if job not in failing}
+    assert [reason.split(",")[0].split(" ")[0] for reason in calls.failures().values()] == (
+        [str(len(fails))] if fails else []
+    )
+    assert told[0] == (0, jobs)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (jobs, jobs)
+
+
+def test_jobs_with_the_same_key_are_one_call() -> None:
+    groups = group_by([1, 12, 3, 11, 2], lambda job: job % 10)
+    assert groups == [[1, 11], [12, 2], [3]]
+    called: list[int] = []
+    kept: list[list[int]] = []
+    ModelCalls(lambda *_: None).make(
+        *("answers", "m", groups, called.append),
+        lambda group, _: kept.append(list(group)),
+        question=str,
+        concurrency=3,
+    )
+    assert sorted(called) == [1, 3, 12]
+    assert sorted(kept) == sorted(groups)
+
+
+def test_as_many_calls_run_at_a_time_as_asked_for() -> None:
+    # Nobody passes before three have come.
+    barrier = threading.Barrier(3)
+
+    def call(job: int) -> int:
+        barrier.wait(60)
+        return job
+
+    assert len(make(ModelCalls(lambda *_: None), range(6), call, 3)) == 6
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_model_that_always_fails_is_left_alone(concurrency: int) -> None:
+    called: list[int] = []
+
+    def call(job: int) -> int:
+        called.append(job)
+        raise GenerationError("never.")
+
+    calls = ModelCalls(lambda *_: None)
+    assert make(calls, range(50), call, concurrency) == {}
+    # Those that were under way when it was given up may have failed too.
+    assert MOST_FAILURES <= len(called) < MOST_FAILURES + concurrency
+    assert make(calls, range(50), call, concurrency) == {}
+    assert len(called) < MOST_FAILURES + concurrency
+
+
+def test_a_document_that_is_gone_is_no_reason_to_give_up_a_model() -> None:
+    def call(job: int) -> int:
+        if job < 2 * MOST_FAILURES:
+            raise DocumentError("gone.pdf", "does not exist any more")
+        return job
+
+    kept = make(ModelCalls(lambda *_: None), range(12), call, 2)
+    assert sorted(kept) == [10, 11]
+
+
+def test_an_interruption_keeps_what_has_arrived_and_waits_for_nobody() -> None:
+    answered, over = threading.Semaphore(0), threading.Event()
+    late: list[int] = []
+    kept: list[int] = []
+
+    def call(job: int) -> int:
+        if job == 2:
+            over.wait(60)
+            late.append(job)
+        answered.release()
+        return job
+
+    def progress(_: str, done: int, __: int) -> None:
+        if done == 1:
+            # Both 0 and 1 have been answered: one was kept, the other lies in the queue.
+            answered.acquire(timeout=60)
+            answered.acquire(timeout=60)
+            time.sleep(0.5)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ModelCalls(progress).make(
+            *("answers", "m", [[0], [1], [2], [3]], call),
+            lambda group, _: kept.extend(group),
+            question=str,
+            concurrency=3,
+        )
+    assert late == []
+    over.set()
+    assert sorted(kept) == [0, 1]
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_an_error_of_the_program_is_raised(concurrency: int) -> None:
+    def call(job: int) -> int:
+        return [0, 1][job]
+
+    with pytest.raises(IndexError):
+        make(ModelCalls(lambda *_: None), range(4), call, concurrency)
