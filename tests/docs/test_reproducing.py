@@ -22,7 +22,6 @@ from tests.encoders.servers import serving
 from tests.evaluation.datasets.layouts import MMLONGBENCH
 from tests.generation import tiny_models
 from tests.generation.scripted import replies, scripted
-from visar.evaluation.plan import Plan
 from visar.evaluation.records import Answered, Retrieved, read_by_key
 from visar.evaluation.report.paper import the_paper
 from visar.generation.local import LocalGenerator
@@ -94,7 +93,6 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 
 
 @pytest.mark.usefixtures("cheap")
-@pytest.mark.skipif("prompt" not in Plan.model_fields, reason="the page asks with --prompt paper")
 def test_every_command_runs_and_the_report_has_every_table(
     visar: Visar, names: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
