@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -100,6 +100,15 @@ Out = Annotated[
     ),
 ]
 
+InvalidPages = Annotated[
+    Literal["auto", "leave-out", "empty"],
+    typer.Option(
+        help="Pages that the encoder failed on: leave their documents' questions out, as the "
+        "paper does, or count them as empty. auto: as the paper where its numbers can stand "
+        "beside ours."
+    ),
+]
+
 
 @app.command("run")
 def run_evaluation(
@@ -163,11 +172,17 @@ def run_evaluation(
 
 
 @app.command("report")
-def report(folder: Folder, *, out: Out = None, as_json: Json = False) -> None:
+def report(
+    folder: Folder,
+    *,
+    out: Out = None,
+    invalid_pages: InvalidPages = "auto",
+    as_json: Json = False,
+) -> None:
     """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
     from visar.evaluation.report import write_report
 
-    page = write_report(folder, out)
+    page = write_report(folder, out, invalid_pages=invalid_pages)
     if as_json:
         sys.stdout.write(page.with_suffix(".json").read_text(encoding="utf-8"))
         return

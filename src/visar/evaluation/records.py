@@ -61,6 +61,8 @@ class Retrieved:
     """By stage; their sum is the retrieval's latency, without encoding the question."""
     invalid_pages: int = 0
     """Pages of the document that the encoder gave no usable vectors for (NaN or infinite)."""
+    paper_sparsity: FiniteFloat | None = None
+    """Share of pages whose s_p is at most 0.01 of the largest; older versions did not keep it."""
 
 
 @dataclass(frozen=True, slots=True)

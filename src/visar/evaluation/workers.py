@@ -144,6 +144,7 @@ def _retrieved(task: Task, method: Method, pages: ScoredPages) -> Retrieved:
         ranking=_numbers(result.ranking[: task.depth]),
         sparsity=None if result.sparsity is None else float(result.sparsity),
         seconds={stage: float(seconds) for stage, seconds in result.seconds.items()},
+        paper_sparsity=result.paper_sparsity,
     )
 
 
