@@ -23,14 +23,21 @@ FIGURES = {
     "figure-s4",
     "figure-s5",
     "figure-s6",
+    "figure-fixed-k",
     "figure-4",
     "figure-s12",
     "figure-s11",
     "figure-5-1-mmlongbench-dense",
     "figure-5-2-mmlongbench-sparse",
 }
-OF_SWEEPS = {"figure-s7", "figure-s8", "figure-s9"}
-OF_ANSWERS = {"figure-4-budgets", "figure-s10", "figure-s14-extractive-rules"}
+OF_SWEEPS = {"figure-s7", "figure-s8", "figure-s9", "figure-s9-quartiles"}
+OF_ANSWERS = {
+    "figure-4-budgets",
+    "figure-s10",
+    "figure-s10-sizes",
+    "figure-s14-extractive-rules",
+    "figure-s14-bins-extractive-rules",
+}
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
