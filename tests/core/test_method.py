@@ -119,7 +119,7 @@ def test_planted_pages_are_found() -> None:
 
 
 def test_sparsity_at_a_threshold_counts_pages_near_zero() -> None:
-    """s_p = 0, 0.009, 0.01, 0.5, 1 with a threshold of 0.01: three of five; s_p = 0 alone is one."""
+    """Of s_p = 0, 0.009, 0.01, 0.5, 1 (twice that) three are at most 0.01 of the largest."""
     case = planted(seed=3, n_pages=5)
     selection = visar.select(case.query, case.pages)
     known = replace(selection, scores=2 * np.array([0, 0.009, 0.01, 0.5, 1]))

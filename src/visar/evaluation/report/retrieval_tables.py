@@ -195,7 +195,7 @@ _RANKING = (
 )
 _NDCG_NOTE = (
     "NDCG divides by the gain of all evidence pages at the top. The paper's NDCG divides by that "
-    "of the evidence pages that were found: it is higher, and it alone can stand beside the "
+    "of the evidence pages that were found: it is never lower, and it alone can stand beside the "
     "paper's numbers."
 )
 
