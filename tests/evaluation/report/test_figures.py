@@ -151,8 +151,8 @@ def test_quartiles_are_drawn_and_not_a_standard_deviation() -> None:
     with figure_style():
         axes = Figure().add_subplot()
         plot_quartiles(axes, {1: [1, 1, 1, 97]}, {"color": "black"})
-        assert axes.lines[0].get_ydata().tolist() == [25]
-        heights = axes.collections[0].get_paths()[0].vertices[:, 1]
+        assert np.asarray(axes.lines[0].get_ydata()).tolist() == [25]
+        heights = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
     assert (heights.min(), heights.max()) == (1, 25)
 
 

@@ -230,11 +230,6 @@ def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     return looks
 
 
-def without_line(look: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a look that bars and shades take."""
-    return {name: value for name, value in look.items() if name in ("color", "label")}
-
-
 def set_decades(axes: Axes, places: Sequence[float]) -> None:
     """Make the horizontal axis logarithmic, with ticks at the powers of ten among some places."""
     from matplotlib.ticker import NullLocator

@@ -320,6 +320,7 @@ def _table(
 ) -> list[Table]:
     """A table of a data set, given the methods of each encoder; none if there are none."""
     paper = Comparison.of_retrieval(findings, dataset)
+    compared = [column for column in spec.columns if column.compared]
     rows: list[Row] = []
     counts: dict[tuple[str, str], int] = {}
     for encoder, wanted in methods.items():
@@ -327,25 +328,23 @@ def _table(
             method: with_evidence(findings, dataset, findings.choices[dataset, encoder][method])
             for method in wanted
         }
-        sure = _compare(pairs, [one for one in spec.columns if one.compared], spec.reference)
+        sure = _compare(pairs, compared, spec.reference)
         for method in wanted:
-            count = counts[label(method), encoder] = len(pairs[method])
-            row: Row = {"Encoder": encoder, "Method": label(method), "Questions": count}
+            counts[label(method), encoder] = len(pairs[method])
+            row: Row = {"Encoder": encoder, "Method": label(method)}
+            row["Questions"] = len(pairs[method])
             for column in spec.columns:
-                if not count:
-                    row[column.heading] = None
-                    continue
+                interval, _ = sure.get((method, column.heading), (None, None))
                 beside = None
                 if column.paper is not None:
-                    beside = paper.value(column.paper, encoder, method, count)
-                interval, _ = sure.get((method, column.heading), (None, None))
+                    beside = paper.value(column.paper, encoder, method, len(pairs[method]))
                 row[column.heading] = Cell(
-                    column.value(pairs[method]),
+                    column.value(pairs[method]) if pairs[method] else None,
                     column.digits,
                     interval=None if interval is None else (interval.low, interval.high),
                     paper=beside,
                 )
-            for column in filter(lambda one: one.compared, spec.columns):
+            for column in compared:
                 _, difference = sure.get((method, column.heading), (None, None))
                 row |= _difference_cells(column, difference, spec.reference)
             rows.append(row)
