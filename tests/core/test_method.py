@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,6 +116,15 @@ def test_planted_pages_are_found() -> None:
     assert set(strongest) <= set(selection.pages.tolist())
     assert selection.k <= 5
     assert 0 < selection.sparsity < 1
+
+
+def test_sparsity_at_a_threshold_counts_pages_near_zero() -> None:
+    """Of s_p = 0, 0.009, 0.01, 0.5, 1 (twice that) three are at most 0.01 of the largest."""
+    case = planted(seed=3, n_pages=5)
+    selection = visar.select(case.query, case.pages)
+    known = replace(selection, scores=2 * np.array([0, 0.009, 0.01, 0.5, 1]))
+    assert known.sparsity_at(0.01) == 0.6
+    assert known.sparsity_at(0) == 0.2
 
 
 def test_one_page_needs_no_method() -> None:

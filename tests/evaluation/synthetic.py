@@ -156,6 +156,7 @@ def _choose(
         tuple(ranking[:10]),
         sparsity if rule == "visar" else None,
         seconds,
+        paper_sparsity=min(1.0, sparsity + 0.1) if rule == "visar" else None,
     )
 
 

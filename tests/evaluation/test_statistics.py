@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.errors import InvalidOption
-from visar.evaluation.statistics import Interval, bootstrap, mcnemar, mcnemar_p, summarize
+from visar.evaluation.statistics import (
+    Interval,
+    PairedSamples,
+    bootstrap,
+    f1_of_means,
+    mcnemar,
+    mcnemar_p,
+    summarize,
+)
 
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 
@@ -78,6 +86,67 @@ def test_a_summary_is_numpys() -> None:
     assert quartiles == pytest.approx(tuple(np.quantile(values, (0.25, 0.5, 0.75))))
 
 
+def test_an_interval_of_a_function_of_means() -> None:
+    """F1 of (P, R) = (1, 1) and (0, 0): means ½ and ½, so F1 = ½.
+
+    Of two questions drawn, both are the second with a chance of ¼ (F1 = 0), or the first (F1 = 1).
+    """
+    pairs = PairedSamples({"a": [[1, 1], [0, 0]]})
+    assert pairs.interval("a", f1_of_means) == Interval(0.5, 0.0, 1.0, 2)
+
+
+def test_the_interval_of_one_mean_is_that_of_the_quicker_bootstrap() -> None:
+    values = np.random.default_rng(1).random((300, 1))
+    slow, quick = PairedSamples({"a": values}).interval("a"), bootstrap(values[:, 0])
+    assert slow.mean == pytest.approx(quick.mean)
+    allowed = 0.05 * (quick.high - quick.low)
+    assert (slow.low, slow.high) == pytest.approx((quick.low, quick.high), abs=allowed)
+
+
+def test_questions_are_drawn_for_both_methods_together() -> None:
+    """The second is always 0.1 lower: unpaired, the difference would have a wide interval."""
+    first = np.random.default_rng(2).random((50, 1))
+    difference = PairedSamples({"a": first, "b": first - 0.1}).difference("a", "b")
+    assert (difference.low, difference.value, difference.high) == pytest.approx((0.1,) * 3)
+
+
+def test_the_randomization_test_counts_exchanges() -> None:
+    """Five questions with +1 each: of the 2^5 exchanges, only two give |difference| = 1.
+
+    So p = 2 / 32 = 0.0625, but for the chance of 10,000 draws (its standard error is 0.0024). With
+    one of them −1, the difference is ⅗; it is at least that with 0, 1, 4 or 5 exchanges:
+    p = (1 + 5 + 5 + 1) / 32 = 0.375.
+    """
+    ones, zeros = np.ones((5, 1)), np.zeros((5, 1))
+    assert PairedSamples({"a": ones, "b": zeros}).difference("a", "b").p == pytest.approx(
+        0.0625, abs=0.01
+    )
+    mixed = ones.copy()
+    mixed[0] = -1
+    difference = PairedSamples({"a": mixed, "b": zeros}).difference("a", "b")
+    assert difference.value == pytest.approx(0.6)
+    assert difference.p == pytest.approx(0.375, abs=0.02)
+
+
+def test_methods_that_do_not_differ_have_p_1_and_others_a_small_one() -> None:
+    values = np.random.default_rng(4).random((200, 2))
+    pairs = PairedSamples({"a": values, "same": values, "better": values + 0.2})
+    assert pairs.difference("a", "same", f1_of_means).p == 1
+    assert pairs.difference("better", "a", f1_of_means).p == pytest.approx(1 / 10_001)
+
+
+@given(st.integers(2, 30), st.integers(0, 2**32))
+def test_a_difference_has_two_sides(count: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    pairs = PairedSamples(
+        {"a": generator.random((count, 1)), "b": generator.random((count, 1))}, samples=200
+    )
+    one, other = pairs.difference("a", "b"), pairs.difference("b", "a")
+    assert (one.value, one.low, one.high) == pytest.approx((-other.value, -other.high, -other.low))
+    assert one.p == other.p <= 1
+    assert one.low <= one.high
+
+
 @given(st.integers(0, 400), st.integers(0, 400))
 def test_mcnemar_does_not_care_who_is_first(one: int, other: int) -> None:
     assert mcnemar_p(one, other) == mcnemar_p(other, one) <= 1
@@ -92,6 +161,10 @@ def test_mcnemar_does_not_care_who_is_first(one: int, other: int) -> None:
         (lambda: bootstrap([1, float("nan")]), "Value 2 of 2 is nan"),
         (lambda: bootstrap([1], samples=0), "samples must be at least 1"),
         (lambda: summarize([]), "no values"),
+        (lambda: PairedSamples({"a": [[1.0]], "b": [[1.0], [2.0]]}), "different questions"),
+        (lambda: PairedSamples({"a": [1.0]}), "a row for each question"),
+        (lambda: PairedSamples({"a": [[1.0]]}, samples=0), "samples must be at least 1"),
+        (lambda: PairedSamples({"a": [[float("inf")]]}), "Value 1 of 1 is inf"),
         (lambda: mcnemar([True], []), "1 and 0 questions"),
         (lambda: mcnemar_p(-1, 2), "negative"),
     ],

@@ -153,6 +153,15 @@ Questions = Annotated[
 ]
 Comparison = Annotated[Path, typer.Option("--out", help="Where to.", metavar="DIR")]
 
+InvalidPages = Annotated[
+    Literal["auto", "leave-out", "empty"],
+    typer.Option(
+        help="Pages that the encoder failed on: leave their documents' questions out, as the "
+        "paper does, or count them as empty. auto: as the paper where its numbers can stand "
+        "beside ours."
+    ),
+]
+
 
 @app.command("run")
 def run_evaluation(
@@ -224,11 +233,18 @@ def run_evaluation(
 
 
 @app.command("report")
-def report(folder: Folder, *, out: Out = None, as_json: Json = False) -> None:
+def report(
+    folder: Folder,
+    *,
+    out: Out = None,
+    invalid_pages: InvalidPages = "auto",
+    as_json: Json = False,
+) -> None:
     """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
     from visar.evaluation.report import write_report
 
-    _show_written(write_report(folder, out), as_json=as_json)
+    written = write_report(folder, out, invalid_pages=invalid_pages)
+    _show_written(written, as_json=as_json)
 
 
 @app.command("compare")

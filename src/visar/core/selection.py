@@ -60,6 +60,13 @@ class Selection:
         """Inactive pages / pages: how localized the question is."""
         return 1 - len(self.active) / len(self.ranking)
 
+    def sparsity_at(self, threshold: float) -> float:
+        """Share of pages whose s_p is at most ``threshold`` times the largest.
+
+        The paper's tables of sparsity take 0.01; :attr:`sparsity` counts pages with s_p = 0 alone.
+        """
+        return float((self.scores <= threshold * self.scores.max()).mean())
+
     def __repr__(self) -> str:
         return (
             f"Selection(k={self.k}, k_star={self.k_star}, pages={self.pages.tolist()}, "

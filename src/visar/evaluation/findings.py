@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from visar.errors import NotARun
 from visar.evaluation.manifest import Skipped, read_manifests
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_lines
+
+
+class AnswerKey(NamedTuple):
+    """Whose answers they are."""
+
+    dataset: str
+    generator: str
+    prompt: str
+    encoder: str
+    max_k: int
+
+
+class VerdictKey(NamedTuple):
+    """Whose answers were judged, and by whom."""
+
+    dataset: str
+    generator: str
+    prompt: str
+    judge: str
+    encoder: str
+    max_k: int
 
 
 @dataclass(frozen=True)
@@ -27,6 +48,8 @@ class Findings:
     """Of every call of the run, the last one last."""
     unreadable: tuple[str, ...] = ()
     """Lines that are no JSON: what a crashed writer left in the middle of a file."""
+    left_out: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    """By (data set, encoder): questions left out because pages could not be encoded."""
 
     @cached_property
     def questions(self) -> dict[str, dict[str, Asked]]:
@@ -42,21 +65,57 @@ class Findings:
         return self._grouped(self.retrieved, "dataset", "encoder")
 
     @cached_property
-    def answers(self) -> dict[tuple[str, str, str, int], dict[str, dict[str, Answered]]]:
-        """By (data set, generator, encoder, budget), method and question."""
-        return self._grouped(self.answered, "dataset", "generator", "encoder", "max_k")
+    def answers(self) -> dict[AnswerKey, dict[str, dict[str, Answered]]]:
+        """By setting, method and question."""
+        grouped = self._grouped(self.answered, *AnswerKey._fields)
+        return {AnswerKey(*key): by_method for key, by_method in grouped.items()}
 
     @cached_property
-    def verdicts(self) -> dict[tuple[str, str, str, str, int], dict[str, dict[str, bool]]]:
-        """By (data set, generator, judge, encoder, budget), method and question."""
-        judged = self._grouped(self.judged, "dataset", "generator", "judge", "encoder", "max_k")
+    def verdicts(self) -> dict[VerdictKey, dict[str, dict[str, bool]]]:
+        """By setting, method and question."""
         return {
-            key: {
+            VerdictKey(*key): {
                 method: {question: one.correct for question, one in by_question.items()}
                 for method, by_question in by_method.items()
             }
-            for key, by_method in judged.items()
+            for key, by_method in self._grouped(self.judged, *VerdictKey._fields).items()
         }
+
+    @cached_property
+    def invalid_questions(self) -> dict[tuple[str, str], frozenset[str]]:
+        """By (data set, encoder): questions about documents with pages that it failed on."""
+        documents: dict[tuple[str, str], set[str]] = {}
+        for one in filter(self._is_of_run, self.retrieved):
+            if one.invalid_pages:
+                asked = self.questions[one.dataset][one.question]
+                documents.setdefault((one.dataset, one.encoder), set()).add(asked.document)
+        return {
+            (dataset, encoder): frozenset(
+                one.question
+                for one in self.questions[dataset].values()
+                if one.document in documents[dataset, encoder]
+            )
+            for dataset, encoder in sorted(documents)
+        }
+
+    def leave_out_invalid(self, settings: Collection[tuple[str, str]]) -> Findings:
+        """Return the findings without :attr:`invalid_questions` of some (data set, encoder)."""
+        left_out = {key: self.invalid_questions.get(key, frozenset()) for key in settings}
+
+        def kept(records: Iterable[_Result]) -> tuple[_Result, ...]:
+            return tuple(
+                one
+                for one in records
+                if one.question not in left_out.get((one.dataset, one.encoder), ())
+            )
+
+        return replace(
+            self,
+            retrieved=kept(self.retrieved),
+            answered=kept(self.answered),
+            judged=kept(self.judged),
+            left_out={key: questions for key, questions in left_out.items() if questions},
+        )
 
     def _grouped(
         self, records: Iterable[Any], *fields: str
@@ -78,12 +137,24 @@ class Findings:
         return sum(not self._is_of_run(record) for records in kinds for record in records)
 
     @cached_property
+    def has_paper_sparsity(self) -> bool:
+        """Whether sparsity is kept as the paper counts it, too; older versions did not."""
+        return all(
+            one.paper_sparsity is not None or one.sparsity is None
+            for one in self.retrieved
+            if one.method == "visar"
+        )
+
+    @cached_property
     def datasets(self) -> tuple[str, ...]:
         return tuple(self.questions)
 
     @cached_property
     def encoders(self) -> tuple[str, ...]:
         return tuple(sorted({encoder for _, encoder in self.choices}))
+
+
+_Result = TypeVar("_Result", Retrieved, Answered, Judged)
 
 
 def read_findings(folder: Path) -> Findings:
@@ -112,14 +183,14 @@ def read_findings(folder: Path) -> Findings:
     )
 
 
-# A data set with corrections has its own name, but the documents of the published one.
-_CORRECTED = ", corrected"
+CORRECTED = ", corrected"
+"""How the name of a data set with corrections ends; it has the documents of the published one."""
 
 
 def skipped_documents(findings: Findings, dataset: str) -> dict[str, str]:
     """Return the documents of a data set that no question was asked about, with the reasons."""
     asked = {one.document for one in findings.questions.get(dataset, {}).values()}
-    name = dataset.removesuffix(_CORRECTED)
+    name = dataset.removesuffix(CORRECTED)
     reasons: dict[str, str] = {}
     for skipped in _skipped(findings):
         reasons |= dict.fromkeys(skipped.missing.get(name, ()), "missing")

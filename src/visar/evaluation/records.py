@@ -66,6 +66,8 @@ class Retrieved:
     """Pages of the document that the encoder gave no usable vectors for (NaN or infinite)."""
     alone: bool = False
     """Whether the seconds were taken with all cores, while no other question was searched for."""
+    paper_sparsity: FiniteFloat | None = None
+    """Share of pages whose s_p is at most 0.01 of the largest; older versions did not keep it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visar.errors import InvalidOption
 
@@ -28,6 +30,19 @@ class Interval:
     mean: float
     low: float
     high: float
+    count: int
+    """Of questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more one method has than another on the same questions."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    """Two-sided, of the paired randomization test."""
     count: int
     """Of questions."""
 
@@ -70,6 +85,134 @@ def bootstrap(values: Iterable[float], *, samples: int = SAMPLES, seed: int = SE
         np.divide(counts @ different, len(known), out=part)
     low, high = np.percentile(means, PERCENTILES)
     return Interval(math.fsum(known) / len(known), float(low), float(high), len(known))
+
+
+Means: TypeAlias = NDArray[np.float64]
+"""A row for each sample of questions, a column for each measure."""
+Statistic: TypeAlias = Callable[[Means], NDArray[np.float64]]
+"""One number for each row of means."""
+
+
+def first_mean(means: Means) -> NDArray[np.float64]:
+    """Return the mean of the only measure: the simplest statistic."""
+    return means[:, 0]
+
+
+def f1_of_means(means: Means) -> NDArray[np.float64]:
+    """Return 2PR / (P + R) of mean precision P and mean recall R, the first two measures.
+
+    >>> f1_of_means(np.array([[0.5, 0.25], [0.0, 0.0]]))
+    array([0.33333333, 0.        ])
+    """
+    total = means[:, 0] + means[:, 1]
+    return 2 * means[:, 0] * means[:, 1] / np.where(total > 0, total, 1)
+
+
+class PairedSamples:
+    """Resampled questions, the same ones for all methods, to compare functions of their means.
+
+    Parameters
+    ----------
+    values
+        By method: a row for each question, in the same order, and a column for each measure.
+    samples
+        Of the bootstrap, and of the randomization test.
+    seed
+        The same data and seed give the same result.
+
+    Raises
+    ------
+    InvalidOption
+        If there are no questions, the numbers of questions or measures differ, or a value is not
+        finite.
+
+    >>> pairs = PairedSamples({"a": [[1.0], [1.0], [1.0]], "b": [[0.0], [0.0], [1.0]]})
+    >>> round(pairs.difference("a", "b").value, 3)
+    0.667
+    """
+
+    def __init__(
+        self, values: Mapping[str, ArrayLike], *, samples: int = SAMPLES, seed: int = SEED
+    ) -> None:
+        if samples < 1:
+            raise InvalidOption(f"samples must be at least 1, not {samples}.")
+        tables = {name: _table(of_method) for name, of_method in values.items()}
+        shapes = {table.shape for table in tables.values()}
+        if len(shapes) != 1:
+            raise InvalidOption(
+                f"The methods have different questions and measures ({sorted(shapes)}): they can "
+                "be compared on the same ones only."
+            )
+        ((self._count, measures),) = shapes
+        self._places = {
+            name: slice(place * measures, (place + 1) * measures)
+            for place, name in enumerate(tables)
+        }
+        everything = np.hstack(list(tables.values()))
+        self._samples = samples
+        self._means = everything.mean(axis=0, keepdims=True)
+        self._resampled = _weighted_means("resampled", everything, samples, seed)
+        self._chosen = _weighted_means("chosen", everything, samples, seed)
+
+    def interval(self, method: str, statistic: Statistic = first_mean) -> Interval:
+        """The statistic of a method with its percentile bootstrap interval."""
+        place = self._places[method]
+        value = float(statistic(self._means[:, place])[0])
+        low, high = np.percentile(statistic(self._resampled[:, place]), PERCENTILES)
+        return Interval(value, float(low), float(high), self._count)
+
+    def difference(self, first: str, second: str, statistic: Statistic = first_mean) -> Difference:
+        """statistic(first) − statistic(second), with interval and test.
+
+        The interval is that of questions drawn with replacement, the same ones for both methods.
+        The test exchanges the methods in a random choice of questions: p is the share of such
+        exchanges after which they differ at least as much.
+        """
+        one, other = self._places[first], self._places[second]
+
+        def differ(of_first: Means, of_second: Means) -> NDArray[np.float64]:
+            return statistic(of_first) - statistic(of_second)
+
+        value = float(differ(self._means[:, one], self._means[:, other])[0])
+        sampled = differ(self._resampled[:, one], self._resampled[:, other])
+        low, high = np.percentile(sampled, PERCENTILES)
+        moved = self._chosen[:, one] - self._chosen[:, other]
+        exchanged = differ(self._means[:, one] - moved, self._means[:, other] + moved)
+        # What differs by rounding alone counts as equal.
+        extreme = np.count_nonzero(np.abs(exchanged) >= abs(value) - 1e-12)
+        p = (1 + extreme) / (1 + self._samples)
+        return Difference(value, float(low), float(high), float(p), self._count)
+
+
+_Kind = Literal["resampled", "chosen"]
+
+
+def _weighted_means(
+    kind: _Kind, values: NDArray[np.float64], samples: int, seed: int
+) -> NDArray[np.float64]:
+    """Σ weight · value / n for each sample; the weights of a question are the same everywhere."""
+    return np.concatenate(
+        [weights @ values / len(values) for weights in _weights(kind, len(values), samples, seed)]
+    )
+
+
+def _weights(kind: _Kind, count: int, samples: int, seed: int) -> Iterator[NDArray[np.uint8]]:
+    step = max(1, COUNTS_AT_A_TIME // count)
+    for first in range(0, samples, step):
+        yield _draw(kind, count, min(step, samples - first), (seed, first))
+
+
+# Every table draws the same questions: 128 MB at most are kept for the next one.
+@lru_cache(maxsize=128)
+def _draw(kind: _Kind, count: int, rows: int, seed: tuple[int, int]) -> NDArray[np.uint8]:
+    """How often each question is drawn ("resampled"), or whether it is (0 or 1)."""
+    generator = np.random.default_rng(seed)
+    if kind == "chosen":
+        return generator.integers(0, 2, (rows, count), np.uint8)
+    drawn = generator.integers(0, count, (rows, count))
+    drawn += np.arange(rows)[:, None] * count
+    times = np.bincount(drawn.ravel(), minlength=rows * count)
+    return np.minimum(times, 255).astype(np.uint8).reshape(rows, count)
 
 
 def summarize(values: Iterable[float]) -> Summary:
@@ -125,6 +268,14 @@ def mcnemar_p(only_first: int, only_second: int) -> float:
         term = term * (pairs - i) // (i + 1)
         ways += term
     return min(1.0, 2 * ways / (1 << pairs))
+
+
+def _table(values: ArrayLike) -> NDArray[np.float64]:
+    known = np.asarray(values, np.float64)
+    if known.ndim != 2:
+        raise InvalidOption("Give a row for each question, and a column for each measure.")
+    _finite(known.ravel())
+    return known
 
 
 def _finite(values: Iterable[float]) -> NDArray[np.float64]:

@@ -156,6 +156,7 @@ def _retrieved(task: Task, method: Method, pages: ScoredPages) -> Retrieved:
         sparsity=None if result.sparsity is None else float(result.sparsity),
         seconds={stage: float(seconds) for stage, seconds in result.seconds.items()},
         invalid_pages=task.invalid_pages,
+        paper_sparsity=result.paper_sparsity,
     )
 
 

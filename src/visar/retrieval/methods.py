@@ -26,6 +26,8 @@ from visar.retrieval.calibration import Calibration, most_useful, page_features
 ENTRY_POINTS = "visar.methods"
 DEFAULT_K = 5
 """Pages that fixed top-k takes unless told otherwise."""
+PAPER_INACTIVE = 0.01
+"""The paper's tables of sparsity count a page as inactive up to this share of the largest s_p."""
 
 Scores: TypeAlias = Literal[
     "late-interaction", "single-vector", "s_p", "normalized s_p", "probability"
@@ -169,7 +171,12 @@ class ScoredPages:
         chosen = method.function(self, **method.options)
         if isinstance(chosen, Selection):
             return MethodResult(
-                chosen.k_star, chosen.pages, chosen.ranking, chosen.sparsity, chosen.timings
+                chosen.k_star,
+                chosen.pages,
+                chosen.ranking,
+                chosen.sparsity,
+                chosen.timings,
+                chosen.sparsity_at(PAPER_INACTIVE),
             )
         ranked_by: _Shared = "late-interaction"
         if isinstance(chosen, Choice):
@@ -218,6 +225,8 @@ class MethodResult:
     """Share of inactive pages, for ViSAR and its variants."""
     seconds: Mapping[str, float]
     """By stage; their sum is the latency without encoding the question."""
+    paper_sparsity: float | None = None
+    """As the paper counts inactive pages: those whose s_p is at most 0.01 of the largest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,19 @@ from visar.evaluation import metrics
 from visar.evaluation.findings import Findings, read_findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked, Judged, Retrieved
-from visar.evaluation.report import retrieval_figures
-from visar.evaluation.report.drawing import LOOKS, OTHER_LOOKS, figure_style, size_bins, to_svg
+from visar.evaluation.report import matrix_figures, retrieval_figures, sparsity, sweep_figures
+from visar.evaluation.report.drawing import (
+    LOOKS,
+    OTHER_COLOURS,
+    OTHER_MARKERS,
+    document_bins,
+    figure_style,
+    plot_quartiles,
+    size_bins,
+    to_svg,
+)
 from visar.evaluation.report.latency_figures import latency_figures
-from visar.evaluation.report.retrieval_tables import f1
+from visar.evaluation.report.retrieval_tables import at_rank, f1_of, k_of
 from visar.evaluation.report.scope import LATE, with_evidence
 
 DATASET, ENCODER = "MMLongBench", "embedded"
@@ -41,8 +50,9 @@ def evidence(findings: Findings) -> dict[str, tuple[int, ...]]:
 
 
 def test_gain_against_t(findings: Findings) -> None:
-    line = retrieval_figures._gains(findings, DATASET, ENCODER, metric=metrics.recall_at, rank=5)
-    assert list(line) == [m.options["top_t"] for m in METHODS.values() if m.group == "T"]
+    measure = at_rank(metrics.recall_at, 5, 100)
+    line = sweep_figures.gains(findings, DATASET, ENCODER, measure=measure)
+    assert list(line) == [1, 5, 10, 25, 50, 75, 100, 150, 200, 300, 500, 750, 1000]
     late, ours = of_method(findings, LATE), of_method(findings, "visar T=50")
     differences = [
         len(set(ours[question].ranking[:5]) & set(pages)) / len(pages)
@@ -52,35 +62,119 @@ def test_gain_against_t(findings: Findings) -> None:
     assert line[50] == pytest.approx(100 * statistics.mean(differences))
 
 
-def test_k_against_gamma(findings: Findings) -> None:
+def test_k_against_gamma_is_of_all_questions(findings: Findings) -> None:
     before, after = (of_method(findings, f"visar gamma={g}") for g in ("100", "1000"))
-    moves = [abs(after[q].k - before[q].k) for q in evidence(findings)]
-    line = retrieval_figures._moves(findings, DATASET, ENCODER)
+    assert len(after) == 40 > len(evidence(findings))
+    moves = [abs(after[q].k - before[q].k) for q in after]
+    line = sweep_figures.moves(findings, DATASET, ENCODER)
     # The first γ has none before it.
     assert min(line) == 10
     assert line[1000] == pytest.approx(statistics.mean(moves))
-    means = retrieval_figures._means(findings, DATASET, ENCODER)
-    assert means[1000] == pytest.approx(statistics.mean(after[q].k for q in evidence(findings)))
+    means = sweep_figures.means(findings, DATASET, ENCODER)
+    assert list(means) == [10.0**power for power in range(9)]
+    assert means[1000] == pytest.approx(statistics.mean(one.k for one in after.values()))
 
 
-def test_quality_against_oracle(findings: Findings) -> None:
+def test_the_papers_bins_of_k_oracle() -> None:
+    places = {k: retrieval_figures.oracle_bin(k) for k in (1, 10, 11, 15, 16, 25, 26, 35, 36, 468)}
+    names = {k: retrieval_figures.ORACLE_NAMES[place] for k, place in places.items()}
+    assert names == {
+        1: "1",
+        10: "10",
+        11: "11–15",
+        15: "11–15",
+        16: "16–20",
+        25: "21–25",
+        26: "26–35",
+        35: "26–35",
+        36: "36+",
+        468: "36+",
+    }
+
+
+def pair(evidence_pages: tuple[int, ...], pages: tuple[int, ...]) -> tuple[Asked, Retrieved]:
+    name = f"{evidence_pages}{pages}"
+    return (
+        Asked(name, "D", "a", 99, evidence_pages, answerable=True),
+        Retrieved("D", name, "e", "visar", len(pages), pages, pages, None),
+    )
+
+
+def test_f1_against_k_oracle_is_the_mean_of_each_questions_own() -> None:
+    """(1) of (1): F1 1. (1, 2, 3) of (1): P ⅓, R 1, F1 ½. Their mean is 75 %.
+
+    Of mean P ⅔ and mean R 1 it would be 80 %, as Table 1 has it.
+    """
+    pairs = [pair((1,), (1,)), pair((1,), (1, 2, 3)), pair((1, 9), (1, 2))]
+    sizes = {asked.question: k for (asked, _), k in zip(pairs, (1, 1, 12), strict=True)}
+    line = retrieval_figures.by_oracle(pairs, sizes, f1_of)
+    assert {at: one.mean for at, one in line.items()} == pytest.approx({0: 75.0, 10: 50.0})
+    assert [one.count for one in line.values()] == [2, 1]
+    # k − k_oracle: (1 − 1 + 3 − 1) / 2 = 1, and 2 − 12 = −10.
+    differences = retrieval_figures.by_oracle(pairs, sizes, k_of)
+    assert [one.mean for one in differences.values()] == [1, -10]
+
+
+def test_f1_of_a_fixed_k_is_that_of_table_1() -> None:
+    """k = 2: P = (½ + ½) / 2, R = (1 + ½) / 2; F1 = 2 · ½ · ¾ / (½ + ¾) = 60 %."""
+    pairs = [pair((1,), (1, 2, 3)), pair((1, 9), (1, 2))]
+    assert retrieval_figures.fixed_f1(pairs, 2) == pytest.approx(60)
+
+
+def test_quality_against_oracle_of_a_run(findings: Findings) -> None:
     sizes = {question: one.k for question, one in of_method(findings, "oracle").items()}
     pairs = with_evidence(findings, DATASET, of_method(findings, "visar"))
-    single = [question for question, size in sizes.items() if size == 1]
-    ours = of_method(findings, "visar")
-    p = statistics.mean(
-        len(set(ours[q].pages) & set(evidence(findings)[q])) / len(ours[q].pages) for q in single
-    )
-    r = statistics.mean(
-        len(set(ours[q].pages) & set(evidence(findings)[q])) / len(evidence(findings)[q])
-        for q in single
-    )
-    by_size = retrieval_figures._by_oracle(pairs, sizes, f1)
-    assert by_size[1] == pytest.approx(100 * 2 * p * r / (p + r))
-    differences = retrieval_figures._by_oracle(pairs, sizes, None)
-    assert differences[1] == pytest.approx(statistics.mean(ours[q].k - 1 for q in single))
-    # All that is larger shares the last bin.
-    assert max(by_size) <= 10 < max(sizes.values())
+    by_size = retrieval_figures.by_oracle(pairs, sizes, f1_of)
+    assert sum(one.count for one in by_size.values()) == len(pairs) == 32
+
+
+def test_the_papers_curve_of_accuracy_against_sparsity() -> None:
+    """Sparsity 10, 20, 30, 40 %; the answers to the last two are right.
+
+    From the 0th percentile on all count: mean sparsity 25, accuracy 50. The 50th percentile is 25:
+    the last two, mean 35, accuracy 100. The 95th is 38.5: the last alone.
+    """
+    curve = sparsity.cumulative([(10, False), (20, False), (30, True), (40, True)])
+    assert len(curve) == len(sparsity.PERCENTILES) == 20
+    by_percentile = dict(zip(sparsity.PERCENTILES, curve, strict=True))
+    shown = {at: (place, one.mean, one.count) for at, (place, one) in by_percentile.items()}
+    assert shown[0] == (25, 50, 4)
+    assert shown[50] == (35, 100, 2)
+    assert shown[95] == (40, 100, 1)
+
+
+def test_quartiles_are_drawn_and_not_a_standard_deviation() -> None:
+    """Of 1, 1, 1, 97 the mean is 25 and the standard deviation 41.6: below zero it means nothing.
+
+    The quartiles are 1 and 1 + ¼ · 96 = 25.
+    """
+    with figure_style():
+        axes = Figure().add_subplot()
+        plot_quartiles(axes, {1: [1, 1, 1, 97]}, {"color": "black"})
+        assert np.asarray(axes.lines[0].get_ydata()).tolist() == [25]
+        heights = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
+    assert (heights.min(), heights.max()) == (1, 25)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "sizes", "names", "places"),
+    [
+        (
+            "MMLongBench",
+            [9, 50, 51, 150, 200, 468],
+            ("1–50", "51–100", "101–150", "151–200", "201+"),
+            [0, 0, 1, 2, 3, 4],
+        ),
+        ("MMLongBench, corrected", [9, 468], ("1–50", "201+"), [0, 1]),
+        ("LongDocURL", [50, 76, 125, 150, 151], ("50–75", "76–100", "101–125", "126–150"), None),
+    ],
+)
+def test_the_papers_bins_of_document_sizes(
+    dataset: str, sizes: list[int], names: tuple[str, ...], places: list[int] | None
+) -> None:
+    bins = document_bins(dataset, sizes)
+    assert bins.names == names
+    assert [bins.place(size) for size in sizes] == (places or [0, 1, 2, 3, 3])
 
 
 @pytest.mark.parametrize(
@@ -102,9 +196,10 @@ def test_a_method_has_one_colour_in_all_figures(findings: Findings) -> None:
 
 def test_every_look_is_of_one_main_method() -> None:
     main = {key for key, method in METHODS.items() if method.group == "main"}
-    assert main | {"evidence"} == LOOKS.keys()
-    for part in zip(*LOOKS.values(), *OTHER_LOOKS, strict=True):
-        assert len(set(part)) == len(part)
+    assert LOOKS.keys() <= main | {"evidence"}
+    colours, markers = zip(*LOOKS.values(), strict=True)
+    for known, others in ((colours, OTHER_COLOURS), (markers, OTHER_MARKERS)):
+        assert len({*known, *others}) == len(known) + len(others)
 
 
 def _drawn() -> str:
@@ -135,7 +230,16 @@ def test_the_style_ends_with_the_block_and_ignores_what_was_set_before() -> None
 
 def test_each_shortcut_has_its_line(findings: Findings) -> None:
     shortcuts = next(one for one in latency_figures(findings) if one.key == "figure-s12")
-    for name in ("ViSAR", "ViSAR (Approx.)", "top-j = 450", "top-p = 75", "top-s = 10"):
+    for name in (
+        "ViSAR",
+        "top-j = 450",
+        "top-p = 75",
+        "top-s = 10",
+        "top-j = 450, top-p = 75",
+        "top-j = 450, top-s = 10",
+        "top-p = 75, top-s = 10",
+        "ViSAR (Approx.)",
+    ):
         assert f">{name}<" in shortcuts.svg
 
 
@@ -149,7 +253,7 @@ def test_a_detail_without_oracle_has_no_mark_of_it(tmp_path: Path) -> None:
         k_oracle=0,
         id="q1",
     )
-    (picture,) = retrieval_figures.matrix_figures(retrieval_figures.read_details(tmp_path))
+    (picture,) = matrix_figures.matrix_figures(matrix_figures.read_details(tmp_path))
     assert picture.caption == (
         "4 pages; 75% of the entries are zero (black). k* = 1, k_oracle = —."
     )
@@ -160,17 +264,19 @@ def test_a_detail_without_oracle_has_no_mark_of_it(tmp_path: Path) -> None:
 def test_bins_of_few_answers_are_left_out() -> None:
     setting = ("D", "e", "visar")
     asked, retrieved, judged = [], [], []
-    for number, sparsity in enumerate([0.1, 0.1, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0]):
+    for number, share in enumerate([0.1, 0.1, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0]):
         asked.append(Asked(f"q{number}", "D", "a", 9, (1,), answerable=True))
         dataset, encoder, method = setting
         retrieved.append(
-            Retrieved(dataset, f"q{number}", encoder, method, 1, (1,), (1,), sparsity, {})
+            Retrieved(dataset, f"q{number}", encoder, method, 1, (1,), (1,), share, {})
         )
         judged.append(
             Judged(dataset, f"q{number}", encoder, method, "g", 5, "rules", correct=number % 2 > 0)
         )
     findings = Findings(tuple(asked), tuple(retrieved), (), tuple(judged))
-    (picture,) = retrieval_figures.sparsity_figures(findings)
+    _, picture = sparsity.sparsity_figures(findings)
+    # Records of older versions have no other sparsity.
+    assert "Sparsity is the share of pages without any weight" in picture.caption
     # Two bins have enough, and a full sparsity belongs to the last one.
     line = re.search(
         r'd="(M [^"]*)" clip-path="[^"]*" style="fill: none; stroke: #0072b2', picture.svg

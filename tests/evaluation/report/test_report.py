@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -12,9 +13,10 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from tests.evaluation.synthetic import PRIVATE, write_run
+from tests.evaluation.synthetic import PRIVATE, write_records, write_run
 from visar.errors import MissingExtra, NotARun
-from visar.evaluation.report import write_report
+from visar.evaluation.findings import read_findings
+from visar.evaluation.report import InvalidPages, write_report
 
 FIGURES = {
     "figure-s1",
@@ -23,14 +25,21 @@ FIGURES = {
     "figure-s4",
     "figure-s5",
     "figure-s6",
+    "figure-fixed-k",
     "figure-4",
     "figure-s12",
     "figure-s11",
     "figure-5-1-mmlongbench-dense",
     "figure-5-2-mmlongbench-sparse",
 }
-OF_SWEEPS = {"figure-s7", "figure-s8", "figure-s9"}
-OF_ANSWERS = {"figure-4-budgets", "figure-s10", "figure-s14-extractive-rules"}
+OF_SWEEPS = {"figure-s7", "figure-s8", "figure-s9", "figure-s9-quartiles"}
+OF_ANSWERS = {
+    "figure-4-budgets",
+    "figure-s10",
+    "figure-s10-sizes",
+    "figure-s14-extractive-rules",
+    "figure-s14-bins-extractive-rules",
+}
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
@@ -166,6 +175,25 @@ def test_retrieval_alone_gives_a_report_and_always_the_same(small: Path, tmp_pat
     html = page.read_text(encoding="utf-8")
     assert "No answers have been generated" in html
     assert not (small / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("auto", "count as empty pages"),
+        ("empty", "count as empty pages"),
+        ("leave-out", "are left out, as in the paper"),
+    ],
+)
+def test_the_report_says_what_became_of_invalid_pages(
+    small: Path, tmp_path: Path, way: InvalidPages, said: str
+) -> None:
+    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
+    findings = read_findings(small)
+    broken = [replace(one, invalid_pages=1) for one in findings.retrieved if one.question == "q1"]
+    write_records(tmp_path / "retrieved.jsonl", [*findings.retrieved, *broken])
+    page = write_report(tmp_path, invalid_pages=way)
+    assert said in page.read_text(encoding="utf-8")
 
 
 def test_questions_alone_give_a_report(small: Path, tmp_path: Path) -> None:

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from visar.evaluation.findings import Findings, read_findings
-from visar.evaluation.report import answer_tables, markup, retrieval_figures, retrieval_tables
+from visar.evaluation.report import (
+    accuracy_tables,
+    markup,
+    matrix_figures,
+    retrieval_figures,
+    retrieval_tables,
+    sparsity,
+    sweep_figures,
+)
 from visar.evaluation.report.fixed_k import fixed_k_tables
 from visar.evaluation.report.latency_figures import latency_figures
+from visar.evaluation.report.latency_tables import latency_tables
 from visar.evaluation.report.markup import Picture, Report, Table
+from visar.evaluation.report.paper import paper_settings
+from visar.evaluation.report.scope import listed, name_generator
 from visar.files import write_whole
 
+InvalidPages: TypeAlias = Literal["auto", "leave-out", "empty"]
+"""What becomes of questions about documents with pages that an encoder gave no usable vectors for:
+they are left out for that encoder, as in the paper; the pages count as empty; or ("auto") the
+paper's way where its numbers can stand beside, and the other elsewhere."""
 
-def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
+
+def write_report(
+    folder: Path | str, out: Path | str | None = None, *, invalid_pages: InvalidPages = "auto"
+) -> Path:
     """Write ``report.html``, ``report.md`` with ``figures/*.svg``, and ``report.json``.
 
     The files hold ids and numbers only, no question, answer or page. The same run gives the same
@@ -29,6 +47,8 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         The folder of a run.
     out
         Where the files go; by default the run's folder.
+    invalid_pages
+        What becomes of questions about documents with pages that an encoder failed on.
 
     Returns
     -------
@@ -43,7 +63,7 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
         If matplotlib or Jinja is not installed.
     """
     folder = Path(folder)
-    findings = read_findings(folder)
+    findings = apply_invalid_pages(read_findings(folder), invalid_pages)
     report = Report(
         "ViSAR evaluation",
         tuple(_introduction(findings)),
@@ -62,6 +82,14 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     return out / "report.html"
 
 
+def apply_invalid_pages(findings: Findings, way: InvalidPages) -> Findings:
+    """Return the findings without the questions that are to be left out."""
+    if way == "empty":
+        return findings
+    settings = list(findings.choices) if way == "leave-out" else paper_settings(findings)
+    return findings.leave_out_invalid(settings)
+
+
 def make_tables(findings: Findings) -> list[Table]:
     """Return every table that the run's records suffice for, in the paper's order."""
     return [
@@ -69,12 +97,13 @@ def make_tables(findings: Findings) -> list[Table]:
         *retrieval_tables.adaptive_tables(findings),
         *fixed_k_tables(findings),
         *retrieval_tables.ranking_tables(findings),
-        *answer_tables.accuracy_tables(findings),
-        *answer_tables.agreement_tables(findings),
-        *answer_tables.latency_tables(findings),
-        *answer_tables.sparsity_tables(findings),
+        *accuracy_tables.accuracy_tables(findings),
+        *accuracy_tables.match_tables(findings),
+        *accuracy_tables.agreement_tables(findings),
+        *latency_tables(findings),
+        *sparsity.sparsity_tables(findings),
         *retrieval_tables.weighting_tables(findings),
-        *answer_tables.objective_tables(findings),
+        *accuracy_tables.objective_tables(findings),
     ]
 
 
@@ -83,11 +112,12 @@ def make_figures(findings: Findings, folder: Path) -> list[Picture]:
     return [
         *retrieval_figures.distribution_figures(findings),
         *retrieval_figures.oracle_figures(findings),
-        *retrieval_figures.top_t_figures(findings),
-        *retrieval_figures.gamma_figures(findings),
+        *retrieval_figures.fixed_figures(findings),
+        *sweep_figures.top_t_figures(findings),
+        *sweep_figures.gamma_figures(findings),
         *latency_figures(findings),
-        *retrieval_figures.matrix_figures(retrieval_figures.read_details(folder)),
-        *retrieval_figures.sparsity_figures(findings),
+        *matrix_figures.matrix_figures(matrix_figures.read_details(folder)),
+        *sparsity.sparsity_figures(findings),
     ]
 
 
@@ -107,13 +137,15 @@ def with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
 
 def _introduction(findings: Findings) -> list[str]:
     """What was run, how to read it, and whether the run came to its end."""
+    generators = {name_generator(one.generator, one.prompt) for one in findings.judged}
     sentences = [
-        f"Data sets: {_listed(findings.datasets)}. Encoders: {_listed(findings.encoders)}. "
-        f"Generators: {_listed(sorted({one.generator for one in findings.judged}))}. "
-        f"Judges: {_listed(sorted({one.judge for one in findings.judged}))}.",
+        f"Data sets: {listed(findings.datasets)}. Encoders: {listed(findings.encoders)}. "
+        f"Generators: {listed(sorted(generators))}. "
+        f"Judges: {listed(sorted({one.judge for one in findings.judged}))}.",
         "A number after “paper” is the paper's own, for the same data set, encoder, generator, "
-        "budget and method; a note under each table says why there is none. “—” stands where there "
-        "is nothing to show. Tables and figures are numbered as in the paper.",
+        "budget and method, where as many questions count and prompt and judge are the paper's; a "
+        "note under each table says why there is none. “—” stands where there is nothing to show. "
+        "Tables and figures are numbered as in the paper.",
     ]
     if not findings.retrieved:
         sentences.append("No pages have been retrieved yet: there is nothing but the questions.")
@@ -134,9 +166,5 @@ def _introduction(findings: Findings) -> list[str]:
         )
     failures = last.get("failures")
     if isinstance(failures, dict) and failures:
-        sentences.append(f"Some answers could not be had from {_listed(sorted(failures))}.")
+        sentences.append(f"Some answers could not be had from {listed(sorted(failures))}.")
     return sentences
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"

@@ -7,17 +7,22 @@ apart; methods that belong together are shades of one hue.
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 import threading
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from visar.errors import MissingExtra
+from visar.evaluation.findings import CORRECTED
 from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.scope import LATE, label
+from visar.evaluation.statistics import summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +39,20 @@ LOOKS: dict[str, tuple[str, str]] = {
     "evidence": ("#000000", "x"),
 }
 """Colour and point by the key of a method; ``evidence`` stands for what the data set says."""
-# For methods of other packages, in turn: dark hues that are none of the above.
-OTHER_LOOKS = (("#332288", "X"), ("#999933", "p"), ("#882255", "h"), ("#117733", "<"))
+# For all other methods, in turn: dark hues that are none of the above. The numbers of colours,
+# points and strokes share no factor, so that many methods can be told apart.
+OTHER_COLOURS = (
+    "#332288",
+    "#999933",
+    "#882255",
+    "#117733",
+    "#AA4499",
+    "#661100",
+    "#44AA99",
+    "#6699CC",
+)
+OTHER_MARKERS = ("X", "p", "h", "<", ">", "d", "H")
+OTHER_LINES: tuple[Any, ...] = ((0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
 STAGE_COLOURS: dict[str, str] = {
     "query to page": "#C6DBEF",
@@ -46,16 +63,20 @@ STAGE_COLOURS: dict[str, str] = {
 """By the stage of ``Selection.timings``: ViSAR's blue, darker from stage to stage."""
 _OTHER_STAGE_COLOURS = ("#444444", "#767676", "#A6A6A6", "#D9D9D9")
 
-# Lines of ViSAR with several encoders: shades of ViSAR's hue, told apart by line and point too.
+# Lines of ViSAR with several encoders, told apart by line and point too.
 _ENCODER_LOOKS: tuple[tuple[str, Any, str], ...] = (
     ("#0072B2", "-", "o"),
     ("#0B3F78", "--", "s"),
     ("#7FB7DA", "-.", "^"),
     ("#444444", ":", "D"),
     ("#2E7EBC", (0, (6, 1)), "v"),
+    ("#E69F00", "-", "P"),
+    ("#009E73", "--", "X"),
+    ("#CC79A7", "-.", "*"),
 )
 
-_PANEL_SIZE = (3.9, 2.7)
+PANEL_SIZE = (3.9, 2.7)
+"""Of one panel, in inches."""
 _TITLE_LENGTH = 35
 _STYLE: dict[Any, Any] = {
     "figure.figsize": (6.0, 3.6),
@@ -111,6 +132,11 @@ def figure_style() -> Iterator[None]:
 
 def to_svg(figure: Figure) -> str:
     """Return a figure as SVG, without date and version: the same whenever it is made."""
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        # Once is enough: savefig would draw everything twice.
+        layout.execute(figure)
+        figure.set_layout_engine("none")
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return file.getvalue()
@@ -124,11 +150,14 @@ def draw_grid(
     panels: Sequence[tuple[str, Data]],
     *,
     columns: int = 2,
+    size: tuple[float, float] = PANEL_SIZE,
+    same_heights: bool = False,
 ) -> list[Picture]:
     """Draw panels row by row under one legend, which names each series once.
 
-    ``panels`` are titles with the data that ``draw`` draws, at most ``columns`` in a row. Returns
-    one figure, or none if there are no panels.
+    ``panels`` are titles with the data that ``draw`` draws, at most ``columns`` in a row, each of a
+    ``size`` in inches; with ``same_heights`` they all have the same range of values. Returns one
+    figure, or none if there are no panels.
     """
     if not panels:
         return []
@@ -137,14 +166,19 @@ def draw_grid(
     with figure_style():
         from matplotlib.figure import Figure
 
-        width, height = _PANEL_SIZE
+        width, height = size
         figure = Figure(figsize=(max(width * columns, 5.0), height * rows + 0.5))
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        letters = int(_TITLE_LENGTH * width / PANEL_SIZE[0])
         for axes, (name, data) in zip(grid, panels, strict=False):
-            axes.set_title("\n".join(textwrap.wrap(plain(name, longest=80), _TITLE_LENGTH)))
+            axes.set_title("\n".join(textwrap.wrap(plain(name, longest=2 * letters), letters)))
             draw(axes, data)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
+        if same_heights:
+            limits = [axes.get_ylim() for axes in grid[: len(panels)]]
+            for axes in grid[: len(panels)]:
+                axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         _add_legend(figure)
         return [Picture(key, title, caption, to_svg(figure))]
 
@@ -181,14 +215,53 @@ def plain(text: str, longest: int = 44) -> str:
 def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """Return the arguments of ``Axes.plot`` for each method, the same in every figure.
 
-    Methods of other packages (``others``) take colours and points in turn.
+    Methods that :data:`LOOKS` does not have (``others``) take colours, points and strokes in turn.
     """
-    looks = LOOKS | dict(zip(others, cycle(OTHER_LOOKS), strict=False))
-    names = {method: plain(label(method)) for method in looks} | {"evidence": "Evidence"}
-    return {
-        method: {"color": colour, "marker": marker, "label": names[method]}
-        for method, (colour, marker) in looks.items()
+    looks: dict[str, dict[str, Any]] = {
+        method: {"color": colour, "marker": marker, "label": plain(label(method))}
+        for method, (colour, marker) in LOOKS.items()
     }
+    looks["evidence"]["label"] = "Evidence"
+    unknown = [method for method in others if method not in looks]
+    turns = zip(cycle(OTHER_COLOURS), cycle(OTHER_MARKERS), cycle(OTHER_LINES), strict=False)
+    for method, (colour, marker, line) in zip(unknown, turns, strict=False):
+        name = plain(label(method))
+        looks[method] = {"color": colour, "marker": marker, "linestyle": line, "label": name}
+    return looks
+
+
+def set_decades(axes: Axes, places: Sequence[float]) -> None:
+    """Make the horizontal axis logarithmic, with ticks at the powers of ten among some places."""
+    from matplotlib.ticker import NullLocator
+
+    axes.set_xscale("log")
+    powers = range(round(math.log10(min(places))), round(math.log10(max(places))) + 1)
+    exponents = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    axes.set_xticks(
+        [10.0**power for power in powers], [f"10{str(p).translate(exponents)}" for p in powers]
+    )
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(min(places) / 1.6, max(places) * 1.6)
+
+
+def plot_quartiles(
+    axes: Axes, by_place: Mapping[float, Sequence[float]], look: Mapping[str, Any]
+) -> None:
+    """Draw a line through the means of the values at each place, over a shade of their quartiles.
+
+    Unlike mean ± standard deviation, quartiles are within the values: times stay above zero.
+    """
+    places = sorted(by_place)
+    summaries = [summarize(by_place[place]) for place in places]
+    axes.plot(places, [one.mean for one in summaries], **look)
+    axes.fill_between(
+        places,
+        [one.lower_quartile for one in summaries],
+        [one.upper_quartile for one in summaries],
+        color=look["color"],
+        alpha=0.15,
+        linewidth=0,
+    )
 
 
 def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:
@@ -229,11 +302,46 @@ def range_label(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}–{last}"
 
 
-def label_bins(axes: Axes, cap: int) -> None:
-    """Set ticks 1 … cap, the last with a plus; every second one where they would touch."""
-    step = 1 if cap <= 12 else 2
-    ticks = [number for number in range(1, cap + 1) if (cap - number) % step == 0]
-    axes.set_xticks(ticks, [f"{tick}+" if tick == cap else str(tick) for tick in ticks])
+_PAPER_SIZES = {
+    "MMLongBench": ((1, 50), (51, 100), (101, 150), (151, 200), (201, None)),
+    "LongDocURL": ((50, 75), (76, 100), (101, 125), (126, 150)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SizeBins:
+    """Ranges of document sizes, in pages."""
+
+    names: tuple[str, ...]
+    last_sizes: tuple[float, ...]
+
+    def place(self, pages: int) -> int:
+        """Return which range a document belongs to; what is larger than all, to the last."""
+        return min(bisect_left(self.last_sizes, pages), len(self.names) - 1)
+
+
+def document_bins(dataset: str, sizes: Iterable[int]) -> SizeBins:
+    """Return the paper's ranges for its data sets, and for others about as many sizes in each.
+
+    Ranges without any document are left out.
+
+    >>> document_bins("MMLongBench", [9, 120, 468]).names
+    ('1–50', '101–150', '201+')
+    """
+    paper = _PAPER_SIZES.get(dataset.removesuffix(CORRECTED))
+    if paper is None:
+        bins = size_bins(sizes)
+        names = tuple(range_label(first, last) for first, last in bins)
+        return SizeBins(names, tuple(last for _, last in bins))
+    known = SizeBins(
+        tuple(f"{first}+" if last is None else f"{first}–{last}" for first, last in paper),
+        tuple(math.inf if last is None else last for _, last in paper),
+    )
+    used = sorted({known.place(size) for size in sizes})
+    return SizeBins(
+        tuple(known.names[place] for place in used),
+        tuple(known.last_sizes[place] for place in used),
+    )
 
 
 def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import cycle
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from visar.evaluation.findings import Findings
+from visar.evaluation.records import Answered, Retrieved
 from visar.evaluation.report import drawing, scope
-from visar.evaluation.report.answer_tables import seconds_of
 from visar.evaluation.report.drawing import draw_grid
 from visar.evaluation.report.markup import Picture
-from visar.evaluation.report.scope import LATE, label
-from visar.evaluation.statistics import summarize
+from visar.evaluation.report.scope import LATE, answers_of, label, name_generator, seconds_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,14 +23,17 @@ _TIMED = (LATE, "visar", "visar-approx", "largest-gap", "score-cluster")
 _SHADED = (LATE, "visar", "visar-approx")
 _DECOMPOSED = ("visar", "visar-approx")
 _SHORTCUTS = scope.of_group("acceleration")
-# Shortcuts one by one: their lines are told apart by their strokes.
-_SHORTCUT_LINES = ("--", "-.", ":", (0, (6, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+# The paper shows the budgets' effect on long documents, from this many pages on.
+_LONG = 100
+_SPREAD = "Means; shaded for some: from the lower to the upper quartile."
+_APPROXIMATION = (
+    "ViSAR (Approx.) has ViSAR's times of generation, as in the paper, and its own of retrieval."
+)
 
-_Bins = Sequence[tuple[int, int]]
-_Lines = tuple[_Bins, dict[str, dict[int, list[float]]]]
-"""Bins of document sizes; seconds by method and place of the bin."""
-_Bars = dict[int, dict[str, tuple[float, float]]]
-"""Mean seconds of retrieval and generation by budget and method."""
+_Seconds = dict[str, dict[float, list[float]]]
+"""Seconds by method and place."""
+_Lines = tuple[Sequence[str] | None, _Seconds]
+"""Names of the places, or None where places are budgets; and what is drawn."""
 
 
 def latency_figures(findings: Findings) -> list[Picture]:
@@ -40,6 +41,7 @@ def latency_figures(findings: Findings) -> list[Picture]:
     return [
         *_retrieval_figures(findings),
         *_budget_figures(findings),
+        *_long_document_figures(findings),
         *_end_to_end_figures(findings),
         *_stage_figures(findings),
     ]
@@ -51,15 +53,15 @@ def _retrieval_figures(findings: Findings) -> list[Picture]:
         (
             "figure-4",
             "Figures 4 and S13. Retrieval time against document size",
-            "Means of the questions about documents of that many pages; shaded for some: one "
-            "standard deviation.",
-            (*_TIMED, *scope.other_methods(findings)),
+            f"{_SPREAD} Without encoding the question. n is the number of questions.",
+            _timed_methods(findings),
         ),
         (
             "figure-s12",
             "Figure S12. Retrieval time by shortcut",
-            "top-j: the weightiest patches of each page only; top-p: the pages with the weightiest "
-            "patch only; top-s: k up to s only; ViSAR (Approx.): all three.",
+            "All combinations of the three shortcuts. top-j: the weightiest patches of each page "
+            "only; top-p: the pages with the weightiest patch only; top-s: k up to s only; ViSAR "
+            "(Approx.): all three. Means; n is the number of questions.",
             ("visar", *_SHORTCUTS, "visar-approx"),
         ),
     )
@@ -72,64 +74,72 @@ def _retrieval_figures(findings: Findings) -> list[Picture]:
                 for method in methods
                 if method in by_method
             }
-            bins, lines = _by_size(findings, dataset, times)
+            data = _by_size(findings, dataset, times)
             # A line alone compares nothing.
-            if len(lines) > 1:
-                panels.append((f"{dataset}, {encoder}", (bins, lines)))
-        pictures += draw_grid(key, title, caption, _line_drawer(findings), panels)
+            if len(data[1]) > 1:
+                panels.append((f"{dataset}, {encoder}", data))
+        pictures += draw_grid(
+            key, title, caption, _line_drawer(methods), panels, size=(5.2, 3.2), same_heights=True
+        )
     return pictures
+
+
+def _timed_methods(findings: Findings) -> tuple[str, ...]:
+    return (*_TIMED, *filter(scope.is_timed, scope.other_methods(findings)))
 
 
 def _by_size(findings: Findings, dataset: str, times: Mapping[str, Mapping[str, float]]) -> _Lines:
     """Group seconds, given by method and question, by document size."""
-    bins, places = _document_bins(findings, dataset)
+    names, places = _document_places(findings, dataset)
     lines = {
         method: drawing.group(
-            (places[question], by_question[question])
+            (float(places[question]), by_question[question])
             for question in sorted(by_question)
             # What took no time was not measured.
             if by_question[question] > 0
         )
         for method, by_question in times.items()
     }
-    return bins, {method: line for method, line in lines.items() if line}
+    lines = {method: line for method, line in lines.items() if line}
+    asked = {question for by_question in times.values() for question in by_question}
+    counts = Counter(places[question] for question in asked)
+    return [f"{name}\nn={counts[at]}" for at, name in enumerate(names)], lines
 
 
-def _document_bins(findings: Findings, dataset: str) -> tuple[_Bins, dict[str, int]]:
+def _document_places(findings: Findings, dataset: str) -> tuple[Sequence[str], dict[str, int]]:
     """Ranges of document sizes, and the place of each question's document among them."""
     sizes = {one.question: one.pages for one in findings.questions.get(dataset, {}).values()}
-    bins = drawing.size_bins(sizes.values())
-    last_sizes = [last for _, last in bins]
-    return bins, {question: bisect_left(last_sizes, size) for question, size in sizes.items()}
+    bins = drawing.document_bins(dataset, sizes.values())
+    return bins.names, {question: bins.place(size) for question, size in sizes.items()}
 
 
-def _line_drawer(findings: Findings) -> Callable[[Axes, _Lines], None]:
-    looks = drawing.method_looks(scope.other_methods(findings))
-    colour = looks["visar"]["color"]
-    for method, line in zip(_SHORTCUTS, cycle(_SHORTCUT_LINES), strict=False):
-        looks[method] = {"color": colour, "linestyle": line, "label": label(method)}
-    return partial(_draw_by_size, looks=looks)
+def _line_drawer(methods: Iterable[str]) -> Callable[[Axes, _Lines], None]:
+    return partial(_draw_lines, looks=drawing.method_looks(methods))
 
 
-def _draw_by_size(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -> None:
-    bins, lines = data
-    for method, by_place in lines.items():
-        places = sorted(by_place)
-        summaries = [summarize(by_place[place]) for place in places]
-        axes.plot(places, [one.mean for one in summaries], **looks[method])
-        if method in _SHADED:
-            axes.fill_between(
-                places,
-                # A logarithmic axis has no room for zero and less.
-                [max(one.mean - one.std, one.mean / 10) for one in summaries],
-                [one.mean + one.std for one in summaries],
-                color=looks[method]["color"],
-                alpha=0.15,
-                linewidth=0,
-            )
-    _show_decades(axes)
-    _label_sizes(axes, bins)
+def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -> None:
+    names, lines = data
+    gap = min(0.06, 0.5 / len(lines)) if lines else 0
+    for at, (method, seconds) in enumerate(lines.items()):
+        # Beside each other, so that no method hides another.
+        shift = gap * (at - (len(lines) - 1) / 2)
+        by_place = {place + shift: values for place, values in seconds.items()}
+        if method in _SHADED and not lines.keys() & set(_SHORTCUTS):
+            drawing.plot_quartiles(axes, by_place, looks[method])
+        else:
+            places = sorted(by_place)
+            axes.plot(places, [fmean(by_place[place]) for place in places], **looks[method])
     axes.set_ylabel("seconds")
+    if names is None:
+        budgets = sorted({place for by_place in lines.values() for place in by_place})
+        axes.set_xticks(budgets, [f"{budget:.0f}" for budget in budgets])
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("Max-k")
+    else:
+        _show_decades(axes)
+        axes.set_xticks(range(len(names)), names)
+        axes.set_xlim(-0.4, len(names) - 0.6)
+        axes.set_xlabel("pages of the document")
 
 
 def _show_decades(axes: Axes) -> None:
@@ -137,88 +147,130 @@ def _show_decades(axes: Axes) -> None:
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter("{x:g}")
 
 
-def _label_sizes(axes: Axes, bins: _Bins) -> None:
-    axes.set_xticks(range(len(bins)), [drawing.range_label(*one) for one in bins])
-    axes.set_xlabel("pages of the document")
+_Answers = dict[int, dict[str, dict[str, Answered]]]
+"""By budget, method and question."""
+
+
+def _answered_settings(
+    findings: Findings,
+) -> list[tuple[str, str, Mapping[str, Mapping[str, Retrieved]], _Answers]]:
+    """Data set, a panel's title, what was retrieved, and what was answered."""
+    grouped: dict[tuple[str, str, str, str], _Answers] = {}
+    for key, by_method in findings.answers.items():
+        setting = (key.dataset, key.encoder, key.generator, key.prompt)
+        grouped.setdefault(setting, {})[key.max_k] = by_method
+    return [
+        (
+            dataset,
+            f"{dataset}, {encoder}, {name_generator(generator, prompt)}",
+            findings.choices.get((dataset, encoder), {}),
+            answers,
+        )
+        for (dataset, encoder, generator, prompt), answers in grouped.items()
+    ]
+
+
+def _end_to_end(
+    retrieved: Mapping[str, Mapping[str, Retrieved]],
+    answers: Mapping[str, Mapping[str, Answered]],
+    method: str,
+) -> dict[str, float]:
+    """Seconds of retrieval and generation together, by question."""
+    chosen = retrieved.get(method, {})
+    return {
+        question: seconds_of(chosen[question]) + one.seconds
+        for question, one in answers_of(answers, method).items()
+        if question in chosen and chosen[question].seconds
+    }
 
 
 def _budget_figures(findings: Findings) -> list[Picture]:
-    """Figure 4: retrieval and generation under each budget."""
-    methods = (*_TIMED, *scope.other_methods(findings))
-    settings: dict[tuple[str, str, str], _Bars] = {}
-    for (dataset, generator, encoder, k), by_method in findings.answers.items():
-        chosen = findings.choices.get((dataset, encoder), {})
-        for method in [one for one in methods if one in by_method]:
-            answered, retrieved = by_method[method], chosen.get(method, {})
-            if both := sorted(answered.keys() & retrieved.keys()):
-                bars = settings.setdefault((dataset, generator, encoder), {}).setdefault(k, {})
-                bars[method] = (
-                    fmean(seconds_of(retrieved[question]) for question in both),
-                    fmean(answered[question].seconds for question in both),
-                )
-    looks = drawing.method_looks(scope.other_methods(findings))
+    """Figures 4 and S13: generation and end to end against the budget."""
+    methods = _timed_methods(findings)
+    panels: list[tuple[str, _Lines]] = []
+    for _, title, retrieved, answers in _answered_settings(findings):
+        generation: _Seconds = {}
+        both: _Seconds = {}
+        for k, by_method in sorted(answers.items()):
+            for method in methods:
+                if method in by_method:
+                    seconds = [one.seconds for one in by_method[method].values()]
+                    generation.setdefault(method, {})[k] = seconds
+                if times := list(_end_to_end(retrieved, by_method, method).values()):
+                    both.setdefault(method, {})[k] = times
+        panels.append((f"Generation: {title}", (None, generation)))
+        if both:
+            panels.append((f"End to end: {title}", (None, both)))
     return draw_grid(
         "figure-4-budgets",
-        "Figures 4 and S13. Time end to end against the budget",
-        "Means over questions: retrieval (black, below) and generation (coloured, above). Table S8 "
-        "has the numbers.",
-        partial(_draw_budgets, looks={method: looks[method] for method in methods}),
-        [
-            (f"{dataset}, {encoder}, {generator}", bars)
-            for (dataset, generator, encoder), bars in settings.items()
-        ],
+        "Figures 4 and S13. Time of generation and end to end against the budget",
+        f"{_SPREAD} {_APPROXIMATION} Table S8 has the numbers.",
+        _line_drawer(methods),
+        panels,
+        size=(5.2, 3.0),
+        same_heights=True,
     )
 
 
-def _draw_budgets(axes: Axes, bars: _Bars, looks: Mapping[str, dict[str, Any]]) -> None:
-    width = 0.84 / len(looks)
-    for place, (method, look) in enumerate(looks.items()):
-        found = [(at, bars[k][method]) for at, k in enumerate(sorted(bars)) if method in bars[k]]
-        if not found:
-            continue
-        at = [center + (place - (len(looks) - 1) / 2) * width for center, _ in found]
-        retrieval = [one for _, (one, _) in found]
-        generation = [one for _, (_, one) in found]
-        axes.bar(at, retrieval, width * 0.92, color="black", label="retrieval")
-        named = {"color": look["color"], "label": look["label"]}
-        axes.bar(at, generation, width * 0.92, bottom=retrieval, **named)
-    axes.set_xticks(range(len(bars)), [f"Max-{k}" for k in sorted(bars)])
-    axes.grid(visible=False, axis="x")
-    axes.set_ylabel("seconds")
+def _long_document_figures(findings: Findings) -> list[Picture]:
+    """Figure S10: end to end against the budget, for long documents."""
+    methods = _timed_methods(findings)
+    panels: list[tuple[str, _Lines]] = []
+    for dataset, title, retrieved, answers in _answered_settings(findings):
+        names, places = _document_places(findings, dataset)
+        asked = findings.questions[dataset]
+        for at, name in enumerate(names):
+            of_size = {
+                question
+                for question, place in places.items()
+                if place == at and asked[question].pages >= _LONG
+            }
+            lines: _Seconds = {}
+            for k, by_method in sorted(answers.items()):
+                for method in methods:
+                    times = _end_to_end(retrieved, by_method, method)
+                    if shared := sorted(of_size & times.keys()):
+                        seconds = [times[question] for question in shared]
+                        lines.setdefault(method, {})[k] = seconds
+            if lines:
+                count = max(len(values) for line in lines.values() for values in line.values())
+                panels.append((f"{name} pages, n={count}: {title}", (None, lines)))
+    return draw_grid(
+        "figure-s10",
+        "Figure S10. Time end to end for long documents",
+        f"Documents of at least {_LONG} pages. {_SPREAD} {_APPROXIMATION}",
+        _line_drawer(methods),
+        panels,
+        columns=3,
+        size=(4.4, 3.0),
+        same_heights=True,
+    )
 
 
 def _end_to_end_figures(findings: Findings) -> list[Picture]:
-    """Figure S10: retrieval and generation together, under the largest budget."""
-    # The keys are sorted: of each setting, the largest budget is the last.
-    largest = {key[:3]: key[3] for key in findings.answers}
+    """End to end against document size, under the largest budget."""
+    methods = _timed_methods(findings)
     panels = []
-    for (dataset, generator, encoder), k in largest.items():
-        chosen = findings.choices.get((dataset, encoder), {})
-        answers = findings.answers[dataset, generator, encoder, k]
-        times = {
-            method: {
-                question: seconds_of(chosen[method][question]) + one.seconds
-                for question, one in answers[method].items()
-                if question in chosen[method]
-            }
-            for method in (*_TIMED, *scope.other_methods(findings))
-            if method in answers and method in chosen
-        }
-        bins, lines = _by_size(findings, dataset, times)
-        if lines:
-            panels.append((f"{dataset}, {encoder}, {generator}, Max-{k}", (bins, lines)))
+    for dataset, title, retrieved, answers in _answered_settings(findings):
+        k = max(answers)
+        times = {method: _end_to_end(retrieved, answers[k], method) for method in methods}
+        data = _by_size(findings, dataset, {m: of for m, of in times.items() if of})
+        if data[1]:
+            panels.append((f"{title}, Max-{k}", data))
     return draw_grid(
-        "figure-s10",
-        "Figure S10. Time end to end against document size",
-        "Retrieval and generation under the largest budget; shaded for some: one standard "
-        "deviation.",
-        _line_drawer(findings),
+        "figure-s10-sizes",
+        "Figure S10, all sizes. Time end to end against document size",
+        f"Retrieval and generation under the largest budget. {_SPREAD} {_APPROXIMATION} n is the "
+        "number of questions.",
+        _line_drawer(methods),
         panels,
+        size=(5.2, 3.2),
+        same_heights=True,
     )
 
 
@@ -226,7 +278,7 @@ def _stage_figures(findings: Findings) -> list[Picture]:
     """Figure S11: which stage of ViSAR takes how long."""
     panels = []
     for (dataset, encoder), by_method in findings.choices.items():
-        bins, places = _document_bins(findings, dataset)
+        names, places = _document_places(findings, dataset)
         for method in [one for one in _DECOMPOSED if one in by_method]:
             seconds = drawing.group(
                 ((stage, places[question]), value)
@@ -234,21 +286,26 @@ def _stage_figures(findings: Findings) -> list[Picture]:
                 for stage, value in by_method[method][question].seconds.items()
             )
             stages = {
-                stage: [1000 * fmean(seconds.get((stage, at), [0.0])) for at in range(len(bins))]
+                stage: [1000 * fmean(seconds.get((stage, at), [0.0])) for at in range(len(names))]
                 for stage, _ in seconds
             }
             if stages:
-                panels.append((f"{label(method)}: {dataset}, {encoder}", (bins, stages)))
+                panels.append((f"{label(method)}: {dataset}, {encoder}", (names, stages)))
     return draw_grid(
         "figure-s11",
         "Figure S11. Retrieval time by stage",
-        "Means of the questions about documents of that many pages.",
+        "Means of the questions about documents of that many pages. The paper's weights are “query "
+        "to page” and “page to query”; its matrix is “self-similarity” (the diagonal, which ranks "
+        "the pages), and of “page to page” the rows that decide; its ranking is the search for k*, "
+        "the rest of “page to page”.",
         _draw_stages,
         panels,
+        same_heights=True,
     )
 
 
-def _draw_stages(axes: Axes, data: tuple[_Bins, Mapping[str, list[float]]]) -> None:
-    bins, stages = data
-    drawing.stack_stages(axes, range(len(bins)), stages, 0.7)
-    _label_sizes(axes, bins)
+def _draw_stages(axes: Axes, data: tuple[Sequence[str], Mapping[str, list[float]]]) -> None:
+    names, stages = data
+    drawing.stack_stages(axes, range(len(names)), stages, 0.7)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlabel("pages of the document")

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, TypeAlias
 
@@ -43,7 +43,8 @@ class Cell:
         if self.spread is not None:
             shown += f" ± {self._show(self.spread)}"
         if self.interval is not None:
-            shown += f" ({self._show(self.interval[0])}–{self._show(self.interval[1])})"
+            low, high = map(self._show, self.interval)
+            shown += f" ({low} to {high})" if self.interval[0] < 0 else f" ({low}–{high})"
         return shown if self.remark is None else f"{shown} ({self.remark})"
 
     @property
@@ -91,6 +92,26 @@ class Table:
             bool(self.rows) and not any(isinstance(row[place].value, str) for row in self.rows)
             for place in range(len(self.columns))
         ]
+
+
+def mark_best(
+    rows: Sequence[Row], columns: Iterable[str], group: str | None = None, *, least: bool = False
+) -> None:
+    """Show the best number of each column in bold, among all rows or those with the same ``group``.
+
+    The highest is the best, or with ``least`` the lowest; a row alone is not marked.
+    """
+    for column in columns:
+        values: dict[object, list[float]] = {}
+        for row in rows:
+            cell = row[column]
+            if isinstance(cell, Cell) and isinstance(cell.value, int | float):
+                values.setdefault(group and row[group], []).append(cell.value)
+        best = {name: (min if least else max)(of) for name, of in values.items() if len(of) > 1}
+        for row in rows:
+            cell = row[column]
+            if isinstance(cell, Cell) and cell.value == best.get(group and row[group], math.nan):
+                row[column] = replace(cell, marked=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,119 +1,126 @@
-"""Figures of retrieval: how many pages are chosen, sweeps of T and γ, similarity and sparsity."""
+"""Figures of retrieval: how many pages are chosen, and how good these are."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visar.errors import NotARun
 from visar.evaluation import metrics
-from visar.evaluation.findings import Findings
-from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Asked, Retrieved
+from visar.evaluation.findings import CORRECTED, Findings
 from visar.evaluation.report import drawing, scope
 from visar.evaluation.report.drawing import draw_grid, with_count
-from visar.evaluation.report.markup import Picture, make_key
-from visar.evaluation.report.retrieval_tables import RankMetric, f1, mean_precision, mean_recall
+from visar.evaluation.report.markup import Picture
+from visar.evaluation.report.retrieval_tables import (
+    Measure,
+    f1_of,
+    k_of,
+    precision_of,
+    recall_of,
+)
 from visar.evaluation.report.scope import LATE, Pairs, with_evidence
-from visar.evaluation.statistics import bootstrap
+from visar.evaluation.statistics import Interval, PairedSamples, bootstrap, f1_of_means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COMPARED = ("visar", "largest-gap", "score-cluster")
-# Few questions need more pages; they share the last bin.
-_ORACLE_CAP = 10
-_SMALLEST_CAP, _LARGEST_CAP = 8, 20
-_SPARSITY_BINS = 5
-# Fewer verdicts say nothing.
-_FEWEST_VERDICTS = 3
-
-_BY_T = {METHODS[key].options["top_t"]: key for key in scope.of_group("T")}
-_BY_GAMMA = {METHODS[key].options["gamma"]: key for key in scope.of_group("gamma")}
+# The paper's: how far its figures of k* go.
+_LARGEST_K = {"MMLongBench": 24}
+_LARGEST_K_OTHERWISE = 30
+# The paper's: the first and last k_oracle of each bin but the last.
+ORACLE_BINS = (*((k, k) for k in range(1, 11)), (11, 15), (16, 20), (21, 25), (26, 35))
+ORACLE_NAMES = (*(drawing.range_label(*one) for one in ORACLE_BINS), "36+")
+_FIXED_KS = range(1, 11)
+# There are hundreds of intervals in a figure.
+_SAMPLES = 1_000
 
 _Looks = Mapping[str, dict[str, Any]]
-_Line = dict[float, float]
+
+
+def oracle_bin(k: int) -> int:
+    """Return the place of a k_oracle among the paper's bins."""
+    return next((at for at, (_, last) in enumerate(ORACLE_BINS) if k <= last), len(ORACLE_BINS))
+
+
+def adaptive_others(findings: Findings) -> tuple[str, ...]:
+    """Return the adaptive methods of a run that the main tables report beside the paper's."""
+    return tuple(filter(scope.is_adaptive, scope.other_methods(findings)))
 
 
 def distribution_figures(findings: Findings) -> list[Picture]:
     """Figures S1 and S2: how often a method takes 1, 2, 3 … pages."""
-    others = scope.other_methods(findings)
+    others = adaptive_others(findings)
     pictures = []
     for key, title, methods in (
         ("figure-s1", "Figure S1. Pages taken: ViSAR, Oracle and evidence", ("visar", "oracle")),
-        ("figure-s2", "Figure S2. Pages taken: ViSAR, Largest-Gap and Score-Cluster", _COMPARED),
+        (
+            "figure-s2",
+            "Figure S2. Pages taken: ViSAR and other adaptive methods",
+            (*_COMPARED, *others),
+        ),
     ):
         panels = []
         for (dataset, encoder), by_method in findings.choices.items():
             ks = {"evidence": scope.evidence_counts(findings, dataset)} | {
                 method: [one.k for _, one in with_evidence(findings, dataset, by_method[method])]
-                for method in (*methods, *others)
+                for method in methods
                 if method in by_method
             }
             if ks["evidence"] and len(ks) > 1:
-                panels.append((with_count(f"{dataset}, {encoder}", map(len, ks.values())), ks))
+                last = _LARGEST_K.get(dataset.removesuffix(CORRECTED), _LARGEST_K_OTHERWISE)
+                name = with_count(f"{dataset}, {encoder}", map(len, ks.values()))
+                panels.append((name, (ks, last)))
         pictures += draw_grid(
             key,
             title,
-            "Share of the questions with evidence pages; the last bin holds all that is larger. "
-            "Table 1 has means and medians.",
+            "Share of the questions with evidence pages that a method takes k pages for. Larger k "
+            "are not shown: Table 1 has means and medians over all.",
             partial(_draw_distribution, looks=drawing.method_looks(others)),
             panels,
-            columns=_encoder_columns(findings),
+            size=(5.6, 3.0),
+            same_heights=True,
         )
     return pictures
 
 
-def _encoder_columns(findings: Findings) -> int:
-    """A row for each data set where that is not too wide."""
-    return min(3, len(findings.encoders) or 1)
-
-
-def _draw_distribution(axes: Axes, ks: Mapping[str, Sequence[int]], looks: _Looks) -> None:
-    cap = max(_SMALLEST_CAP, min(_LARGEST_CAP, max(ks["evidence"])))
-    width = 0.84 / len(ks)
-    for place, (method, values) in enumerate(ks.items()):
-        counts = Counter(min(k, cap) for k in values)
-        axes.bar(
-            [k + (place - (len(ks) - 1) / 2) * width for k in range(1, cap + 1)],
-            [100 * counts[k] / max(1, len(values)) for k in range(1, cap + 1)],
-            width,
-            color=looks[method]["color"],
-            label=looks[method]["label"],
-        )
-    drawing.label_bins(axes, cap)
-    axes.grid(visible=False, axis="x")
-    axes.set(xlabel="pages", ylabel="questions, %")
+def _draw_distribution(
+    axes: Axes, data: tuple[Mapping[str, Sequence[int]], int], looks: _Looks
+) -> None:
+    ks, last = data
+    places = range(1, last + 1)
+    for method, values in ks.items():
+        counts = Counter(values)
+        shares = [100 * counts[k] / max(1, len(values)) for k in places]
+        axes.plot(places, shares, **looks[method] | {"markersize": 4, "linewidth": 1.3})
+    step = 2 if last <= 24 else 5
+    axes.set_xticks([1, *range(step, last + 1, step)])
+    axes.set(xlim=(0.4, last + 0.6), xlabel="k", ylabel="questions, %")
 
 
 def oracle_figures(findings: Findings) -> list[Picture]:
     """Figures 3 and S3 to S6: a method's choice against the size of Oracle's."""
-    others = scope.other_methods(findings)
-    measures: tuple[tuple[str, str, str, Callable[[Pairs], float] | None], ...] = (
-        ("figure-s3", "Figures 3 (a) and S3. k − k_oracle", "mean k − k_oracle", None),
-        ("figure-s4", "Figures 3 (b) and S4. F1", "F1, %", f1),
-        ("figure-s5", "Figure S5. Precision", "precision, %", mean_precision),
-        ("figure-s6", "Figure S6. Recall", "recall, %", mean_recall),
+    others = adaptive_others(findings)
+    measures: tuple[tuple[str, str, str, Measure], ...] = (
+        ("figure-s3", "Figures 3 (a) and S3. k − k_oracle", "mean k − k_oracle", k_of),
+        ("figure-s4", "Figures 3 (b) and S4. F1", "mean F1, %", f1_of),
+        ("figure-s5", "Figure S5. Precision", "mean precision, %", precision_of),
+        ("figure-s6", "Figure S6. Recall", "mean recall, %", recall_of),
     )
     pictures = []
     for key, title, heading, measure in measures:
         # Against itself, Oracle is a line at 0.
-        methods = (*_COMPARED, *(() if measure is None else ("oracle",)), *others)
+        methods = (*_COMPARED, *(() if measure is k_of else ("oracle",)), *others)
         panels = []
         for (dataset, encoder), by_method in findings.choices.items():
             oracle = with_evidence(findings, dataset, by_method.get("oracle", {}))
             sizes = {asked.question: one.k for asked, one in oracle}
             lines = {
-                method: _by_oracle(
+                method: by_oracle(
                     with_evidence(findings, dataset, by_method[method]), sizes, measure
                 )
                 for method in methods
@@ -125,40 +132,41 @@ def oracle_figures(findings: Findings) -> list[Picture]:
         pictures += draw_grid(
             key,
             f"{title} against k_oracle",
-            "Against the smallest k whose late-interaction top-k holds all evidence. Grey: share "
-            f"of the questions. The last bin holds all k_oracle ≥ {_ORACLE_CAP}.",
+            "Against the smallest k whose late-interaction top-k holds all evidence. Means of each "
+            f"question's own value, with 95 % of {_SAMPLES:,} bootstrap samples. Grey: share of "
+            "the questions.",
             partial(_draw_against_oracle, heading=heading, looks=drawing.method_looks(others)),
             panels,
-            columns=_encoder_columns(findings),
+            size=(6.4, 3.4),
+            same_heights=True,
         )
     return pictures
 
 
-def _by_oracle(
-    pairs: Pairs, sizes: Mapping[str, int], measure: Callable[[Pairs], float] | None
-) -> _Line:
-    """A measure by the size of Oracle's choice; None: how much larger the method's choice is."""
+def by_oracle(pairs: Pairs, sizes: Mapping[str, int], measure: Measure) -> dict[int, Interval]:
+    """Return the mean of a measure by the bin of k_oracle; of k, how much larger than k_oracle."""
     groups = drawing.group(
-        (min(sizes[asked.question], _ORACLE_CAP), (asked, one))
-        for asked, one in pairs
-        if asked.question in sizes
+        (
+            oracle_bin(sizes[pair[0].question]),
+            measure(pair) - (sizes[pair[0].question] if measure is k_of else 0),
+        )
+        for pair in pairs
+        if pair[0].question in sizes
     )
-    return {
-        size: fmean(one.k - sizes[asked.question] for asked, one in groups[size])
-        if measure is None
-        else measure(groups[size])
-        for size in sorted(groups)
-    }
+    return {at: bootstrap(groups[at], samples=_SAMPLES) for at in sorted(groups)}
 
 
 def _draw_against_oracle(
-    axes: Axes, data: tuple[Mapping[str, _Line], Sequence[int]], heading: str, looks: _Looks
+    axes: Axes,
+    data: tuple[Mapping[str, dict[int, Interval]], Sequence[int]],
+    heading: str,
+    looks: _Looks,
 ) -> None:
     lines, sizes = data
-    counts = Counter(min(size, _ORACLE_CAP) for size in sizes)
+    counts = Counter(map(oracle_bin, sizes))
     behind = axes.twinx()
     shares = [100 * count / len(sizes) for count in counts.values()]
-    behind.bar(list(counts), shares, 0.8, color="#D9D9D9", label="share of questions")
+    behind.bar(list(counts), shares, 0.9, color="#E3E3E3", label="share of questions")
     behind.set_ylim(0, 100)
     behind.set_ylabel("questions, %", color="#767676")
     behind.tick_params(axis="y", colors="#767676")
@@ -166,290 +174,91 @@ def _draw_against_oracle(
     # The lines' panel lies over that of the bars, and lets them through.
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
-    for method, line in lines.items():
-        axes.plot(list(line), list(line.values()), **looks[method])
-    if heading.startswith("mean"):
+    for place, (method, line) in enumerate(lines.items()):
+        # Beside each other, so that no method hides another.
+        shift = 0.6 * (place - (len(lines) - 1) / 2) / len(lines)
+        axes.errorbar(
+            [at + shift for at in line],
+            [one.mean for one in line.values()],
+            yerr=[
+                [one.mean - one.low for one in line.values()],
+                [one.high - one.mean for one in line.values()],
+            ],
+            elinewidth=0.8,
+            **looks[method] | {"linewidth": 1.2, "markersize": 4},
+        )
+    if heading.startswith("mean k"):
         axes.axhline(0, color="black", linewidth=0.8, linestyle="--")
     else:
         axes.set_ylim(0, 104)
-    drawing.label_bins(axes, _ORACLE_CAP)
-    axes.set(xlim=(0.4, _ORACLE_CAP + 0.6), xlabel="k_oracle", ylabel=heading)
+    names = [f"{name}\n{counts[at]}" for at, name in enumerate(ORACLE_NAMES)]
+    axes.set_xticks(range(len(names)), names, fontsize=8)
+    axes.grid(visible=False, axis="x")
+    axes.set(xlim=(-0.6, len(names) - 0.4), ylabel=heading)
+    axes.set_xlabel("k_oracle, and how many questions have it")
 
 
-def top_t_figures(findings: Findings) -> list[Picture]:
-    """Figures S7 and S8: how much better than late interaction the ranking is, by T."""
-    pictures = []
-    for number, rank in ((7, 5), (8, 10)):
-        panels = []
-        for dataset in findings.datasets:
-            for name, metric in (("NDCG", metrics.ndcg_at), ("Recall", metrics.recall_at)):
-                line_of = partial(_gains, findings, dataset, metric=metric, rank=rank)
-                heading = f"gain in {name}@{rank}, points"
-                panels += _sweep_panels(findings, dataset, _BY_T, line_of, heading)
-        pictures += draw_grid(
-            f"figure-s{number}",
-            f"Figure S{number}. Gain in NDCG@{rank} and Recall@{rank} against T",
-            "ViSAR minus late interaction (the line at 0), in hundredths, over the questions with "
-            "evidence pages.",
-            partial(_draw_sweep, name="T", sweep=_BY_T, encoders=findings.encoders),
-            panels,
-        )
-    return pictures
-
-
-def gamma_figures(findings: Findings) -> list[Picture]:
-    """Figure S9: k* against γ, and how much it moves from one γ to the next."""
+def fixed_figures(findings: Findings) -> list[Picture]:
+    """F1 of fixed k = 1 … 10 as a curve, and of adaptive methods at the pages that they take."""
+    others = adaptive_others(findings)
     panels = []
-    for line, heading in ((_moves, "mean |Δk*|"), (_means, "mean k*")):
-        for dataset in findings.datasets:
-            line_of = partial(line, findings, dataset)
-            panels += _sweep_panels(findings, dataset, _BY_GAMMA, line_of, heading)
+    for (dataset, encoder), by_method in findings.choices.items():
+        pairs = {
+            method: with_evidence(findings, dataset, by_method.get(method, {}))
+            for method in (LATE, "visar", *_COMPARED[1:], *others)
+        }
+        pairs = {method: of_method for method, of_method in pairs.items() if of_method}
+        if LATE in pairs and len(pairs) > 1:
+            name = with_count(f"{dataset}, {encoder}", map(len, pairs.values()))
+            panels.append((name, pairs))
     return draw_grid(
-        "figure-s9",
-        "Figure S9. k* against γ",
-        "Above, the mean change of k* from the γ before; below, the mean of k*. Over the "
-        "questions with evidence pages.",
-        partial(_draw_sweep, name="γ", sweep=_BY_GAMMA, encoders=findings.encoders),
+        "figure-fixed-k",
+        "Figure, not in the paper. F1 of fixed and of adaptive k",
+        "Lines: the first k = 1 … 10 pages of the ranking of late interaction, and of ViSAR. "
+        "Points: adaptive methods at their mean k, with 95 % bootstrap intervals of F1. F1 as in "
+        "Table 1.",
+        partial(_draw_fixed, looks=drawing.method_looks(others)),
         panels,
-        columns=max(1, len(panels) // 2),
+        size=(5.6, 3.2),
+        same_heights=True,
     )
 
 
-_Sweep = Mapping[float, str]
-"""Keys of methods by the number that is swept."""
-_Lines = tuple[dict[str, _Line], str]
-"""A line for each encoder, and what it shows."""
+def fixed_f1(pairs: Pairs, k: int) -> float:
+    """Return the F1 of the first k pages of each question's ranking, as Table 1 has it."""
+    return 100 * metrics.f1_of_means(
+        [metrics.precision(one.ranking[:k], asked.evidence_pages) for asked, one in pairs],
+        [metrics.recall(one.ranking[:k], asked.evidence_pages) for asked, one in pairs],
+    )
 
 
-def _sweep_panels(
-    findings: Findings,
-    dataset: str,
-    sweep: _Sweep,
-    line_of: Callable[[str], _Line],
-    heading: str,
-) -> list[tuple[str, _Lines]]:
-    """One panel; none if there are no lines."""
-    lines = {encoder: line for encoder in findings.encoders if (line := line_of(encoder))}
-    counts = [
-        len(with_evidence(findings, dataset, by_question))
-        for encoder in lines
-        for method, by_question in findings.choices[dataset, encoder].items()
-        if method in sweep.values()
-    ]
-    return [(with_count(dataset, counts), (lines, heading))] if lines else []
+def _draw_fixed(axes: Axes, pairs: Mapping[str, Pairs], looks: _Looks) -> None:
+    from matplotlib.ticker import NullLocator
 
-
-def _swept(
-    findings: Findings,
-    dataset: str,
-    encoder: str,
-    sweep: _Sweep,
-    value: Callable[[Asked, Retrieved], float],
-) -> dict[float, dict[str, float]]:
-    """A value of each question with evidence, by the number that is swept."""
-    by_method = findings.choices.get((dataset, encoder), {})
-    found = {
-        float(number): {
-            asked.question: value(asked, one)
-            for asked, one in with_evidence(findings, dataset, by_method.get(method, {}))
-        }
-        for number, method in sorted(sweep.items())
-    }
-    return {number: values for number, values in found.items() if values}
-
-
-def _gains(
-    findings: Findings, dataset: str, encoder: str, *, metric: RankMetric, rank: int
-) -> _Line:
-    def value(asked: Asked, one: Retrieved) -> float:
-        return metric(one.ranking, asked.evidence_pages, rank)
-
-    late = _swept(findings, dataset, encoder, {0: LATE}, value).get(0, {})
-    line = {}
-    for t, values in _swept(findings, dataset, encoder, _BY_T, value).items():
-        gains = [values[question] - late[question] for question in values if question in late]
-        if gains:
-            line[t] = 100 * fmean(gains)
-    return line
-
-
-def _means(findings: Findings, dataset: str, encoder: str) -> _Line:
-    ks = _swept(findings, dataset, encoder, _BY_GAMMA, lambda _, one: one.k)
-    return {gamma: fmean(values.values()) for gamma, values in ks.items()}
-
-
-def _moves(findings: Findings, dataset: str, encoder: str) -> _Line:
-    line = {}
-    ks = _swept(findings, dataset, encoder, _BY_GAMMA, lambda _, one: one.k)
-    for (_, before), (gamma, after) in pairwise(ks.items()):
-        moves = [abs(k - before[question]) for question, k in after.items() if question in before]
-        if moves:
-            line[gamma] = fmean(moves)
-    return line
-
-
-def _draw_sweep(
-    axes: Axes, data: _Lines, name: str, sweep: _Sweep, encoders: Sequence[str]
-) -> None:
-    lines, heading = data
-    for encoder, line in lines.items():
-        axes.plot(list(line), list(line.values()), **drawing.encoder_look(encoder, encoders))
-    axes.set_xscale("log")
-    # The panels of γ share their axis, though the first γ has no step before it.
-    axes.set_xlim(min(sweep) / 1.6, max(sweep) * 1.6)
-    if heading.startswith("gain"):
-        axes.axhline(0, color="black", linewidth=0.8, linestyle="--")
-    else:
-        axes.set_ylim(bottom=0)
-    axes.set(xlabel=name, ylabel=heading)
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """The similarity matrix and the costs of one question."""
-
-    id: str
-    """Of the question, after its data set and the encoder."""
-    similarity: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    k_star: int
-    k_oracle: int | None
-
-
-def read_details(folder: Path) -> list[Detail]:
-    """Read the questions chosen to be shown: ``details/*.npz`` of a run's folder.
-
-    Raises NotARun if a file is damaged or holds something else.
-    """
-    return [_read_detail(path) for path in sorted((folder / "details").glob("*.npz"))]
-
-
-def _read_detail(path: Path) -> Detail:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            k_oracle = int(arrays["k_oracle"]) if "k_oracle" in arrays else 0
-            detail = Detail(
-                id=", ".join(
-                    str(arrays[name]) for name in ("dataset", "encoder", "id") if name in arrays
-                ),
-                similarity=np.asarray(arrays["similarity"], np.float64),
-                cost=np.asarray(arrays["cost"], np.float64),
-                k_star=int(arrays["k_star"]),
-                k_oracle=k_oracle if k_oracle > 0 else None,
+    for method, name, line in ((LATE, "fixed k", "-"), ("visar", "fixed k, ViSAR's ranking", ":")):
+        if method in pairs:
+            axes.plot(
+                _FIXED_KS,
+                [fixed_f1(pairs[method], k) for k in _FIXED_KS],
+                color=looks[method]["color"],
+                linestyle=line,
+                marker=".",
+                label=name,
             )
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise NotARun(f"{path} is not a question's detail ({error}): take it away.") from None
-    if detail.similarity.ndim != 2 or detail.cost.ndim != 1:
-        raise NotARun(f"{path} must hold a matrix and its costs: take it away.")
-    return detail
-
-
-def matrix_figures(details: Sequence[Detail]) -> list[Picture]:
-    """Figure 5 (a, b): similarity matrix and cost of each chosen question."""
-    return [
-        Picture(
-            make_key("figure-5", str(place), detail.id),
-            f"Figure 5 (a, b). Similarity matrix and cost: {detail.id}",
-            f"{len(detail.similarity)} pages; {(detail.similarity == 0).mean():.0%} of the entries "
-            f"are zero (black). k* = {detail.k_star}, k_oracle = {detail.k_oracle or '—'}.",
-            _draw_detail(detail),
-        )
-        for place, detail in enumerate(details, start=1)
-    ]
-
-
-def _draw_detail(detail: Detail) -> str:
-    with drawing.figure_style():
-        import matplotlib as mpl
-        from matplotlib.colors import ListedColormap
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(8.4, 3.5))
-        left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
-        # Without viridis' darkest fifth, which is hard to tell from the black of zero.
-        shades = mpl.colormaps["viridis"](np.linspace(0.2, 1, 256))
-        count = len(detail.similarity)
-        image = left.imshow(
-            np.ma.masked_equal(detail.similarity, 0),
-            cmap=ListedColormap(shades).with_extremes(bad="black"),
-            vmin=0,
-            extent=(0.5, count + 0.5, count + 0.5, 0.5),
-            interpolation="nearest",
-        )
-        left.grid(visible=False)
-        left.set(xlabel="page", ylabel="page", title="Sim(p, p')")
-        figure.colorbar(image, ax=left, shrink=0.85)
-
-        right.plot(range(1, len(detail.cost) + 1), detail.cost, color="black", linewidth=1.4)
-        marks = (
-            (f"k*, ViSAR: {detail.k_star}", "visar", detail.k_star, "-"),
-            (f"k, Oracle: {detail.k_oracle}", "oracle", detail.k_oracle, "--"),
-        )
-        for name, method, k, line in marks:
-            if k is not None:
-                right.axvline(k, color=drawing.LOOKS[method][0], linestyle=line, label=name)
-        right.set(xlabel="k", title="J(k)")
-        right.legend(loc="best")
-        return drawing.to_svg(figure)
-
-
-_Points = dict[str, list[tuple[float, bool]]]
-"""Sparsity and verdict of each answer, by encoder."""
-
-
-def sparsity_figures(findings: Findings) -> list[Picture]:
-    """Figures 5 (c) and S14: accuracy against sparsity, one figure for each generator and judge."""
-    settings: dict[tuple[str, str], dict[tuple[str, int], _Points]] = {}
-    for (dataset, generator, judge, encoder, k), by_method in findings.verdicts.items():
-        chosen = findings.choices.get((dataset, encoder), {}).get("visar", {})
-        verdicts = by_method.get("visar", {})
-        points = [
-            (sparsity, verdicts[question])
-            for question in sorted(verdicts.keys() & chosen.keys())
-            if (sparsity := chosen[question].sparsity) is not None
-        ]
-        if points:
-            panels = settings.setdefault((generator, judge), {})
-            panels.setdefault((dataset, k), {})[encoder] = points
-    return [
-        picture
-        for (generator, judge), panels in settings.items()
-        for picture in draw_grid(
-            make_key("figure-s14", generator, judge),
-            f"Figures 5 (c) and S14. Accuracy against sparsity: {generator}, judged by {judge}",
-            "Share of right answers of ViSAR by the share of pages without any weight, with 95 % "
-            f"bootstrap intervals; bins of fewer than {_FEWEST_VERDICTS} questions are left out.",
-            partial(_draw_accuracy, encoders=findings.encoders),
-            [
-                (with_count(f"{dataset}, Max-{k}", map(len, points.values())), points)
-                for (dataset, k), points in panels.items()
-            ],
-        )
-    ]
-
-
-def _draw_accuracy(axes: Axes, by_encoder: _Points, encoders: Sequence[str]) -> None:
-    width = 100 / _SPARSITY_BINS
-    for place, (encoder, points) in enumerate(by_encoder.items()):
-        bins = drawing.group(
-            (min(int(sparsity * _SPARSITY_BINS), _SPARSITY_BINS - 1), float(is_correct))
-            for sparsity, is_correct in points
-        )
-        known = {at: bootstrap(v) for at, v in sorted(bins.items()) if len(v) >= _FEWEST_VERDICTS}
-        if not known:
+    largest = max(_FIXED_KS)
+    for method, of_method in pairs.items():
+        if method == LATE:
             continue
-        # Beside each other, so that intervals do not hide one another.
-        shift = width * 0.12 * (place - (len(by_encoder) - 1) / 2)
-        axes.errorbar(
-            [100 * (at + 0.5) / _SPARSITY_BINS + shift for at in known],
-            [100 * one.mean for one in known.values()],
-            yerr=[
-                [100 * (one.mean - one.low) for one in known.values()],
-                [100 * (one.high - one.mean) for one in known.values()],
-            ],
-            capsize=2.5,
-            elinewidth=1,
-            **drawing.encoder_look(encoder, encoders),
-        )
-    axes.set(xlim=(0, 100), ylim=(0, 104), xlabel="sparsity, %", ylabel="accuracy, %")
-    axes.set_xticks(range(0, 101, 100 // _SPARSITY_BINS))
+        values = np.array([[precision_of(pair), recall_of(pair)] for pair in of_method])
+        sure = PairedSamples({method: values}, samples=_SAMPLES).interval(method, f1_of_means)
+        mean_k = fmean(one.k for _, one in of_method)
+        largest = max(largest, int(mean_k) + 1)
+        error = [[sure.mean - sure.low], [sure.high - sure.mean]]
+        look = looks[method] | {"linestyle": "none", "markersize": 7}
+        axes.errorbar([mean_k], [sure.mean], yerr=error, capsize=2.5, **look)
+    axes.set_xscale("log")
+    ticks = [k for k in (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500) if k <= largest * 1.2]
+    axes.set_xticks(ticks, list(map(str, ticks)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="mean k", ylabel="F1, %")

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from visar.evaluation.findings import Findings, skipped_documents
+from visar.evaluation.findings import Findings, method_order, skipped_documents
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Asked, Retrieved
+from visar.evaluation.records import Answered, Asked, Retrieved
 
 LATE = next(key for key, method in METHODS.items() if method.label == "Late-Interaction")
 """The key of fixed top-k by late interaction, which other methods are compared with."""
+PAPER_METHODS = (
+    LATE,
+    "single-vector",
+    "visar",
+    "visar-approx",
+    "largest-gap",
+    "score-cluster",
+    "oracle",
+)
+"""The keys of the methods that the paper compares."""
+SIGNIFICANT = 0.05
+# Variants of ViSAR, which have tables and figures of their own.
+_VARIANTS = ("ablation", "T", "gamma", "acceleration")
 
-Pairs = list[tuple[Asked, Retrieved]]
-"""Questions, each with the pages that a method chose for it."""
+Pair = tuple[Asked, Retrieved]
+"""A question with the pages that a method chose for it."""
+Pairs = list[Pair]
+Counts = Mapping[tuple[str, str], int]
+"""How many questions a row counts, by what the row shows and its encoder."""
 
 
 def is_other(method: str) -> bool:
@@ -22,12 +38,12 @@ def is_other(method: str) -> bool:
 
 def label(method: str) -> str:
     """Return the name of a method in tables and figures; a method of others has its own."""
-    return method if is_other(method) else METHODS[method].label
+    return method if is_other(method) else METHODS[method].label or method
 
 
 def is_main(method: str) -> bool:
     """Whether a method is reported in the main tables: also every method of other packages."""
-    return is_other(method) or METHODS[method].group == "main"
+    return is_other(method) or METHODS[method].group not in _VARIANTS
 
 
 def is_adaptive(method: str) -> bool:
@@ -46,9 +62,38 @@ def of_group(group: str) -> tuple[str, ...]:
 
 
 def other_methods(findings: Findings) -> tuple[str, ...]:
-    """Return the names of the methods in a run that come from other packages."""
+    """Return the methods of a run that the main tables report beside the paper's."""
     found = {method for by_method in findings.choices.values() for method in by_method}
-    return tuple(sorted(filter(is_other, found)))
+    return tuple(method_order(filter(is_main, found.difference(PAPER_METHODS))))
+
+
+def name_generator(generator: str, prompt: str) -> str:
+    """Return a generator's name with the prompt, where it is not the default one.
+
+    >>> name_generator("qwen2.5-vl", "paper")
+    "qwen2.5-vl (the paper's prompt)"
+    """
+    if prompt == "default":
+        return generator
+    which = "the paper's prompt" if prompt == "paper" else f"prompt {prompt}"
+    return f"{generator} ({which})"
+
+
+def seconds_of(retrieved: Retrieved) -> float:
+    """Return the latency of a retrieval."""
+    return sum(retrieved.seconds.values())
+
+
+def answers_of(
+    by_method: Mapping[str, Mapping[str, Answered]], method: str
+) -> Mapping[str, Answered]:
+    """Return the answers from a method's pages, by question.
+
+    The approximation is given ViSAR's, as in the paper: it chooses the same pages, and generators
+    are not asked twice.
+    """
+    found = by_method.get(method, {})
+    return by_method.get("visar", {}) if method == "visar-approx" and not found else found
 
 
 def with_evidence(findings: Findings, dataset: str, chosen: Mapping[str, Retrieved]) -> Pairs:
@@ -67,7 +112,7 @@ def evidence_counts(findings: Findings, dataset: str) -> list[int]:
     return [len(set(one.evidence_pages)) for one in asked if one.evidence_pages]
 
 
-def retrieval_notes(findings: Findings, dataset: str, counts: Mapping[str, int]) -> list[str]:
+def retrieval_notes(findings: Findings, dataset: str, counts: Counts) -> list[str]:
     """Return the notes on a table of retrieval, given the questions counted in each row."""
     asked = findings.questions.get(dataset, {}).values()
     counted = [one for one in asked if one.evidence_pages]
@@ -78,7 +123,7 @@ def retrieval_notes(findings: Findings, dataset: str, counts: Mapping[str, int])
     return [start, *_common_notes(findings, dataset, counted, counts)]
 
 
-def answer_notes(findings: Findings, dataset: str, counts: Mapping[str, int]) -> list[str]:
+def answer_notes(findings: Findings, dataset: str, counts: Counts) -> list[str]:
     """Return the notes on a table of answers, given the questions counted in each row."""
     asked = list(findings.questions.get(dataset, {}).values())
     answerable = sum(one.answerable for one in asked)
@@ -90,9 +135,9 @@ def answer_notes(findings: Findings, dataset: str, counts: Mapping[str, int]) ->
 
 
 def _common_notes(
-    findings: Findings, dataset: str, counted: list[Asked], counts: Mapping[str, int]
+    findings: Findings, dataset: str, counted: list[Asked], counts: Counts
 ) -> list[str]:
-    """Corrected questions, skipped documents and rows that lack results."""
+    """Corrected questions, skipped documents, pages without vectors, rows that lack results."""
     notes = []
     if corrected := sum(one.corrected for one in counted):
         notes.append(f"{corrected} of them are corrected.")
@@ -102,8 +147,31 @@ def _common_notes(
             f"Skipped, with all their questions: {missing} missing documents, "
             f"{len(reasons) - missing} that cannot be read."
         )
-    expected = len(counted)
-    lacking = [f"{row} {expected - count}" for row, count in counts.items() if count < expected]
+    left_out = {}
+    for encoder in dict.fromkeys(encoder for _, encoder in counts):
+        of_encoder = findings.left_out.get((dataset, encoder), frozenset())
+        left_out[encoder] = sum(one.question in of_encoder for one in counted)
+        affected = findings.invalid_questions.get((dataset, encoder), frozenset())
+        if of_encoder:
+            notes.append(
+                f"{encoder}: {left_out[encoder]} questions are left out, as in the paper, because "
+                "a page of their document could not be encoded."
+            )
+        elif number := sum(one.question in affected for one in counted):
+            notes.append(
+                f"{encoder}: {number} questions are about documents with pages that could not be "
+                "encoded; these count as empty pages. The paper leaves such questions out."
+            )
+    lacking = [
+        f"{row} ({encoder}) {missing}"
+        for (row, encoder), count in counts.items()
+        if (missing := len(counted) - left_out[encoder] - count) > 0
+    ]
     if lacking:
         notes.append(f"Without a result, and left out of their rows only: {', '.join(lacking)}.")
     return notes
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as text, separated by commas."""
+    return ", ".join(names) or "none"
