@@ -119,11 +119,15 @@ def test_planted_pages_are_found() -> None:
 
 
 def test_sparsity_at_a_threshold_counts_pages_near_zero() -> None:
-    """Of s_p = 0, 0.009, 0.01, 0.5, 1 (twice that) three are at most 0.01 of the largest."""
+    """Of s_p = 0, 0.009, 0.01, 0.5, 1 (twice that) three are at most 0.01."""
     case = planted(seed=3, n_pages=5)
     selection = visar.select(case.query, case.pages)
-    known = replace(selection, scores=2 * np.array([0, 0.009, 0.01, 0.5, 1]))
+    scores = np.array([0, 0.009, 0.01, 0.5, 1])
+    known = replace(selection, scores=2 * scores)
     assert known.sparsity_at(0.01) == 0.6
+    # The least page counts where all are active: (s − 0.25) / 0.75 of 0.25, 0.5, 1 is 0, ⅓, 1.
+    active = replace(selection, scores=np.array([0.25, 0.5, 0.5, 1, 1]))
+    assert active.sparsity_at(0.01) == 0.2
     assert known.sparsity_at(0) == 0.2
 
 

@@ -61,11 +61,13 @@ class Selection:
         return 1 - len(self.active) / len(self.ranking)
 
     def sparsity_at(self, threshold: float) -> float:
-        """Share of pages whose s_p is at most ``threshold`` times the largest.
+        """Share of pages whose s_p, rescaled to [0, 1], is at most ``threshold``.
 
-        The paper's tables of sparsity take 0.01; :attr:`sparsity` counts pages with s_p = 0 alone.
+        The paper's tables of sparsity take 0.01: the least page counts as inactive even where all
+        pages are active. :attr:`sparsity` counts pages with s_p = 0 alone.
         """
-        return float((self.scores <= threshold * self.scores.max()).mean())
+        least = self.scores.min()
+        return float((self.scores - least <= threshold * np.ptp(self.scores)).mean())
 
     def __repr__(self) -> str:
         return (

@@ -67,7 +67,8 @@ class Retrieved:
     alone: bool = False
     """Whether the seconds were taken with all cores, while no other question was searched for."""
     paper_sparsity: FiniteFloat | None = None
-    """Share of pages whose s_p is at most 0.01 of the largest; older versions did not keep it."""
+    """Share of pages whose s_p, rescaled to [0, 1], is at most 0.01; older versions did not keep
+    it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ ENTRY_POINTS = "visar.methods"
 DEFAULT_K = 5
 """Pages that fixed top-k takes unless told otherwise."""
 PAPER_INACTIVE = 0.01
-"""The paper's tables of sparsity count a page as inactive up to this share of the largest s_p."""
+"""The paper's tables of sparsity count a page as inactive up to this s_p, rescaled to [0, 1]."""
 
 Scores: TypeAlias = Literal[
     "late-interaction", "single-vector", "s_p", "normalized s_p", "probability"
@@ -226,7 +226,7 @@ class MethodResult:
     seconds: Mapping[str, float]
     """By stage; their sum is the latency without encoding the question."""
     paper_sparsity: float | None = None
-    """As the paper counts inactive pages: those whose s_p is at most 0.01 of the largest."""
+    """As the paper counts inactive pages: those whose s_p, rescaled to [0, 1], is at most 0.01."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,8 +59,9 @@ STAGE_COLOURS: dict[str, str] = {
     "page to query": "#7FB7DA",
     "self-similarity": "#2E7EBC",
     "page to page": "#0B3F78",
+    "ranking": "#E08A1E",
 }
-"""By the stage of ``Selection.timings``: ViSAR's blue, darker from stage to stage."""
+"""By the stage of ``Selection.timings``: the matrix darker than the weights, the ranking apart."""
 _OTHER_STAGE_COLOURS = ("#444444", "#767676", "#A6A6A6", "#D9D9D9")
 
 # Lines of ViSAR with several encoders, told apart by line and point too.

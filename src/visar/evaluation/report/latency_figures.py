@@ -53,7 +53,8 @@ def _retrieval_figures(findings: Findings) -> list[Picture]:
         (
             "figure-4",
             "Figures 4 and S13. Retrieval time against document size",
-            f"{_SPREAD} Without encoding the question. n is the number of questions.",
+            f"{_SPREAD} Without encoding the question. n is the number of questions. "
+            f"{scope.how_timed(one for one in findings.retrieved if one.seconds)}",
             _timed_methods(findings),
         ),
         (
@@ -295,9 +296,8 @@ def _stage_figures(findings: Findings) -> list[Picture]:
         "figure-s11",
         "Figure S11. Retrieval time by stage",
         "Means of the questions about documents of that many pages. The paper's weights are “query "
-        "to page” and “page to query”; its matrix is “self-similarity” (the diagonal, which ranks "
-        "the pages), and of “page to page” the rows that decide; its ranking is the search for k*, "
-        "the rest of “page to page”.",
+        "to page” and “page to query”; its matrix is “self-similarity” (the diagonal) and “page to "
+        "page” (the rows that decide); its ranking has the search for k*.",
         _draw_stages,
         panels,
         same_heights=True,

@@ -13,6 +13,7 @@ from visar.evaluation.report.scope import (
     LATE,
     answer_notes,
     answers_of,
+    how_timed,
     is_timed,
     label,
     name_generator,
@@ -89,6 +90,7 @@ def _table(
         "were not given to the generator.",
         "ViSAR (Approx.) has ViSAR's times of generation, as in the paper, and its own of "
         "retrieval.",
+        how_timed(one for chosen in timed.values() for one in chosen.values() if one.seconds),
         *answer_notes(findings, dataset, counts),
     ]
     if paper.obstacles:

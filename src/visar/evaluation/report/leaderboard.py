@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,24 +19,34 @@ from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked
 from visar.evaluation.report import markup, with_own_keys
 from visar.evaluation.report.markup import Cell, Report, Row, Table, make_key
-from visar.evaluation.report.scope import is_adaptive, is_main, label, of_group, with_evidence
+from visar.evaluation.report.scope import (
+    SIGNIFICANT,
+    is_adaptive,
+    is_main,
+    label,
+    with_evidence,
+)
 from visar.evaluation.statistics import (
-    COUNTS_AT_A_TIME,
-    PERCENTILES,
-    SAMPLES,
-    SEED,
+    PairedSamples,
+    Statistic,
     bootstrap,
+    f1_of_means,
     mcnemar,
 )
 from visar.files import write_whole
 
 # Methods that do not decide k by themselves stand with the paper's two budgets.
 FIXED_K = (5, 10)
-SIGNIFICANT = 0.05
 
 Values: TypeAlias = NDArray[np.float64]
-_COLUMNS = ("k", "recall", "precision", "NDCG@5")
-"""What is known of a question in a row of retrieval."""
+_MEASURES: tuple[tuple[str, int, float, Statistic], ...] = (
+    ("Mean k", 1, 1, lambda means: means[:, 2]),
+    ("R@k* %", 2, 100, lambda means: means[:, 1]),
+    ("P@k* %", 2, 100, lambda means: means[:, 0]),
+    ("F1@k* %", 2, 100, f1_of_means),
+    ("NDCG@5", 3, 1, lambda means: means[:, 3]),
+)
+"""Heading, digits, factor and statistic of precision, recall, k and NDCG@5 of each question."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,7 @@ class _Entry:
     shown: tuple[str, ...]
     """The names as the table shows them."""
     values: Mapping[str, tuple[float, ...]]
-    """By question: numbers as in _COLUMNS; of answers, 1 if the answer is right."""
+    """By question: precision, recall, k, NDCG@5; of answers, 1 if the answer is right."""
     questions: Mapping[str, Asked]
     knows_evidence: bool = False
 
@@ -178,14 +187,9 @@ def _retrieval_entries(runs: Mapping[str, Findings], dataset: str) -> list[_Entr
         for run, findings in runs.items()
         for (of, encoder), by_method in findings.choices.items()
         if of == dataset
-        for method in filter(_is_shown, by_method)
+        for method in filter(is_main, by_method)
         for entry in _entries_of(findings, dataset, (run, encoder, method))
     ]
-
-
-def _is_shown(method: str) -> bool:
-    """Variants of ViSAR have tables of their own in the report of a run."""
-    return is_main(method) or method in of_group("others")
 
 
 def _entries_of(findings: Findings, dataset: str, names: tuple[str, str, str]) -> Iterator[_Entry]:
@@ -198,9 +202,9 @@ def _entries_of(findings: Findings, dataset: str, names: tuple[str, str, str]) -
         for asked, one in pairs:
             pages, evidence = one.pages[:budget], asked.evidence_pages
             values[asked.question] = (
-                float(one.k if budget is None else len(pages)),
-                metrics.recall(pages, evidence),
                 metrics.precision(pages, evidence),
+                metrics.recall(pages, evidence),
+                float(one.k if budget is None else len(pages)),
                 metrics.ndcg_at(one.ranking, evidence, 5),
             )
         yield _Entry(
@@ -218,7 +222,7 @@ def _answer_entries(runs: Mapping[str, Findings], dataset: str) -> dict[str, lis
     for run, findings in runs.items():
         asked = findings.questions.get(dataset, {})
         for one in findings.judged:
-            if one.dataset == dataset and one.question in asked and _is_shown(one.method):
+            if one.dataset == dataset and one.question in asked and is_main(one.method):
                 prompt = "" if one.prompt == "default" else f" (prompt: {one.prompt})"
                 setting = (one.generator + prompt, str(one.max_k))
                 row = (run, one.encoder, one.method, *setting)
@@ -252,32 +256,29 @@ def _find_baseline(
 def _retrieval_table(
     dataset: str, entries: Sequence[_Entry], chosen: tuple[str, ...] | None
 ) -> Table:
-    values = {entry.key: _array(entry, entry.values) for entry in entries}
-    ranked = sorted(entries, key=lambda entry: (-_f1(values[entry.key].mean(axis=0)), entry.key))
+    samples = {entry.key: _samples(entry) for entry in entries}
+    f1 = {key: one.interval(key, f1_of_means).mean for key, one in samples.items()}
+    ranked = sorted(entries, key=lambda entry: (-f1[entry.key], entry.key))
     best = next((entry for entry in ranked if not entry.knows_evidence), ranked[0])
     reference = next((entry for entry in ranked if entry.names == chosen), best)
-    sampled = _means("drawn", [values[entry.key] for entry in ranked])
-    rows, compared = [], []
-    for entry, of_samples in zip(ranked, sampled, strict=True):
-        means = values[entry.key].mean(axis=0)
+    rows, chances = [], []
+    for entry in ranked:
         row: Row = dict(zip(("Run", "Encoder", "Method"), entry.shown, strict=True))
         row["Questions"] = len(entry.values)
-        for heading, digits, factor, measure in _MEASURES:
-            low, high = np.percentile(factor * measure(of_samples), PERCENTILES)
-            row[heading] = Cell(
-                float(factor * measure(means)), digits, interval=(float(low), float(high))
-            )
+        for heading, digits, factor, statistic in _MEASURES:
+            one = samples[entry.key].interval(entry.key, statistic)
+            interval = (factor * one.low, factor * one.high)
+            row[heading] = Cell(factor * one.mean, digits, interval=interval)
         shared = _shared(entry, reference)
         row["Shared"] = len(shared)
         row["Δ F1"] = row["p"] = None
         if entry is not reference and shared:
-            compared.append((row, (_array(entry, shared), _array(reference, shared))))
+            pair = PairedSamples(
+                {one.key: _array(one, shared) for one in (entry, reference)}
+            ).difference(entry.key, reference.key, f1_of_means)
+            row["Δ F1"] = Cell(100 * pair.value, 2, interval=(100 * pair.low, 100 * pair.high))
+            chances.append((row, pair.p))
         rows.append(row)
-    chances = []
-    differences = compare_f1([pair for _, pair in compared])
-    for (row, _), one in zip(compared, differences, strict=True):
-        row["Δ F1"] = Cell(100 * one.value, 2, interval=(100 * one.low, 100 * one.high))
-        chances.append((row, one.p))
     adjust_chances(chances)
     notes = [
         "k before any budget, or a fixed k. R@k* and P@k* are means over questions, F1@k* is the "
@@ -343,6 +344,10 @@ def _answer_reference(
     return next((one for one in ranked if one.names == names), None)
 
 
+def _samples(entry: _Entry) -> PairedSamples:
+    return PairedSamples({entry.key: _array(entry, entry.values)})
+
+
 def _array(entry: _Entry, questions: Iterable[str]) -> Values:
     return np.array([entry.values[question] for question in sorted(questions)])
 
@@ -389,88 +394,6 @@ def _question_notes(entries: Sequence[_Entry]) -> Iterator[str]:
                 f"{changed} questions of {first} and {other} have the same id, but another "
                 "document or other evidence pages: they are not compared."
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """How much higher the F1 of one row is than that of another, on the same questions."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-    """Two-sided, of the paired randomization test."""
-
-
-def compare_f1(pairs: Sequence[tuple[Values, Values]]) -> list[Difference]:
-    """Compare the F1 of mean precision and mean recall of pairs of rows, question by question.
-
-    The interval is that of questions drawn with replacement, the same ones for both rows. The
-    test exchanges the rows in a random half of the questions: p is the share of exchanges after
-    which they differ at least as much.
-    """
-    width = len(_COLUMNS)
-
-    def differ(means: Values) -> Values:
-        return _f1(means[..., :width]) - _f1(means[..., width:])
-
-    both = [np.hstack(pair) for pair in pairs]
-    drawn = _means("drawn", both)
-    moved = _means("exchanged", [first - second for first, second in pairs])
-    differences = []
-    for values, of_drawn, of_moved in zip(both, drawn, moved, strict=True):
-        means = values.mean(axis=0)
-        value = float(differ(means))
-        low, high = np.percentile(differ(of_drawn), PERCENTILES)
-        exchanged = differ(means + np.hstack([-of_moved, of_moved]))
-        # What differs by rounding alone counts as equal.
-        extreme = int(np.count_nonzero(np.abs(exchanged) >= abs(value) - 1e-12))
-        p = (1 + extreme) / (1 + SAMPLES)
-        differences.append(Difference(value, float(low), float(high), p))
-    return differences
-
-
-def _f1(means: Values) -> Values:
-    recall, precision = means[..., 1], means[..., 2]
-    total = recall + precision
-    return np.asarray(2 * recall * precision / np.where(total > 0, total, 1))
-
-
-_MEASURES: tuple[tuple[str, int, float, Callable[[Values], Values]], ...] = (
-    ("Mean k", 1, 1, lambda means: means[..., 0]),
-    ("R@k* %", 2, 100, lambda means: means[..., 1]),
-    ("P@k* %", 2, 100, lambda means: means[..., 2]),
-    ("F1@k* %", 2, 100, _f1),
-    ("NDCG@5", 3, 1, lambda means: means[..., 3]),
-)
-
-
-def _means(kind: str, arrays: Sequence[Values]) -> list[Values]:
-    """Σ weight · value / n of each array: a row for each sample of questions.
-
-    Arrays with as many questions have the same weights: they are multiplied at once.
-    """
-    found = [np.empty(0)] * len(arrays)
-    for count in {len(values) for values in arrays}:
-        places = [place for place, values in enumerate(arrays) if len(values) == count]
-        side_by_side = np.hstack([arrays[place] for place in places])
-        means = np.concatenate([one @ side_by_side for one in _weights(kind, count)]) / count
-        parts = np.split(means, len(places), axis=1)
-        for place, part in zip(places, parts, strict=True):
-            found[place] = part
-    return found
-
-
-@lru_cache(maxsize=4)
-def _weights(kind: str, count: int) -> tuple[NDArray[np.uint8], ...]:
-    """How often each question is drawn in each sample, or whether it is exchanged."""
-    generator = np.random.default_rng(SEED)
-    step = max(1, COUNTS_AT_A_TIME // count)
-    sizes = [min(step, SAMPLES - first) for first in range(0, SAMPLES, step)]
-    if kind == "exchanged":
-        return tuple(generator.integers(0, 2, (size, count), np.uint8) for size in sizes)
-    share = np.full(count, 1 / count)
-    return tuple(generator.multinomial(count, share, size).astype(np.uint8) for size in sizes)
 
 
 def adjust_chances(chances: Sequence[tuple[Row, float]]) -> None:

@@ -84,6 +84,16 @@ def seconds_of(retrieved: Retrieved) -> float:
     return sum(retrieved.seconds.values())
 
 
+def how_timed(retrieved: Iterable[Retrieved]) -> str:
+    """Say whether latencies of retrieval were taken alone on the machine."""
+    if all(one.alone for one in retrieved):
+        return "Retrieval was timed with all cores, one question at a time."
+    return (
+        "Retrieval was timed while other questions were searched for on other cores: "
+        "visar eval run --measure-latency times it alone."
+    )
+
+
 def answers_of(
     by_method: Mapping[str, Mapping[str, Answered]], method: str
 ) -> Mapping[str, Answered]:
