@@ -186,6 +186,7 @@ class Searcher:
         with ThreadPoolExecutor(1) as pool:
             # The question is encoded, and a model loaded for it, while all else is got ready.
             encoding = pool.submit(self._encoder.encode_query, question)
+            from visar.retrieval.front_page import about_document
             from visar.retrieval.quotes import choose_quotes
 
             calibration = find_calibration(self._corpus.encoder)
@@ -197,8 +198,12 @@ class Searcher:
         beside = dict(self._neighbors(chosen, neighbors))
         shown = [*chosen, *beside]
         positions = [*shown, *_runner_up(selection, shown)]
-        weighted = self._weigh(query, selection, positions)
-        passages, snippets = choose_quotes(question, weighted[: len(shown)])
+        front = self._first_page(shown) if about_document(question) else []
+        weighted = self._weigh(query, selection, [*positions, *front])
+        read = [*weighted[: len(shown)], *weighted[len(positions) :]]
+        weighted = weighted[: len(positions)]
+        passages, snippets = choose_quotes(question, read)
+        snippets = snippets[: len(shown)]
         snippets += choose_quotes(question, weighted[len(shown) :])[1]
         chances = None if calibration is None else calibration.probabilities(selection)
         hits = [
@@ -262,6 +267,12 @@ class Searcher:
                 )
             )
         return weighted
+
+    def _first_page(self, shown: Sequence[int]) -> list[int]:
+        """The first page of the document that the best page belongs to, if it is not shown."""
+        best = shown[0]
+        first = best - self._corpus.place(best)[1] + 1
+        return [] if first in shown else [first]
 
     def _neighbors(self, chosen: Sequence[int], neighbors: int) -> Iterator[tuple[int, int]]:
         """The pages around the chosen ones within their documents, each once.
