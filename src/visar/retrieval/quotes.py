@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -258,6 +259,11 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
         return []
     terms = [_terms(span.text) for _, span in found]
     stems = [{key for _, key in passage} for passage in terms]
+    # A passage that only repeats the question answers nothing.
+    tells = [not passage - _STOPS <= set(asked.stems) for passage in stems]
+    found, terms, stems = (list(compress(values, tells)) for values in (found, terms, stems))
+    if not found:
+        return []
     asked.count(stems)
     lines = [_line_stems(weighted.page) for weighted in pages]
     weights = [weighted.word_weights() for weighted in pages]

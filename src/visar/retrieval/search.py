@@ -198,7 +198,8 @@ class Searcher:
         beside = dict(self._neighbors(chosen, neighbors))
         shown = [*chosen, *beside]
         positions = [*shown, *_runner_up(selection, shown)]
-        front = self._first_page(shown) if about_document(question) else []
+        of_document = about_document(question) is not None
+        front = self._first_page(shown) if of_document else []
         weighted = self._weigh(query, selection, [*positions, *front])
         read = [*weighted[: len(shown)], *weighted[len(positions) :]]
         weighted = weighted[: len(positions)]
@@ -212,6 +213,14 @@ class Searcher:
         ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
+        strength = (
+            _strength(best, self._encoder.weak_match)
+            if calibration is None or about is None
+            else calibration.strength(about)
+        )
+        if of_document and strength == "none":
+            # The words of such a question need not stand in the document.
+            strength = "weak"
         return SearchResult(
             question=question,
             method=chosen_by.name,
@@ -224,11 +233,7 @@ class Searcher:
             k_star=selection.k_star,
             match=best,
             about=about,
-            strength=(
-                _strength(best, self._encoder.weak_match)
-                if calibration is None or about is None
-                else calibration.strength(about)
-            ),
+            strength=strength,
             runner_up=hits[-1] if len(hits) > len(shown) else None,
             encoder=self._corpus.encoder,
             calibration=None if calibration is None else calibration.made_from,
