@@ -212,6 +212,7 @@ def _below_headings(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
             length = len(run.words) + sum(map(len, below)) + len(following.words)
             if (
                 following.kind == "heading"
+                or not _stands_under(text, following.words, run.words)
                 or length > LONGEST_PASSAGE * 2 // 3
                 or (not slide and (len(below) == 2 or following.kind == "row"))
             ):

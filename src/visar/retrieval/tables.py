@@ -250,6 +250,9 @@ def _cells(row: Sequence[Segment]) -> list[list[Segment]]:
 
 
 def _same_row(before: Segment, after: Segment, cells: Sequence[Segment]) -> bool:
+    if len(after.texts) > 1 and starts_item(after.texts[0]):
+        # The item of another list stands beside it.
+        return False
     if before.line == after.line:
         return after.is_short or before.is_value
     has_values = any(cell.is_value for cell in cells[1:])
