@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from visar.documents.page import Page
 from visar.retrieval.tables import Segment, find_segments, is_level
@@ -17,6 +17,8 @@ from visar.retrieval.tables import Segment, find_segments, is_level
 _FEWEST_LINES = 3
 # A line of text has at least this many words.
 _FEWEST_WORDS = 4
+# A line of a column is indented by at most this many heights of its letters.
+_INDENT = 5
 
 
 def in_columns(page: Page) -> Page:
@@ -66,23 +68,24 @@ def _has_left(segment: Segment, lines: Sequence[Segment]) -> bool:
     )
 
 
-def _cut(line: Sequence[Segment], starts: Sequence[float]) -> Iterator[list[Segment]]:
+def _cut(line: Sequence[Segment], starts: Sequence[float]) -> list[list[Segment]]:
     """Cut a line before segments that begin a column, unless it is a row of a table."""
     begins = [
         place
-        for place, segment in enumerate(line)
-        if place and any(abs(segment.left - start) < segment.height for start in starts)
+        for place, (before, segment) in enumerate(pairwise(line), 1)
+        if any(
+            before.right < start and -1 < (segment.left - start) / segment.height < _INDENT
+            for start in starts
+        )
     ]
     bounds = [0, *begins, len(line)]
-    parts = [list(line[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    parts = [list(line[a:b]) for a, b in pairwise(bounds)]
     if any(len(part) > 1 or part[0].is_value for part in parts):
         parts = [list(line)]
-    yield from parts
+    return parts
 
 
-def _in_order(
-    pieces: Sequence[list[Segment]], starts: Sequence[float]
-) -> Iterator[list[Segment]]:
+def _in_order(pieces: Sequence[list[Segment]], starts: Sequence[float]) -> Iterator[list[Segment]]:
     """Order parts of lines from top to bottom, column by column between those that span several."""
     band: list[tuple[int, list[Segment]]] = []
     for piece in sorted(pieces, key=lambda piece: piece[0].middle):

@@ -26,7 +26,8 @@ _DOCUMENT = (
 _THIS = rf"(?:this|the|your)?\s*(?:\w+\s)?{_DOCUMENT}\b"
 _QUESTIONS: tuple[tuple[About, str], ...] = (
     ("author", rf"\bwho (?:wrote|has written|authored|made|created|prepared) {_THIS}"
-               rf"|\bauthors? of {_THIS}|\b{_DOCUMENT}[’']s authors?\b|^who (?:is|are) the authors?\??$"
+               rf"|\bauthors? of {_THIS}|\b{_DOCUMENT}[’']s authors?\b"
+               r"|^who (?:is|are) the authors?\??$"
                rf"|\bwho (?:was|were|is) {_THIS} (?:written|authored|made|prepared) by\b"
                r"|\bwer hat\b.*\bgeschrieben\b|\bqui a (?:écrit|rédigé)\b"),
     ("title", rf"\btitle of {_THIS}|\b{_DOCUMENT}[’']s title\b|\bwhat is {_THIS} (?:called|titled)"

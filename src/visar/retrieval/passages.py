@@ -128,9 +128,7 @@ def _is_labels(span: Span, row_of: Mapping[int, int]) -> bool:
     return span.kind in ("sentence", "heading") and None not in rows and len(rows) > 1
 
 
-def _without_gaps(
-    text: _Text, runs: Iterable[Run], segments: Sequence[Segment]
-) -> Iterator[Run]:
+def _without_gaps(text: _Text, runs: Iterable[Run], segments: Sequence[Segment]) -> Iterator[Run]:
     """Cut runs of several lines, one of which has a wide gap: parts that stand side by side."""
     segment_of = {word: place for place, segment in enumerate(segments) for word in segment.words}
     for run in runs:

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,20 +247,18 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
     """Return every passage of the pages that could be quoted, with its features."""
     asked = _Question(question)
     pages = [replace(weighted, page=in_columns(weighted.page)) for weighted in pages]
-    found: list[tuple[int, Span]] = [
-        (number, span)
-        for number, weighted in enumerate(pages)
-        for span in spans(weighted.page)
-        # The labels of a chart's axis say nothing on their own.
-        if any(character.isalpha() for character in span.text)
-    ]
-    if not found:
-        return []
-    terms = [_terms(span.text) for _, span in found]
-    stems = [{key for _, key in passage} for passage in terms]
-    # A passage that only repeats the question answers nothing.
-    tells = [not passage - _STOPS <= set(asked.stems) for passage in stems]
-    found, terms, stems = (list(compress(values, tells)) for values in (found, terms, stems))
+    found: list[tuple[int, Span]] = []
+    terms: list[list[tuple[int, str]]] = []
+    stems: list[set[str]] = []
+    for number, weighted in enumerate(pages):
+        for span in spans(weighted.page):
+            inside = _terms(span.text)
+            told = {key for _, key in inside}
+            # What only repeats the question answers nothing, nor do the labels of a chart's axis.
+            if any(c.isalpha() for c in span.text) and not told - _STOPS <= set(asked.stems):
+                found.append((number, span))
+                terms.append(inside)
+                stems.append(told)
     if not found:
         return []
     asked.count(stems)
