@@ -136,7 +136,7 @@ def table_rows(segments: Iterable[Segment]) -> Iterator[Row]:
         if len(cells) == 1 and not _ends_with_value(cells[0]):
             continue
         label = _wrapped_label(cells, bands, place)
-        heads = _heads(cells, bands, place)
+        heads = [head for head in _heads(cells, bands, place) if head not in label]
         first = tuple(index for part in (*label, cells[0]) for index in part.words)
         yield Row(_words(heads), (first, *(cell.words for cell in cells[1:])))
 
