@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from benchmarks.tables import markdown_table, save_section
 from visar import Index
+from visar.retrieval.front_page import about_document
 from visar.retrieval.quotes import FEATURES, MOST_QUOTES, WEIGHTS, Candidate, candidates, distinct
 
 SECTION = "quotes"
@@ -114,6 +115,9 @@ def ask(questions: list[Question], location: str) -> list[Case]:
             searcher = index.searcher([known[question.document]])
             found = searcher.search(question.text)
             numbers = [hit.page for hit in found.pages]
+            if about_document(question.text) and 1 not in numbers:
+                # The first page may be quoted then, though it was not chosen.
+                numbers.append(1)
             pages = searcher.weigh(question.text, found.selection, [n - 1 for n in numbers])
             passages = candidates(question.text, pages)
             features = np.array([passage.features for passage in passages])

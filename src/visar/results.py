@@ -125,7 +125,8 @@ class SearchResult:
     """What the probabilities were fitted on; None if the encoder is not calibrated."""
     seconds: float
     passages: tuple[Passage, ...] = field(repr=False, metadata=_INTERNAL)
-    """The passages of these pages that match best."""
+    """The passages of these pages that match best; of the first page as well if the question is
+    about the document itself."""
     selection: Selection = field(repr=False)
     """Everything the method saw; pages counted from 0 over all documents searched."""
 

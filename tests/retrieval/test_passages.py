@@ -225,3 +225,17 @@ def test_every_word_is_in_a_passage_wherever_it_stands(
         assert span.text.strip() == span.text
         assert len(set(span.words)) == len(span.words)
         assert all(box[0] <= box[2] and box[1] <= box[3] for box in boxes_of(page, span))
+
+
+def test_items_of_lists_side_by_side_are_rows_of_their_own() -> None:
+    page = placed(
+        (0, 50, 100, "1."),
+        (0, 70, 100, "Northern Rock"),
+        (0, 180, 100, "NR01"),
+        (1, 300, 100, "7."),
+        (1, 320, 100, "Southern Rock"),
+        (1, 430, 100, "SR07"),
+    )
+    assert "1. Northern Rock NR01" in texts(page)
+    rows = [span.text for span in spans(page) if span.kind == "row"]
+    assert not any("NR01" in row and "SR07" in row for row in rows)

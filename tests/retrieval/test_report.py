@@ -30,6 +30,14 @@ def test_most_answers_stand_in_the_quotes(library: Index) -> None:
     assert in_all >= 0.8 * found
 
 
+def test_questions_about_the_report_itself_quote_its_first_page(library: Index) -> None:
+    found = library.search("What is the title of this report?")
+    assert found.passages[0].page == 1
+    assert "Harbour Light" in found.passages[0].text
+    # The words of the question stand nowhere in the report, and yet it has an answer.
+    assert found.strength != "none"
+
+
 def test_an_answer_is_not_part_of_another_number() -> None:
     assert stands_in("25.0", "Pence 30.0 25.0")
     assert not stands_in("25", "Pence 30.0 25.0")

@@ -64,7 +64,8 @@ class _Text:
 def spans(page: Page) -> list[Span]:
     """Return the passages of a page; every word is in at least one, in reading order first."""
     text, lines = _Text.of(page), page.lines()
-    runs = find_runs(page.words, lines)
+    segments = find_segments(page, lines)
+    runs = list(_without_gaps(text, find_runs(page.words, lines), segments))
     headings = _headings_above(runs)
     found = [
         _span(text, [run.words], "list" if run.kind == "item" else run.kind, heading)
@@ -75,7 +76,6 @@ def spans(page: Page) -> list[Span]:
     found += _lists(text, runs)
     found += _below_headings(text, runs)
     found += _captions(text, runs)
-    segments = find_segments(page, lines)
     prose = _prose(text, runs, segments)
     above = {word: words for run, words in zip(runs, headings, strict=True) for word in run.words}
     apart = [segment for segment in segments if prose.isdisjoint(segment.words)]
@@ -128,6 +128,18 @@ def _is_labels(span: Span, row_of: Mapping[int, int]) -> bool:
     return span.kind in ("sentence", "heading") and None not in rows and len(rows) > 1
 
 
+def _without_gaps(text: _Text, runs: Iterable[Run], segments: Sequence[Segment]) -> Iterator[Run]:
+    """Cut runs of several lines, one of which has a wide gap: parts that stand side by side."""
+    segment_of = {word: place for place, segment in enumerate(segments) for word in segment.words}
+    for run in runs:
+        lines = len({text.words[word].line for word in run.words})
+        parts = [tuple(part) for _, part in groupby(run.words, segment_of.__getitem__)]
+        if 1 < lines < len(parts):
+            yield from (Run(part, "sentence") for part in parts)
+        else:
+            yield run
+
+
 def _prose(text: _Text, runs: Sequence[Run], segments: Sequence[Segment]) -> set[int]:
     """The words of sentences that run over several lines, none of which has a wide gap."""
     segment_of = {word: place for place, segment in enumerate(segments) for word in segment.words}
@@ -167,7 +179,8 @@ def _lists(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
     items: list[tuple[int, ...]] = []
     for run in [*runs, None]:
         if run is not None and run.kind == "item":
-            items.append(run.words)
+            if not lead or _stands_under(text, run.words, lead):
+                items.append(run.words)
             continue
         if lead and items:
             yield from (_span(text, [lead, item], "list", lead=len(lead)) for item in items)
@@ -177,6 +190,13 @@ def _lists(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
         if run is not None:
             announces = run.kind == "heading" or text.words[run.words[-1]].text.endswith(":")
             lead = run.words if announces and len(run.words) <= LONGEST_PASSAGE // 2 else ()
+
+
+def _stands_under(text: _Text, item: Sequence[int], lead: Sequence[int]) -> bool:
+    """Whether an item begins below its lead-in, not in another column beside it."""
+    left, top, right, _ = around([text.words[word].box for word in lead])
+    first = text.words[item[0]].box
+    return first[1] > top and first[0] < right and text.words[item[-1]].box[2] > left
 
 
 def _below_headings(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
@@ -190,6 +210,7 @@ def _below_headings(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
             length = len(run.words) + sum(map(len, below)) + len(following.words)
             if (
                 following.kind == "heading"
+                or not _stands_under(text, following.words, run.words)
                 or length > LONGEST_PASSAGE * 2 // 3
                 or (not slide and (len(below) == 2 or following.kind == "row"))
             ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from visar.documents.page import Page
 from visar.encoders.terms import STOP_WORDS, find_terms, stem
 from visar.results import Passage
+from visar.retrieval.columns import in_columns
+from visar.retrieval.front_page import about_document, front_matter
 from visar.retrieval.passages import Span, boxes_of, spans
 from visar.retrieval.wanted import (
     MARKED,
@@ -36,8 +38,9 @@ MOST_SHARED = 0.5
 # Words around a possible answer count for it less the further away they stand.
 NEAR = 6.0
 
-# Fitted to 126 questions about 14 documents whose pages were found; what each feature is says
-# `candidates`. How long a passage is, and the rank of its page, made no difference.
+# Fitted to 126 questions about 14 documents whose pages were found, "front" to 12 more about the
+# documents themselves; what each feature is says `candidates`. How long a passage is, and the rank
+# of its page, made no difference.
 WEIGHTS: dict[str, float] = {
     "coverage": 2.65,
     "precision": 0.91,
@@ -53,6 +56,7 @@ WEIGHTS: dict[str, float] = {
     "fragment": -0.98,
     "form": 1.22,
     "numbers": -0.79,
+    "front": 10.0,
 }
 FEATURES = tuple(WEIGHTS)
 
@@ -121,9 +125,7 @@ class Candidate:
     @property
     def matches(self) -> bool:
         """Whether it has anything of what was asked."""
-        return bool(
-            self.features[FEATURES.index("coverage")] or self.features[FEATURES.index("weight")]
-        )
+        return any(self.features[FEATURES.index(n)] for n in ("coverage", "weight", "front"))
 
 
 class _Question:
@@ -245,17 +247,21 @@ def distinct(ranked: Sequence[Candidate], most: int) -> list[Candidate]:
 def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
     """Return every passage of the pages that could be quoted, with its features."""
     asked = _Question(question)
-    found: list[tuple[int, Span]] = [
-        (number, span)
-        for number, weighted in enumerate(pages)
-        for span in spans(weighted.page)
-        # The labels of a chart's axis say nothing on their own.
-        if any(character.isalpha() for character in span.text)
-    ]
+    pages = [replace(weighted, page=in_columns(weighted.page)) for weighted in pages]
+    found: list[tuple[int, Span]] = []
+    terms: list[list[tuple[int, str]]] = []
+    stems: list[set[str]] = []
+    for number, weighted in enumerate(pages):
+        for span in spans(weighted.page):
+            placed = _terms(span.text)
+            told = {key for _, key in placed}
+            # What only repeats the question answers nothing, nor do the labels of a chart's axis.
+            if any(c.isalpha() for c in span.text) and not told - _STOPS <= set(asked.stems):
+                found.append((number, span))
+                terms.append(placed)
+                stems.append(told)
     if not found:
         return []
-    terms = [_terms(span.text) for _, span in found]
-    stems = [{key for _, key in passage} for passage in terms]
     asked.count(stems)
     lines = [_line_stems(weighted.page) for weighted in pages]
     weights = [weighted.word_weights() for weighted in pages]
@@ -264,6 +270,7 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
     close = np.array([_closeness(pages[page], similarities[page], span) for page, span in found])
     heavy /= max(heavy.max(), 1e-9)
     close = (close - close.mean()) / max(close.std(), 1e-9)
+    front = _front_matter(question, pages, found)
     result = []
     for place, (page, span) in enumerate(found):
         options = list(answer_spans(asked.wants, span.text, question))
@@ -289,6 +296,7 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
             "fragment": span.kind == "sentence" and span.text[:1].islower(),
             "form": _has_form(asked, terms[place], span, len(options)),
             "numbers": asked.wants not in NUMERIC and _mostly_numbers(span.text),
+            "front": front[place],
         }
         values = np.array([float(features[name]) for name in FEATURES])
         marked = options[best] if options and asked.wants in MARKED else None
@@ -296,6 +304,22 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
             heads = span.text.partition(" | ")[0]
             marked = value_of_year(span.text, heads, question) or marked
         result.append(Candidate(page, span, values, marked if marked and marked.fit == 1 else None))
+    return result
+
+
+def _front_matter(
+    question: str, pages: Sequence[WeightedPage], found: Sequence[tuple[int, Span]]
+) -> list[float]:
+    """How well each passage answers a question about the document itself; 0 for other questions."""
+    about = about_document(question)
+    result = [0.0] * len(found)
+    for number, weighted in enumerate(pages):
+        if about and weighted.page.number == 1:
+            places = [place for place, (page, _) in enumerate(found) if page == number]
+            spans_of = [found[place][1] for place in places]
+            values = front_matter(about, question, weighted.page, spans_of)
+            for place, value in zip(places, values, strict=True):
+                result[place] = value
     return result
 
 

@@ -186,6 +186,7 @@ class Searcher:
         with ThreadPoolExecutor(1) as pool:
             # The question is encoded, and a model loaded for it, while all else is got ready.
             encoding = pool.submit(self._encoder.encode_query, question)
+            from visar.retrieval.front_page import about_document
             from visar.retrieval.quotes import choose_quotes
 
             calibration = find_calibration(self._corpus.encoder)
@@ -197,8 +198,13 @@ class Searcher:
         beside = dict(self._neighbors(chosen, neighbors))
         shown = [*chosen, *beside]
         positions = [*shown, *_runner_up(selection, shown)]
-        weighted = self._weigh(query, selection, positions)
-        passages, snippets = choose_quotes(question, weighted[: len(shown)])
+        of_document = about_document(question) is not None
+        front = self._first_page(shown) if of_document else []
+        weighted = self._weigh(query, selection, [*positions, *front])
+        read = [*weighted[: len(shown)], *weighted[len(positions) :]]
+        weighted = weighted[: len(positions)]
+        passages, snippets = choose_quotes(question, read)
+        snippets = snippets[: len(shown)]
         snippets += choose_quotes(question, weighted[len(shown) :])[1]
         chances = None if calibration is None else calibration.probabilities(selection)
         hits = [
@@ -207,6 +213,14 @@ class Searcher:
         ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
+        strength = (
+            _strength(best, self._encoder.weak_match)
+            if calibration is None or about is None
+            else calibration.strength(about)
+        )
+        if of_document and strength == "none":
+            # The words of such a question need not stand in the document.
+            strength = "weak"
         return SearchResult(
             question=question,
             method=chosen_by.name,
@@ -219,11 +233,7 @@ class Searcher:
             k_star=selection.k_star,
             match=best,
             about=about,
-            strength=(
-                _strength(best, self._encoder.weak_match)
-                if calibration is None or about is None
-                else calibration.strength(about)
-            ),
+            strength=strength,
             runner_up=hits[-1] if len(hits) > len(shown) else None,
             encoder=self._corpus.encoder,
             calibration=None if calibration is None else calibration.made_from,
@@ -262,6 +272,12 @@ class Searcher:
                 )
             )
         return weighted
+
+    def _first_page(self, shown: Sequence[int]) -> list[int]:
+        """The first page of the document that the best page belongs to, if it is not shown."""
+        best = shown[0]
+        first = best - self._corpus.place(best)[1] + 1
+        return [] if first in shown else [first]
 
     def _neighbors(self, chosen: Sequence[int], neighbors: int) -> Iterator[tuple[int, int]]:
         """The pages around the chosen ones within their documents, each once.

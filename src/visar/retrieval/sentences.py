@@ -100,6 +100,11 @@ def is_final(text: str) -> bool:
     return bool(_FINAL.search(text))
 
 
+def starts_item(text: str) -> bool:
+    """Whether a word is the bullet or the number of a list's item."""
+    return bool(_BULLET.match(text) or _ENUMERATOR.match(text))
+
+
 def _is_split(parts: Sequence[str]) -> bool:
     """Whether the last word goes on in the next line."""
     last = parts[-1]
@@ -166,7 +171,7 @@ def find_runs(words: Sequence[Word], lines: Sequence[Sequence[int]]) -> list[Run
 
 def _kind_of(words: Sequence[Word], run: Sequence[int]) -> Literal["sentence", "row", "item"]:
     first = words[run[0]].text
-    if len(run) > 1 and (_is_bullet(first) or _ENUMERATOR.match(first)):
+    if len(run) > 1 and starts_item(first):
         return "item"
     here = [words[index] for index in run]
     return "row" if _is_row(here) and here[0].line == here[-1].line else "sentence"
@@ -221,14 +226,15 @@ def _breaks_between(
         return True
     _, top, _, bottom = around([word.box for word in here])
     _, next_top, _, next_bottom = around([word.box for word in below])
-    size_changes = not 0.8 < _size(below) / max(_size(here), 1e-6) < 1.25
+    goes_on = below[0].text[:1].islower() or here[-1].text.endswith(_HYPHENS)
+    size_changes = not goes_on and not 0.8 < _size(below) / max(_size(here), 1e-6) < 1.25
     far_below = next_top - bottom > 1.2 * (bottom - top)
     next_column = next_bottom < top and not below[0].text[:1].islower()
     return size_changes or far_below or next_column
 
 
 def _starts_item(line: Sequence[Word]) -> bool:
-    return len(line) > 1 and bool(_is_bullet(line[0].text) or _ENUMERATOR.match(line[0].text))
+    return len(line) > 1 and starts_item(line[0].text)
 
 
 def _is_heading(words: Sequence[Word], below: Sequence[Word], *, alone: bool = True) -> bool:
@@ -244,7 +250,7 @@ def _is_heading(words: Sequence[Word], below: Sequence[Word], *, alone: bool = T
     if _is_row(words):
         return False
     line = [word for word in words if word.line == words[-1].line]
-    if alone and _size(line) > 1.12 * _size(below):
+    if alone and _plain_size(line) > 1.12 * _plain_size(below):
         return True
     # A line of prose fills its column unless the sentence ends there.
     here, there = (part[-1].box[2] - part[0].box[0] for part in (line, below))
@@ -256,6 +262,11 @@ def _size(words: Sequence[Word]) -> float:
     alike = [w.box[3] - w.box[1] for w in words if _TALL.match(w.text)]
     # A letter that reaches down adds about a third.
     return max(alike) if alike else max(w.box[3] - w.box[1] for w in words) / 1.3
+
+
+def _plain_size(words: Sequence[Word]) -> float:
+    """The height of the letters of most words: raised marks, as after names, make some higher."""
+    return sorted(_size([word]) for word in words)[len(words) // 4]
 
 
 def _is_row(words: Sequence[Word]) -> bool:

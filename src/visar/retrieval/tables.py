@@ -12,11 +12,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from statistics import median
 
 from visar.documents.page import Page
+from visar.retrieval.sentences import starts_item
 
 # A gap between words that is wider than this many heights of the line parts segments.
 _GAP = 1.3
+# One that is wider than this does even if others of the line are as wide.
+_WIDE_GAP = 2.5
 # Heads of more words than this are text above the table.
 _LONGEST_HEADS = 24
 # Cells have at most this many words; longer segments are prose.
@@ -98,19 +103,24 @@ class Row:
 
 
 def find_segments(page: Page, lines: Sequence[Sequence[int]]) -> list[Segment]:
-    """Cut lines, given as indices of words, at wide gaps."""
+    """Cut lines, given as indices of words, at wide gaps.
+
+    The space after the number or bullet of a list's item is no gap, nor is that between the words
+    of a line that is spread to the width of its column.
+    """
     segments = []
     for number, line in enumerate(lines):
         boxes = [page.words[index].box for index in line]
         height = max(bottom - top for _, top, _, bottom in boxes) * page.height
+        gaps = [(b[0] - a[2]) * page.width / height for a, b in pairwise(boxes)]
+        usual = median(gaps) if len(gaps) > 2 else 0.0
         start = 0
-        for place in range(1, len(line) + 1):
-            apart = place == len(line) or (
-                (boxes[place][0] - boxes[place - 1][2]) * page.width > _GAP * height
-            )
-            if apart:
+        for place, gap in enumerate(gaps, 1):
+            begins_item = place == start + 1 and starts_item(page.words[line[start]].text)
+            if gap > _GAP and (gap > _WIDE_GAP or gap > 1.8 * usual) and not begins_item:
                 segments.append(_segment(page, line[start:place], number))
                 start = place
+        segments.append(_segment(page, line[start:], number))
     return segments
 
 
@@ -126,7 +136,7 @@ def table_rows(segments: Iterable[Segment]) -> Iterator[Row]:
         if len(cells) == 1 and not _ends_with_value(cells[0]):
             continue
         label = _wrapped_label(cells, bands, place)
-        heads = _heads(cells, bands, place)
+        heads = [head for head in _heads(cells, bands, place) if head not in label]
         first = tuple(index for part in (*label, cells[0]) for index in part.words)
         yield Row(_words(heads), (first, *(cell.words for cell in cells[1:])))
 
@@ -171,7 +181,7 @@ def column_blocks(segments: Sequence[Segment]) -> Iterator[tuple[tuple[int, ...]
 
 def _stacked(segments: Iterable[Segment], gap: float) -> list[list[Segment]]:
     """Segments that go on below each other, at most so many heights apart."""
-    level = sorted(filter(_is_level, segments), key=lambda s: (s.top, s.left))
+    level = sorted(filter(is_level, segments), key=lambda s: (s.top, s.left))
     tallest = max((segment.height for segment in level), default=0.0)
     blocks: list[list[Segment]] = []
     near: list[list[Segment]] = []
@@ -186,7 +196,7 @@ def _stacked(segments: Iterable[Segment], gap: float) -> list[list[Segment]]:
     return blocks
 
 
-def _is_level(segment: Segment) -> bool:
+def is_level(segment: Segment) -> bool:
     """Whether it is written from left to right: what is written upwards is higher than wide."""
     return segment.height < 3 * (segment.right - segment.left) or len(segment.words) == 1
 
@@ -212,7 +222,7 @@ def _segment(page: Page, indices: Sequence[int], line: int) -> Segment:
 def _side_by_side(segments: Iterable[Segment]) -> list[list[Segment]]:
     """Segments at the same height, each row from left to right; top to bottom."""
     rows: list[list[Segment]] = []
-    for segment in sorted(filter(_is_level, segments), key=lambda s: s.middle):
+    for segment in sorted(filter(is_level, segments), key=lambda s: s.middle):
         last = rows[-1][0] if rows else None
         if last is not None and abs(segment.middle - last.middle) < 0.5 * min(
             segment.height, last.height
@@ -240,6 +250,9 @@ def _cells(row: Sequence[Segment]) -> list[list[Segment]]:
 
 
 def _same_row(before: Segment, after: Segment, cells: Sequence[Segment]) -> bool:
+    if len(after.texts) > 1 and starts_item(after.texts[0]):
+        # The item of another list stands beside it.
+        return False
     if before.line == after.line:
         return after.is_short or before.is_value
     has_values = any(cell.is_value for cell in cells[1:])
