@@ -128,6 +128,33 @@ def test_the_randomization_test_counts_exchanges() -> None:
     assert difference.p == pytest.approx(0.375, abs=0.02)
 
 
+def test_the_difference_of_f1_against_plain_loops() -> None:
+    """The value by the formula; interval and p by drawing and exchanging questions one by one."""
+    random = np.random.default_rng(4)
+    first, second = random.random((2, 12, 2))
+    second *= 0.7
+
+    def f1(rows: list[np.ndarray]) -> float:
+        precision, recall = (sum(row[i] for row in rows) / len(rows) for i in (0, 1))
+        return float(2 * recall * precision / (recall + precision))
+
+    pairs = PairedSamples({"first": first, "second": second})
+    found = pairs.difference("first", "second", f1_of_means)
+    value = f1(list(first)) - f1(list(second))
+    assert found.value == pytest.approx(value)
+    drawn, extreme = [], 0
+    for _ in range(4000):
+        places = random.integers(0, 12, 12)
+        drawn.append(f1([first[i] for i in places]) - f1([second[i] for i in places]))
+        swap = random.random(12) < 0.5
+        ones = [second[i] if swap[i] else first[i] for i in range(12)]
+        others = [first[i] if swap[i] else second[i] for i in range(12)]
+        extreme += abs(f1(ones) - f1(others)) >= abs(value)
+    assert (found.low, found.high) == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.02)
+    assert found.p == pytest.approx(extreme / 4000, abs=0.02)
+    assert pairs.difference("second", "second", f1_of_means).p == 1
+
+
 def test_methods_that_do_not_differ_have_p_1_and_others_a_small_one() -> None:
     values = np.random.default_rng(4).random((200, 2))
     pairs = PairedSamples({"a": values, "same": values, "better": values + 0.2})

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.evaluation.synthetic import PRIVATE, write_records, write_run
 from visar.errors import InvalidOption, NotARun
 from visar.evaluation.findings import read_findings
 from visar.evaluation.records import Asked, Judged, Retrieved
-from visar.evaluation.report.leaderboard import adjust_chances, compare_f1, write_leaderboard
+from visar.evaluation.report.leaderboard import adjust_chances, write_leaderboard
 from visar.evaluation.report.markup import Cell, Row
 
 
@@ -74,32 +73,6 @@ def test_rows_of_two_runs_worked_out(tmp_path: Path) -> None:
     low, high = poor["Δ F1"]["interval"]
     assert low <= -4600 / 99 <= high <= 0
     assert any("3 questions are in both, 0 in old alone, 1 in new" in n for n in found["notes"])
-
-
-def test_the_difference_of_f1_against_plain_loops() -> None:
-    """The value by the formula; interval and p by drawing and exchanging questions one by one."""
-    random = np.random.default_rng(4)
-    first, second = random.random((2, 12, 4))
-    second[:, 1:3] *= 0.7
-
-    def f1(rows: list[np.ndarray]) -> float:
-        recall, precision = (sum(row[i] for row in rows) / len(rows) for i in (1, 2))
-        return float(2 * recall * precision / (recall + precision))
-
-    (found,) = compare_f1([(first, second)])
-    value = f1(list(first)) - f1(list(second))
-    assert found.value == pytest.approx(value)
-    drawn, extreme = [], 0
-    for _ in range(4000):
-        places = random.integers(0, 12, 12)
-        drawn.append(f1([first[i] for i in places]) - f1([second[i] for i in places]))
-        swap = random.random(12) < 0.5
-        ones = [second[i] if swap[i] else first[i] for i in range(12)]
-        others = [first[i] if swap[i] else second[i] for i in range(12)]
-        extreme += abs(f1(ones) - f1(others)) >= abs(value)
-    assert (found.low, found.high) == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.02)
-    assert found.p == pytest.approx(extreme / 4000, abs=0.02)
-    assert compare_f1([(second, second), (first, second)])[0].p == 1
 
 
 def test_p_values_are_adjusted_by_holms_method() -> None:

@@ -104,7 +104,7 @@ def test_a_bench_shows_them_too() -> None:
     machine = {"processor": "P", "cores": 1, "numpy": "2", "visar": "1", "OMP_NUM_THREADS": None}
     measured = Bench("embedded", 1, machine, summarize([1]), (part,), timings, (part,), ())
     by_method, by_document, _ = tables(measured)
-    assert ("their-method", "2.00 (1.50–3.00)", "1.5×", "", "", "", "") in by_method.rows
+    assert ("their-method", "2.00 (1.50–3.00)", "1.5×", "", "", "", "", "") in by_method.rows
     assert "THEIR METHOD" in by_document.columns
     assert "| their-method | 2.00 (1.50–3.00) | 1.5× |" in to_markdown(measured)
     svg = figures(measured)["latency-size.svg"]

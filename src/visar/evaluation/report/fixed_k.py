@@ -9,7 +9,7 @@ from visar.evaluation import metrics
 from visar.evaluation.findings import Findings
 from visar.evaluation.methods import DEPTH
 from visar.evaluation.report.markup import Cell, Row, Table, make_key
-from visar.evaluation.report.scope import LATE, Pairs, with_evidence
+from visar.evaluation.report.scope import LATE, Pairs, label, retrieval_notes, with_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,12 @@ def fixed_k_tables(findings: Findings) -> list[Table]:
     tables = []
     for dataset in findings.datasets:
         rows: list[Row] = []
+        counts = {}
         for (of, encoder), by_method in findings.choices.items():
             pairs = with_evidence(findings, dataset, by_method.get(LATE, {}))
             if of != dataset or not pairs:
                 continue
+            counts[label(LATE), encoder] = len(pairs)
             curve = fixed_k_curve(pairs)
             best = max(curve, key=lambda point: point.f1)
             rows += [
@@ -57,7 +59,10 @@ def fixed_k_tables(findings: Findings) -> list[Table]:
                 for point in curve
             ]
         if rows:
-            notes = ("Bold: the best k of an encoder, which nobody knows without the evidence.",)
+            notes = (
+                "Bold: the best k of an encoder, which nobody knows without the evidence.",
+                *retrieval_notes(findings, dataset, counts),
+            )
             title = f"Fixed k. Late interaction with k = 1 … {DEPTH}: {dataset}"
             tables.append(Table.of(make_key("fixed-k", dataset), title, rows, notes))
     return tables
