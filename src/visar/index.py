@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from visar.documents import Page, ReadOptions
-from visar.encoders.protocol import Encoder
+from visar.encoders.protocol import Encoder, SpanEncoder
 from visar.errors import DocumentError, NotInIndex
 from visar.generation import extractive
 from visar.generation.answering import (
     USUAL_BUDGET,
     AnswerStream,
     Budget,
-    gather_pages,
-    stream_answer,
+    quoted_answer,
+    written_answer,
 )
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.ingest.sources import SourcePool
@@ -41,10 +42,10 @@ from visar.store import (
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
 
+    from visar.explain.explanation import Explanation
     from visar.ingest import Progress
     from visar.results import PageHit
 
@@ -135,9 +136,25 @@ class Index:
         """Where the index is."""
         return self._store.location
 
-    def documents(self) -> list[StoredDocument]:
-        """Return all documents, in the order they were added."""
-        return self._store.documents()
+    def documents(self, *, collection: str | None = None) -> list[StoredDocument]:
+        """Return all documents, or those of a collection, in the order they were added."""
+        return self._store.documents(collection=collection)
+
+    def collections(self) -> dict[str, int]:
+        """Return the names of the collections, and how many documents each has."""
+        return self._store.collections()
+
+    def collect(self, collection: str, documents: Iterable[str]) -> None:
+        """Put documents into a collection, which begins with its first document."""
+        self._store.collect(collection, documents)
+
+    def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
+        """Take documents, or all, out of a collection; the documents stay."""
+        self._store.uncollect(collection, documents)
+
+    def original(self, document: str) -> Path | None:
+        """Return the file or folder that the index keeps of a document, if it keeps one."""
+        return self._store.original(self.get(document).id)
 
     def get(self, document: str) -> StoredDocument:
         """Return a document by its id, the beginning of its id, or its name.
@@ -230,6 +247,7 @@ class Index:
         encoder: str | Encoder = "embedded",
         options: ReadOptions | None = None,
         progress: Progress | None = None,
+        name: str | None = None,
     ) -> StoredDocument:
         """Add a document; the same content again changes nothing.
 
@@ -246,6 +264,8 @@ class Index:
             How the document is read, if not as the index's own options say.
         progress
             Called with a stage, the pages done, and the pages in all.
+        name
+            Of the document, if not that of the file, which is then a passing copy.
 
         Raises
         ------
@@ -256,7 +276,7 @@ class Index:
 
         chosen = options or self._options
         added = add_document(
-            self._store, path, self.encoder(encoder), options=chosen, progress=progress
+            self._store, path, self.encoder(encoder), options=chosen, progress=progress, name=name
         )
         self._options_of[added.id] = chosen
         return added
@@ -448,8 +468,34 @@ class Index:
             max_k=max_k,
             neighbors=neighbors,
         )
-        pieces = _quoted(found) if writer is None else self._written(found, writer, budget)
+        pieces = quoted_answer(found)
+        if writer is not None:
+            pieces = written_answer(self, found, writer, budget)
         return AnswerStream(found, pieces)
+
+    def explain(self, found: SearchResult) -> Explanation:
+        """Return everything the method saw of a question: weights, matrix, costs, other cuts."""
+        from visar.explain.explanation import explain
+
+        with self._lock:
+            known = [one for one in self._encoders.values() if EncoderRef.of(one) == found.encoder]
+        spans = None
+        if known and isinstance(known[0], SpanEncoder):
+            spans = known[0].question_spans(found.question)
+        return explain(found, self._corpora.get(found.documents, found.encoder).pages, spans)
+
+    def patches(
+        self, found: SearchResult, document: str, number: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return where the patches of a searched page stand, and their weights for the question.
+
+        The weights are (m + 1, n): the method's, then the cosines with each vector of the question.
+        """
+        corpus = self._corpora.get(found.documents, found.encoder)
+        position = corpus.position(document, number)
+        boxes, _ = corpus.patches(position)
+        cosines = found.query @ corpus.vectors(position).astype(found.query.dtype).T
+        return boxes, np.vstack([found.selection.patch_weights[position], cosines])
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[PageHit, Image]]:
         """Yield each found page with its picture, the question's heat laid over it."""
@@ -461,29 +507,3 @@ class Index:
             boxes, _ = corpus.patches(position)
             weights = found.selection.patch_weights[position]
             yield hit, with_heat(self.image(hit.document, hit.page, dpi), boxes, weights)
-
-    def _written(
-        self, found: SearchResult, generator: Generator, budget: Budget
-    ) -> abc.Generator[str, None, Answer]:
-        """The pieces of a generator's answer, then the answer."""
-        pages = [(hit.document, hit.page) for hit in found.pages]
-        documents = [document.id for document in found.documents]
-        given = gather_pages(self, generator, pages, documents)
-        written = yield from stream_answer(found.question, given, generator, budget)
-        return Answer(
-            question=found.question,
-            text=written.text,
-            generator=generator.name,
-            passages=found.passages,
-            search=found,
-            citations=written.citations,
-            generation=written.generation,
-        )
-
-
-def _quoted(found: SearchResult) -> abc.Generator[str, None, Answer]:
-    """The quotations of an extractive answer, then the answer."""
-    text = extractive.quote(found.passages) if found.strength != "none" else ""
-    if text:
-        yield text
-    return Answer(found.question, text, extractive.NAME, found.passages, found)

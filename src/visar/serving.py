@@ -1,6 +1,7 @@
 """HTTP servers: who may ask, how much and how many at once, and what errors look like.
 
-Every error is ``{"error": {"code": …, "message": …}}``.
+Every error is a problem of RFC 9457: ``{"type", "title", "status", "detail"}``, and ``code``, which
+is for programs and never changes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ try:
 except ImportError as error:
     raise MissingExtra("A server", "server") from error
 
+PROBLEM_TYPE = "application/problem+json"
 SHORTEST_TOKEN = 16
 MAX_CONNECTIONS = 64
 # Requests that are read, wait or are answered, each with its body in memory.
@@ -62,19 +64,33 @@ def create_app(
     app = FastAPI(openapi_url=None)
     app.add_middleware(RequestGuard, token=token, max_bytes=max_bytes)
 
+    answer_errors(app, errors)
+    return app
+
+
+def answer_errors(app: FastAPI, errors: Mapping[type[Exception], tuple[int, str]]) -> None:
+    """Let an application answer errors with problems, as :func:`create_app` says."""
+
     async def respond(_: Request, error: Exception) -> JSONResponse:
-        for kind, (status, code) in errors.items():
-            if isinstance(error, kind):
-                return _response(refusal(status, code, str(error)))
-        if isinstance(error, RequestValidationError):
-            return _response(refusal(422, "invalid", first_mistake(error.errors())))
-        if isinstance(error, FrameworkException):
-            return _response(error)
-        return _response(refusal(500, "failed", "The service failed; its log says how."))
+        return problem(error, errors)
 
     for each in (Exception, FrameworkException, RequestValidationError, *errors):
         app.add_exception_handler(each, respond)
-    return app
+
+
+def problem(
+    error: Exception, errors: Mapping[type[Exception], tuple[int, str]] | None = None
+) -> JSONResponse:
+    """The answer to a request that failed; ``errors`` are those of :func:`create_app`."""
+    for kind, (status, code) in (errors or {}).items():
+        if isinstance(error, kind):
+            retry = {"Retry-After": "2"} if status in (429, 503) else None
+            return _response(refusal(status, code, str(error), retry))
+    if isinstance(error, RequestValidationError):
+        return _response(refusal(422, "invalid", first_mistake(error.errors())))
+    if isinstance(error, FrameworkException):
+        return _response(error)
+    return _response(refusal(500, "failed", "The service failed; its log says how."))
 
 
 def refusal(
@@ -100,12 +116,24 @@ class RequestGuard:
     max_bytes
         The content types of bodies that are taken, none of which a web page can send to another
         site unasked, and the size of each.
+    max_requests
+        How many requests with bodies are read, wait or are answered at once.
+
+    A request that a web page of another site makes is refused, by its Origin.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        max_bytes: Mapping[str, int],
+        max_requests: int = MAX_REQUESTS,
+    ) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()
         self._max_bytes = max_bytes
+        self._max_requests = max_requests
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,6 +163,9 @@ class RequestGuard:
                 raise refusal(401, "token", message, {"WWW-Authenticate": "Bearer"})
         elif not is_loopback(re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1"))):
             raise refusal(403, "host", "Without a token the service answers to localhost alone.")
+        origin = headers.get(b"origin")
+        if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+            raise refusal(403, "origin", "Web pages of other sites are not answered.")
 
     def _limit(self, headers: dict[bytes, bytes]) -> int:
         """How many bytes the body may have."""
@@ -145,7 +176,7 @@ class RequestGuard:
             raise refusal(415, "content_type", f"Send the content type {allowed}.")
         if int(headers.get(b"content-length", b"0")) > limit:
             raise _too_large(limit)
-        if self._running >= MAX_REQUESTS:
+        if self._running >= self._max_requests:
             raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
         return limit
 
@@ -245,8 +276,8 @@ class _Connection(H11Protocol):
         self.start_idling()
 
     def send_400_response(self, msg: str) -> None:
-        body = json.dumps({"error": {"code": "http", "message": msg}})
-        head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close"
+        body = json.dumps(_problem(400, "http", msg))
+        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: {PROBLEM_TYPE}\r\nConnection: close"
         self.transport.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         self.transport.close()
 
@@ -289,11 +320,21 @@ def _limited(receive: Receive, limit: int) -> Receive:
 
 
 def _response(error: FrameworkException) -> JSONResponse:
-    detail: Any = error.detail
-    if not isinstance(detail, dict):  # the framework's own
-        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-        detail = {"code": code, "message": f"{detail}."}
-    return JSONResponse({"error": detail}, error.status_code, error.headers)
+    said: Any = error.detail
+    title = HTTPStatus(error.status_code).phrase
+    if not isinstance(said, dict):  # the framework's own
+        said = {"code": title.lower().replace(" ", "_"), "message": f"{said}."}
+    return JSONResponse(
+        _problem(error.status_code, said["code"], said["message"]),
+        error.status_code,
+        error.headers,
+        media_type=PROBLEM_TYPE,
+    )
+
+
+def _problem(status: int, code: str, detail: str) -> dict[str, str | int]:
+    title = HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code}
 
 
 def _too_large(limit: int) -> HTTPException:
