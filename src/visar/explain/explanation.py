@@ -103,9 +103,10 @@ def _words(
 
 
 def _influence(found: SearchResult, pages: DocumentPages) -> NDArray[np.float64]:
-    """The weight of the chosen pages' patches that each vector of the question has given.
+    """How much each vector of the question speaks for the chosen pages.
 
-    A patch has its weight from the vector that is the maximum of Eq. 8.
+    A patch's weight comes from the largest term of Eq. 8; here it is shared among all vectors in
+    proportion to their terms, since a word that nearly wins everywhere matters too.
     """
     selection, vectors = found.selection, pages.vectors
     products = Products(found.query, vectors, keep=False)
@@ -115,10 +116,11 @@ def _influence(found: SearchResult, pages: DocumentPages) -> NDArray[np.float64]
     factors = activations / means * activations.std(axis=0) * selection.token_weights
     given = np.zeros(len(found.query))
     for page in selection.pages.tolist():
-        rows = slice(vectors.offsets[page], vectors.offsets[page + 1])
-        cosines = np.asarray(vectors.vectors[rows], np.float32) @ found.query.T
-        best = (cosines * factors[page] ** 2).argmax(axis=1)
-        np.add.at(given, best, selection.patch_weights[page])
+        rows = np.arange(vectors.offsets[page], vectors.offsets[page + 1])
+        cosines = vectors.take(rows, np.ones(len(rows), np.float32)) @ found.query.T
+        terms = np.maximum(cosines, 0) * factors[page] ** 2
+        terms /= np.maximum(terms.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        given += selection.patch_weights[page] @ terms
     return given
 
 

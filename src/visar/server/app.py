@@ -21,12 +21,21 @@ from visar.serving import RequestGuard, answer_errors, problem, refusal
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, FastAPI, Request, Response  # isort: skip
+from fastapi.staticfiles import StaticFiles  # isort: skip
 from limits import RateLimitItemPerMinute  # isort: skip
 from limits.storage import MemoryStorage  # isort: skip
 from limits.strategies import MovingWindowRateLimiter  # isort: skip
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest  # isort: skip
 
 PREFIX = "/api/v1"
+_PAGE_POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect", "font")),
+        *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+        "require-trusted-types-for 'script'",
+    ]
+)
 # Uploads among them, which wait for slow networks; questions have a limit of their own.
 MAX_REQUESTS = 64
 
@@ -78,6 +87,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     app.include_router(library.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
     app.include_router(_about(context), prefix=PREFIX)
+    app.mount("/", _Page(directory=Path(__file__).parent / "static", html=True))
     answer_errors(app, ERRORS)
     app.middleware("http")(_Observer(settings.requests_per_minute))
     app.add_middleware(
@@ -134,6 +144,17 @@ def _about(context: Context) -> APIRouter:
         return Available(names=list(questions.METHOD_NAMES))
 
     return router
+
+
+class _Page(StaticFiles):
+    """The web page: it loads nothing from elsewhere, and runs no script but its own."""
+
+    def file_response(self, *given: Any, **options: Any) -> Response:
+        response = super().file_response(*given, **options)
+        response.headers["Content-Security-Policy"] = _PAGE_POLICY
+        # Always asked for again, by its tag: a new version is seen at once.
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 class _Observer:
