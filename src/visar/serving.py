@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ except ImportError as error:
     raise MissingExtra("A server", "server") from error
 
 PROBLEM_TYPE = "application/problem+json"
+SESSION = "visar_session"
 SHORTEST_TOKEN = 16
 MAX_CONNECTIONS = 64
 # Requests that are read, wait or are answered, each with its body in memory.
@@ -68,24 +70,33 @@ def create_app(
     return app
 
 
-def answer_errors(app: FastAPI, errors: Mapping[type[Exception], tuple[int, str]]) -> None:
-    """Let an application answer errors with problems, as :func:`create_app` says."""
+def answer_errors(
+    app: FastAPI, errors: Mapping[type[Exception], tuple[int, str]], location: str = ""
+) -> None:
+    """Let an application answer errors as :func:`problem` does."""
 
     async def respond(_: Request, error: Exception) -> JSONResponse:
-        return problem(error, errors)
+        return problem(error, errors, location)
 
     for each in (Exception, FrameworkException, RequestValidationError, *errors):
         app.add_exception_handler(each, respond)
 
 
 def problem(
-    error: Exception, errors: Mapping[type[Exception], tuple[int, str]] | None = None
+    error: Exception,
+    errors: Mapping[type[Exception], tuple[int, str]] | None = None,
+    location: str = "",
 ) -> JSONResponse:
-    """The answer to a request that failed; ``errors`` are those of :func:`create_app`."""
+    """The answer to a request that failed.
+
+    ``errors`` are those of :func:`create_app`; ``location`` is where an index lies, which their
+    messages may name and answers do not.
+    """
     for kind, (status, code) in (errors or {}).items():
         if isinstance(error, kind):
             retry = {"Retry-After": "2"} if status in (429, 503) else None
-            return _response(refusal(status, code, str(error), retry))
+            said = str(error).replace(location, "the index") if location else str(error)
+            return _response(refusal(status, code, said, retry))
     if isinstance(error, RequestValidationError):
         return _response(refusal(422, "invalid", first_mistake(error.errors())))
     if isinstance(error, FrameworkException):
@@ -118,8 +129,11 @@ class RequestGuard:
         site unasked, and the size of each.
     max_requests
         How many requests with bodies are read, wait or are answered at once.
+    private
+        The beginning of the paths that need the token; others hold nothing secret.
 
-    A request that a web page of another site makes is refused, by its Origin.
+    The cookie of :func:`session_cookie` does as well as the token: the pictures of a web page come
+    without headers. A request that a web page of another site makes is refused, by its Origin.
     """
 
     def __init__(
@@ -129,9 +143,12 @@ class RequestGuard:
         token: str | None,
         max_bytes: Mapping[str, int],
         max_requests: int = MAX_REQUESTS,
+        private: str = "/",
     ) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()
+        self._cookie = None if token is None else session_cookie(token)
+        self._private = private
         self._max_bytes = max_bytes
         self._max_requests = max_requests
         self._running = 0
@@ -143,7 +160,7 @@ class RequestGuard:
         headers = dict(scope["headers"])
         counted = scope["method"] in ("POST", "PUT", "PATCH")
         try:
-            self._admit(headers)
+            self._admit(headers, private=_path(scope).startswith(self._private))
             limit = self._limit(headers) if counted else 0
         except HTTPException as error:
             # The server reads and drops what is still being sent, so that the answer arrives.
@@ -156,9 +173,9 @@ class RequestGuard:
         finally:
             self._running -= counted
 
-    def _admit(self, headers: dict[bytes, bytes]) -> None:
+    def _admit(self, headers: dict[bytes, bytes], *, private: bool) -> None:
         if self._expected is not None:
-            if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
+            if private and not self._knows(headers):
                 message = f"The token is missing or wrong: set {TOKEN_VARIABLE} to the service's."
                 raise refusal(401, "token", message, {"WWW-Authenticate": "Bearer"})
         elif not is_loopback(re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1"))):
@@ -166,6 +183,16 @@ class RequestGuard:
         origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
             raise refusal(403, "origin", "Web pages of other sites are not answered.")
+
+    def _knows(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether a request has the token, or the cookie that was given for it."""
+        if hmac.compare_digest(headers.get(b"authorization", b""), self._expected or b""):
+            return True
+        cookies = SimpleCookie()
+        with contextlib.suppress(CookieError):
+            cookies.load(headers.get(b"cookie", b"").decode("latin-1"))
+        given = cookies[SESSION].value if SESSION in cookies else ""
+        return hmac.compare_digest(given.encode(), (self._cookie or "").encode())
 
     def _limit(self, headers: dict[bytes, bytes]) -> int:
         """How many bytes the body may have."""
@@ -179,6 +206,16 @@ class RequestGuard:
         if self._running >= self._max_requests:
             raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
         return limit
+
+
+def _path(scope: Scope) -> str:
+    """The path of a request within the application, wherever that is mounted."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
+
+
+def session_cookie(token: str) -> str:
+    """The value of the cookie :data:`SESSION` that stands for a token, and does not tell it."""
+    return hmac.new(token.encode(), b"visar session", "sha256").hexdigest()
 
 
 def listen(host: str, port: int, *, token: str | None) -> socket.socket:

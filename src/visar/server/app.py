@@ -17,7 +17,14 @@ from visar.server.context import ERRORS, Context, QuestionGate
 from visar.server.jobs import JobQueue
 from visar.server.schemas import Available, Health, Problem
 from visar.server.settings import Settings
-from visar.serving import RequestGuard, answer_errors, problem, refusal
+from visar.serving import (
+    SESSION,
+    RequestGuard,
+    answer_errors,
+    problem,
+    refusal,
+    session_cookie,
+)
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, FastAPI, Request, Response  # isort: skip
@@ -88,7 +95,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     app.include_router(questions.router(context), prefix=PREFIX)
     app.include_router(_about(context), prefix=PREFIX)
     app.mount("/", _Page(directory=Path(__file__).parent / "static", html=True))
-    answer_errors(app, ERRORS)
+    answer_errors(app, ERRORS, index.location)
     app.middleware("http")(_Observer(settings.requests_per_minute))
     app.add_middleware(
         RequestGuard,
@@ -98,6 +105,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
             "application/octet-stream": settings.options.limits.max_bytes,
         },
         max_requests=MAX_REQUESTS,
+        private="/api/",
     )
     return app
 
@@ -127,6 +135,18 @@ def _about(context: Context) -> APIRouter:
         """Whether the index can be read."""
         context.index.collections()
         return Health(version=__version__)
+
+    @router.post("/session", status_code=204)
+    async def session(request: Request, response: Response) -> None:
+        """Exchange the token for a cookie that a browser sends along with everything."""
+        if context.settings.token is not None:
+            response.set_cookie(
+                SESSION,
+                session_cookie(context.settings.token),
+                httponly=True,
+                samesite="strict",
+                secure=request.url.scheme == "https",
+            )
 
     @router.get("/encoders")
     async def encoders() -> Available:

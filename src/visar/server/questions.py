@@ -64,9 +64,8 @@ def router(context: Context) -> APIRouter:
                 yield ServerSentEvent(event="answer", data=_answer(pieces.answer))
         except (VisarError, HTTPException) as error:
             # The status has been sent: what is wrong is an event.
-            yield ServerSentEvent(
-                event="problem", raw_data=bytes(problem(error, ERRORS).body).decode()
-            )
+            said = problem(error, ERRORS, context.index.location).body
+            yield ServerSentEvent(event="problem", raw_data=bytes(said).decode())
 
     @routes.post("/explain")
     def explain(asked: Question) -> Explanation:

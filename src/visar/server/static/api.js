@@ -54,6 +54,12 @@ export const bytes = async (where, body, signal) => (await send("POST", where, b
 /** @param {string} method @param {string} where @param {unknown} [body] */
 export const change = (method, where, body) => send(method, where, body);
 
+/** @param {string} token @returns {Promise<boolean>} whether it is the right one */
+export async function signIn(token) {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  return (await fetch(url("session"), { method: "POST", headers, body: "{}" })).ok;
+}
+
 /**
  * @param {File} file
  * @param {string | null} collection

@@ -4,6 +4,7 @@ import "./library.js";
 import "./answer.js";
 import "./why.js";
 import "./viewer.js";
+import { ApiError, get, signIn } from "./api.js";
 import { current, go } from "./address.js";
 import { h } from "./dom.js";
 
@@ -54,6 +55,28 @@ theme.addEventListener("click", () => {
 window.addEventListener("explained", (event) => {
   /** @type {any} */ (document.querySelector("visar-answer")).shade(/** @type {CustomEvent} */ (event).detail);
 });
+/** Ask for the token once where the server wants one; a cookie stands for it from then on. */
+async function checkToken() {
+  try {
+    await get("health");
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== "token") return;
+    const field = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": "Token", autocomplete: "off", required: true }));
+    const said = h("p", { class: "small bad", role: "alert" });
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { class: "card" }, h("h2", {}, "This server wants a token"),
+      h("p", { class: "soft small" }, "Who runs it has set one in VISAR_TOKEN."), h("form", { class: "row" }, field, h("button", {}, "Sign in")), said));
+    dialog.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      if (await signIn(field.value)) location.reload();
+      else said.textContent = "That is not its token.";
+    });
+    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    document.body.append(dialog);
+    dialog.showModal();
+  }
+}
+
+checkToken();
 window.addEventListener("view", showScope);
 library.addEventListener("loaded", showScope);
 showScope();
