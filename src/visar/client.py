@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -303,7 +303,7 @@ class _Events:
             yield self._name, data
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
+def _chunks(path: Path) -> Generator[bytes, None, None]:
     with path.open("rb") as file:
         while part := file.read(_CHUNK):
             yield part

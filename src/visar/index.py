@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -48,6 +48,17 @@ if TYPE_CHECKING:
     from visar.explain.explanation import Explanation
     from visar.ingest import Progress
     from visar.results import PageHit
+
+
+class SearchOptions(TypedDict, total=False):
+    """The options of :meth:`Index.search`, which :meth:`Index.ask` and others pass on."""
+
+    documents: Sequence[str] | None
+    encoder: str | Encoder
+    method: str | Method | MethodFunction
+    k: int | None
+    max_k: int | None
+    neighbors: int
 
 
 class Index:
@@ -408,38 +419,23 @@ class Index:
         self,
         question: str,
         *,
-        documents: Sequence[str] | None = None,
-        encoder: str | Encoder = "embedded",
-        method: str | Method | MethodFunction = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
         generator: str | Generator = extractive.NAME,
         budget: Budget = USUAL_BUDGET,
         on_text: OnText = ignore_text,
+        **options: Unpack[SearchOptions],
     ) -> Answer:
         """Answer a question from the pages it needs.
 
         Without a ``generator`` the answer quotes what matches best. With one, it is written by a
         language model that is given these pages, within ``budget``; ``on_text`` is called with
-        each piece of its answer. The other parameters are those of :meth:`search`.
+        each piece of its answer. The options are those of :meth:`search`.
 
         Raises
         ------
         GenerationError
             If the generator gives no answer.
         """
-        stream = self.stream(
-            question,
-            documents=documents,
-            encoder=encoder,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-            generator=generator,
-            budget=budget,
-        )
+        stream = self.stream(question, generator=generator, budget=budget, **options)
         for piece in stream:
             on_text(piece)
         return stream.answer
@@ -448,26 +444,13 @@ class Index:
         self,
         question: str,
         *,
-        documents: Sequence[str] | None = None,
-        encoder: str | Encoder = "embedded",
-        method: str | Method | MethodFunction = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
         generator: str | Generator = extractive.NAME,
         budget: Budget = USUAL_BUDGET,
+        **options: Unpack[SearchOptions],
     ) -> AnswerStream:
-        """Answer a question piece by piece; the parameters are those of :meth:`ask`."""
+        """Answer a question piece by piece; the options are those of :meth:`ask`."""
         writer = None if generator == extractive.NAME else self.generator(generator)
-        found = self.search(
-            question,
-            documents=documents,
-            encoder=encoder,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-        )
+        found = self.search(question, **options)
         pieces = quoted_answer(found)
         if writer is not None:
             pieces = written_answer(self, found, writer, budget)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 from visar.errors import NotInIndex, VisarError
 from visar.explain.words import why_so_many
 from visar.generation import extractive
 from visar.generation.answering import AnswerStream
+from visar.index import SearchOptions
 from visar.results import Answer as FoundAnswer
 from visar.results import SearchResult
 from visar.retrieval.methods import METHODS
@@ -102,8 +102,8 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-def _options(context: Context, asked: Question) -> dict[str, Any]:
-    """The parameters of ``Index.search`` that a request means."""
+def _options(context: Context, asked: Question) -> SearchOptions:
+    """The options of ``Index.search`` that a request means."""
     if asked.method not in METHOD_NAMES:
         message = f"There is no method {asked.method!r} here, but {', '.join(METHOD_NAMES)}."
         raise refusal(422, "invalid", message)
@@ -139,13 +139,12 @@ def _stream(context: Context, asked: AnswerQuestion) -> AnswerStream:
 
 
 def _search(found: SearchResult) -> Search:
-    schema: Search = to_schema(Search, found, summary=why_so_many(found))
-    return schema
+    return to_schema(Search, found, summary=why_so_many(found))
 
 
 def _answer(answer: FoundAnswer) -> Answer:
     generation = answer.generation
-    schema: Answer = to_schema(
+    return to_schema(
         Answer,
         answer,
         search=_search(answer.search),
@@ -153,4 +152,3 @@ def _answer(answer: FoundAnswer) -> Answer:
         input_tokens=generation and generation.input_tokens,
         output_tokens=generation and generation.output_tokens,
     )
-    return schema

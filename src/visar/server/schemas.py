@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -270,7 +270,10 @@ class Health(BaseModel):
     version: str
 
 
-def to_schema(kind: type[Found], value: Any, **more: Any) -> Any:
+Schema = TypeVar("Schema", bound=Found)
+
+
+def to_schema(kind: type[Schema], value: Any, **more: Any) -> Schema:
     """Read a schema from a result of the library, with what the result does not have."""
     fields = {name: getattr(value, name) for name in kind.model_fields if hasattr(value, name)}
     return kind.model_validate({**fields, **more}, from_attributes=True)
