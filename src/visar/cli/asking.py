@@ -101,9 +101,18 @@ def ask(
     if server:
         from visar.cli import remote
 
-        chosen = {"generator": generator if generator != extractive.NAME else None}
-        chosen |= {"documents": documents, "method": method, "k": k, "max_k": max_k}
-        remote.ask(server, files, question, as_json=as_json, neighbors=neighbors, **chosen)
+        remote.ask(
+            server,
+            files,
+            question,
+            as_json=as_json,
+            generator=None if generator == extractive.NAME else generator,
+            documents=documents,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+        )
         return
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
@@ -159,8 +168,17 @@ def search(
     if server:
         from visar.cli import remote
 
-        chosen = {"documents": documents, "method": method, "k": k, "max_k": max_k}
-        remote.search(server, files, question, as_json=as_json, neighbors=neighbors, **chosen)
+        remote.search(
+            server,
+            files,
+            question,
+            as_json=as_json,
+            documents=documents,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+        )
         return
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
