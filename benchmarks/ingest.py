@@ -28,8 +28,8 @@ import pikepdf
 from benchmarks.tables import markdown_table, save_section
 from visar.documents import ReadOptions, open_document
 from visar.encoders.embedded import EmbeddedEncoder
-from visar.ingest import ReadPage, add_document, encode_pages
 from visar.ingest.ocr_processes import OCR_PROCESSES
+from visar.ingest.pipeline import ReadPage, add_document, encode_pages
 from visar.models.devices import usable_cores
 from visar.store import Store, open_store
 

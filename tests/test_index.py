@@ -12,7 +12,7 @@ import pytest
 
 from visar.errors import InvalidOption, NotInIndex
 from visar.index import Index
-from visar.ingest import Stage
+from visar.ingest.pipeline import Stage
 from visar.results import to_plain
 
 QUESTIONS = json.loads(

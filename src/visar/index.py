@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from visar.explain.explanation import Explanation
-    from visar.ingest import Progress
+    from visar.ingest.pipeline import Progress
     from visar.results import PageHit
 
 
@@ -283,7 +283,7 @@ class Index:
         DocumentError
             If it cannot be read.
         """
-        from visar.ingest import add_document
+        from visar.ingest.pipeline import add_document
 
         chosen = options or self._options
         added = add_document(

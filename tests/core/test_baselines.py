@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import cramervonmises, false_discovery_control, genpareto, norm
 
 import visar
 from tests.core.documents import planted, unit
@@ -84,6 +88,134 @@ def test_oracle_is_the_smallest_top_k_with_all_evidence() -> None:
         baselines.oracle(CLEAR, [])
     with pytest.raises(InvalidOption, match="between 0 and 7"):
         baselines.oracle(CLEAR, [8])
+
+
+def random_scores(seed: int) -> np.ndarray:
+    """Scores of 6 to 60 pages, of which up to five stand out."""
+    random = np.random.default_rng(seed)
+    scores = random.normal(10, 1, random.integers(6, 60))
+    scores[: random.integers(0, 6)] += random.uniform(0, 8)
+    return np.asarray(random.permutation(scores))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_two_means_are_the_best_of_all_cuts(seed: int) -> None:
+    """Compared with the sum of squares of every cut; of its better part at most five."""
+    scores = random_scores(seed)
+    ordered = sorted(scores, reverse=True)
+
+    def squares(k: int) -> float:
+        return float(sum(np.var(part) * len(part) for part in (ordered[:k], ordered[k:])))
+
+    best = min(range(1, len(ordered)), key=squares)
+    assert baselines.two_means(scores, top=len(scores)).k == best
+    assert baselines.two_means(scores).k == min(best, 5)
+
+
+def test_two_means_take_a_threshold_in_short_documents() -> None:
+    """0.5 is in the middle of 0.1 … 0.9; two means would cut after 0.9."""
+    assert baselines.two_means([0.9, 0.5, 0.45, 0.1]).pages.tolist() == [0, 1]
+    assert baselines.two_means([0.4, 0.4, 0.4]).k == 3
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_gaussian_mixture_is_that_of_scikit_learn(seed: int) -> None:
+    """Begun from the same two clusters, which scikit-learn would look for by chance."""
+    from sklearn.mixture import GaussianMixture
+
+    scores = random_scores(seed)
+    best = np.sort(scores)[::-1][:20]
+    cut = baselines.two_means(best, top=20).k
+    parts = best[:cut], best[cut:]
+    fitted = GaussianMixture(
+        2,
+        weights_init=[len(part) / len(best) for part in parts],
+        means_init=[[part.mean()] for part in parts],
+        precisions_init=[[[1 / (part.var() + 1e-6)]] for part in parts],
+    )
+    labels = fitted.fit_predict(best[:, None])
+    k = int((labels == labels[0]).sum())
+    assert baselines.gaussian_mixture(scores, least=1, most=20).k == k
+    assert baselines.gaussian_mixture(scores).k == min(max(k, 5), 10)
+
+
+def test_the_gaussian_mixture_of_equal_scores_is_one_component() -> None:
+    assert baselines.gaussian_mixture([0.5] * 30).k == 10
+    assert baselines.gaussian_mixture([0.5]).k == 1
+
+
+def test_the_pareto_fit_is_the_likeliest() -> None:
+    """Compared with scipy's search; where the tail is bounded, the exponential is the limit."""
+    for shape in (0.2, 0.9):
+        excesses = genpareto.rvs(shape, scale=2, size=300, random_state=3)
+        theirs = genpareto.fit(excesses, floc=0)
+        ours = baselines._fit_pareto(excesses)
+        assert ours == pytest.approx((theirs[0], theirs[2]), rel=0.02)
+        shown = genpareto.logsf(excesses, ours[0], scale=ours[1])
+        assert -shown == pytest.approx(baselines._surprise(excesses, *ours))
+        ordered = np.concatenate([[0], np.sort(excesses)]) + 7
+        right = cramervonmises(excesses, genpareto(ours[0], scale=ours[1]).cdf).statistic
+        assert baselines._misfit(ordered) == pytest.approx(right)
+    bounded = np.linspace(0.1, 1, 50)
+    assert baselines._fit_pareto(bounded) == pytest.approx((0, 0.55))
+
+
+def test_surprise_takes_what_the_tail_does_not_explain() -> None:
+    """Exponential scores with two far above: −ln(1 − F) of 20 and 25 is above −ln 0.05 ≈ 3."""
+    tail = -np.log(1 - (np.arange(60) + 0.5) / 60)
+    found = baselines.surprise(np.concatenate([tail[::-1], [25.0, 20.0]]), p=0.001)
+    assert found.pages.tolist() == [60, 61]
+    assert baselines.surprise([0.5, 0.5, 0.7, 0.7]).k == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_benjamini_hochberg_is_that_of_scipy(seed: int) -> None:
+    scores = random_scores(seed)
+    middle = np.median(scores)
+    spread = np.median(np.abs(scores - middle)) * 1.4826
+    adjusted = false_discovery_control(norm.sf(scores, middle, spread), method="bh")
+    assert baselines.benjamini_hochberg(scores).k == max(1, (adjusted <= 0.1).sum())
+
+
+def test_benjamini_hochberg_without_spread_takes_what_is_above() -> None:
+    assert baselines.benjamini_hochberg([1, 1, 1, 1, 3]).pages.tolist() == [4]
+    assert baselines.benjamini_hochberg([1, 1, 1]).k == 1
+
+
+RULES = {
+    "largest-gap": baselines.largest_gap,
+    "adaptive-k": lambda scores: baselines.largest_gap(scores, original=True),
+    "gaussian-mixture": baselines.gaussian_mixture,
+    "two-means": baselines.two_means,
+    "surprise": baselines.surprise,
+    "benjamini-hochberg": baselines.benjamini_hochberg,
+}
+# Eighths and small powers of two: moving and stretching such scores rounds nothing.
+EXACT = st.lists(st.integers(-400, 400).map(lambda n: n / 8), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(scores=EXACT)
+def test_every_rule_takes_some_of_the_best(rule: str, scores: list[float]) -> None:
+    chosen = RULES[rule](scores)
+    assert 1 <= chosen.k == len(set(chosen.pages.tolist())) <= len(scores)
+    left = set(range(len(scores))) - set(chosen.pages.tolist())
+    assert all(scores[page] >= scores[other] for page, other in pairwise(chosen.pages))
+    assert all(scores[chosen.pages[-1]] >= scores[page] for page in left)
+
+
+@pytest.mark.parametrize("rule", ["adaptive-k", "two-means", "benjamini-hochberg"])
+@given(scores=EXACT, moved=st.integers(-64, 64), stretched=st.sampled_from([0.25, 2, 16]))
+def test_units_do_not_matter(rule: str, scores: list[float], moved: int, stretched: float) -> None:
+    """Not so for scores that are rounded, nor exactly for fits that are iterated."""
+    others = np.asarray(scores) * stretched + moved
+    assert RULES[rule](others).k == RULES[rule](scores).k
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_units_do_not_matter_to_surprise(seed: int) -> None:
+    scores = random_scores(seed)
+    assert baselines.surprise(100 * scores - 7).k == baselines.surprise(scores).k
 
 
 @pytest.mark.parametrize("scores", [[], [[0.1, 0.2]], [0.1, np.inf]])

@@ -1,4 +1,4 @@
-"""What docs/evaluation.md and docs/bench.md show works as shown."""
+"""What the pages about evaluation and docs/bench.md show works as shown."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from pathlib import Path
 import pikepdf
 import pytest
 
+from tests.evaluation.datasets.test_converters import FINANCEBENCH
+from tests.evaluation.synthetic import write_run
+from visar.evaluation.datasets import open_dataset
+from visar.evaluation.datasets.converters import CONVERTERS
+from visar.evaluation.methods import METHODS
 from visar.index import Index
 
 DOCS = Path(__file__).parents[2] / "docs"
-EVALUATION, BENCH = ((DOCS / name).read_text("utf-8") for name in ("evaluation.md", "bench.md"))
+EVALUATION, BENCH, DATA, REPORT = (
+    (DOCS / name).read_text("utf-8")
+    for name in ("evaluation.md", "bench.md", "evaluation-data.md", "evaluation-report.md")
+)
 
 
 def block(page: str, language: str) -> str:
@@ -43,8 +51,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
 
 @pytest.mark.parametrize("page", [EVALUATION, BENCH], ids=["evaluation", "bench"])
 def test_the_commands_run(folder: Path, page: str) -> None:
+    assert run_commands(folder, page) >= 4
+
+
+def run_commands(folder: Path, page: str) -> int:
+    """Run the commands of a page in a folder; return how many there are."""
     commands = re.findall(r"^\$ visar (.*)$", page, flags=re.M)
-    assert len(commands) >= 4
     for command in commands:
         ran = subprocess.run(
             ["/bin/sh", "-c", f"{sys.executable} -m visar {command}"],
@@ -55,6 +67,37 @@ def test_the_commands_run(folder: Path, page: str) -> None:
             check=False,
         )
         assert ran.returncode == 0, (command, ran.stderr)
+    return len(commands)
+
+
+def test_a_benchmark_is_converted(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    source = tmp_path / "data" / "financebench_open_source.jsonl"
+    source.write_text(json.dumps(FINANCEBENCH) + "\n")
+    assert run_commands(tmp_path, DATA) == 1
+    assert open_dataset(tmp_path / "financebench.jsonl").questions()[0].evidence_pages == (1, 60)
+
+
+def test_runs_are_reported_and_compared(tmp_path: Path) -> None:
+    for name in ("results", "earlier"):
+        write_run(
+            tmp_path / name,
+            questions=8,
+            datasets=("own",),
+            encoders=("embedded",),
+            generators=("extractive",),
+            groups=("main",),
+        )
+    assert run_commands(tmp_path, REPORT) == 2
+    made = {path.name for path in (tmp_path / "shared").iterdir()}
+    assert {"report.html", "leaderboard.html", "leaderboard.md", "leaderboard.json"} <= made
+
+
+def test_the_pages_name_every_converter_and_every_method_of_others() -> None:
+    named = re.findall(r"^\| `([\w-]+)` \| `[\w/]+\.json", DATA, flags=re.M)
+    assert named == list(CONVERTERS)
+    others = [name for name, method in METHODS.items() if method.group == "others"]
+    assert re.findall(r"^\| `([\w-]+)` \| [^`]*\|[^`]*\|$", EVALUATION, flags=re.M) == others
 
 
 def test_the_python_example_runs(

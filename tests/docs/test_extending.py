@@ -72,3 +72,5 @@ def test_a_package_is_known_by_its_names(folder: Path) -> None:
     assert "half" in run(folder, "visar eval report named", as_package=True) or any(
         "half" in path.read_text() for path in (folder / "named").rglob("*.md")
     )
+    run(folder, "visar eval compare named --out compared", as_package=True)
+    assert "| half |" in (folder / "compared" / "leaderboard.md").read_text(encoding="utf-8")

@@ -171,7 +171,7 @@ open({str(tmp_path / "log")!r}, "a").write("converted ")""",
     assert (tmp_path / "log").read_text() == "converted "
 
 
-def test_pages_are_read_one_ahead_and_in_order(
+def test_pages_are_read_when_they_are_asked_for_and_in_order(
     many_pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []

@@ -121,16 +121,16 @@ def test_closing_ends_the_worker(tmp_path: Path) -> None:
 def test_a_refused_document_leaves_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from visar.documents import worker
+    from visar.documents.processes import ChildProcess
 
     started = []
-    real = worker._Process.__init__
+    real = ChildProcess.__init__
 
     def remember(self: Any, *arguments: Any) -> None:
         real(self, *arguments)
         started.append(self.pid)
 
-    monkeypatch.setattr(worker._Process, "__init__", remember)
+    monkeypatch.setattr(ChildProcess, "__init__", remember)
     path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"), text_at(50, 500, "b"))
     with pytest.raises(DocumentError):
         open_document(path, ReadOptions(limits=Limits(max_pages=1)))

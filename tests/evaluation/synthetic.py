@@ -31,7 +31,7 @@ def write_run(
     datasets: Sequence[str] = DATASETS,
     encoders: Sequence[str] = ENCODERS,
     generators: Sequence[str] = GENERATORS,
-    groups: Sequence[str] = ("main", "ablation", "T", "gamma", "acceleration"),
+    groups: Sequence[str] = ("main", "others", "ablation", "T", "gamma", "acceleration"),
 ) -> Path:
     """A run of all methods of some groups; a fifth of the questions has no evidence."""
     generator = np.random.default_rng(seed)

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from visar.core import maxsim, prepare, select
-from visar.core.baselines import largest_gap, oracle
+from visar.core.baselines import (
+    benjamini_hochberg,
+    gaussian_mixture,
+    largest_gap,
+    oracle,
+    score_cluster,
+    surprise,
+    two_means,
+)
 from visar.errors import InvalidOption
 from visar.evaluation.methods import DEPTH, GROUPS, METHODS, find_methods, is_answered
 from visar.retrieval.methods import DocumentPages, MethodResult, ScoredPages
@@ -56,6 +64,12 @@ def test_they_choose_what_the_functions_choose(
         "top-k": np.argsort(-late, kind="stable")[:DEPTH],
         "largest-gap": largest_gap(late).pages,
         "oracle": oracle(late, EVIDENCE).pages,
+        "adaptive-k": largest_gap(late, original=True).pages,
+        "car": score_cluster(late, original=True).pages,
+        "gaussian-mixture": gaussian_mixture(late).pages,
+        "two-means": two_means(late).pages,
+        "surprise": surprise(late).pages,
+        "benjamini-hochberg": benjamini_hochberg(late).pages,
         "visar largest-gap": largest_gap(select(query, pages.vectors).scores).pages,
     }
     for method, right in expected.items():
@@ -79,6 +93,18 @@ def test_single_vectors_are_means(
     cosines = [mean @ question / np.linalg.norm(mean) for mean in means]
     right = np.argsort([-cosine for cosine in cosines])[:DEPTH]
     assert chosen["single-vector"].pages.tolist() == right.tolist()
+
+
+def test_methods_of_others_are_a_group() -> None:
+    named = [method.name for method in find_methods(["others"])]
+    assert named == [
+        "adaptive-k",
+        "gaussian-mixture",
+        "two-means",
+        "surprise",
+        "benjamini-hochberg",
+        "car",
+    ]
 
 
 def test_the_approximation_study_has_all_combinations_of_shortcuts() -> None:

@@ -515,6 +515,10 @@ def test_methods_of_others_work_in_other_processes(visar: Visar, tmp_path: Path)
     assert {len(record.pages) for record in found} == {3}
     assert all(sum(record.seconds.values()) > 0 for record in found)
     assert visar("eval", "report", tmp_path / "run").code == 0
+    compared = visar("eval", "compare", tmp_path / "run", "--out", tmp_path / "out", "--json")
+    assert compared.code == 0, compared.err
+    (_, retrieval) = json.loads(compared.out)["tables"]
+    assert {row[2] for row in retrieval["rows"]} == set(names)
     failed = visar(*call, "--method", "tests.evaluation.plugin:broken")
     assert (failed.code, failed.out) == (2, "")
     assert "plugin:broken failed: KeyError: '4 pages'" in " ".join(failed.err.split())

@@ -19,7 +19,7 @@ from tests.ingest.conftest import FirstWord, MeanColour
 from visar.documents import ReadOptions, open_document
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, PageError
-from visar.ingest import ReadPage, Stage, add_document, encode_pages, read_pages
+from visar.ingest.pipeline import ReadPage, Stage, add_document, encode_pages, read_pages
 from visar.store import EncoderRef, NewDocument, Store
 
 MakePdf = Callable[..., Path]

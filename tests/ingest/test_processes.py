@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.ingest.conftest import FirstWord
-from visar.ingest import Stage, add_document
+from visar.ingest.pipeline import Stage, add_document
 from visar.store import EncoderRef, Store, open_store
 
 MakePdf = Callable[..., Path]
@@ -23,7 +23,7 @@ MakeScan = Callable[..., Path]
 PROGRAM = """
 import sys
 from tests.ingest.conftest import FirstWord
-from visar.ingest import add_document
+from visar.ingest.pipeline import add_document
 from visar.store import Store, open_store
 
 def tell(stage, done, total):

@@ -15,9 +15,9 @@ import pytest
 from tests.ingest.conftest import FirstWord
 from visar.documents import Limits, ReadOptions
 from visar.errors import DocumentError, EncryptedDocument
-from visar.ingest import (
+from visar.ingest.pipeline import add_document
+from visar.ingest.sources import (
     SourcePool,
-    add_document,
     file_source,
     open_source,
     source_path,

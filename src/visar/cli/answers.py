@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 from rich.live import Live
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from visar.cli.output import console, errors
+from visar.cli.output import console, errors, plain_table
 from visar.explain.words import numbers, why_so_many
 from visar.generation.protocol import OnText
 from visar.results import Answer, Generation, PageHit, SearchResult
@@ -74,9 +73,8 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
 
 
 def _print_numbers(found: SearchResult) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("PAGE", "PROBABILITY", "s_p", "LATE INTERACTION"):
-        table.add_column(heading, justify="right")
+    headings = ("PAGE", "PROBABILITY", "s_p", "LATE INTERACTION")
+    table = plain_table(*headings, numbers=headings)
     for hit in (*found.pages[:PAGES_SHOWN], *([found.runner_up] if found.runner_up else [])):
         chance = "" if hit.probability is None else f"{hit.probability:.3f}"
         table.add_row(str(hit.page), chance, f"{hit.score:.4f}", f"{hit.late_interaction:.3f}")

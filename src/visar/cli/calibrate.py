@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import (
@@ -21,13 +20,15 @@ from visar.cli.options import (
     fetch_encoder,
     open_index,
 )
-from visar.cli.output import complain, console, print_json
+from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
 from visar.documents import ReadOptions
 from visar.errors import CalibrationError, DocumentError
 from visar.results import to_plain
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from visar.evaluation.calibration import Quality
 
 QuestionFile = Annotated[
@@ -143,9 +144,5 @@ def _print_quality(quality: Quality) -> None:
     )
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right")
-    return table
+def _table(first: str, *numbers: str) -> Table:
+    return plain_table(first, *numbers, numbers=numbers)

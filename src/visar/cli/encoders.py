@@ -11,11 +11,10 @@ from socket import socket
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import DeviceChoice, Json
-from visar.cli.output import STATE_STYLES, console, print_json
+from visar.cli.output import STATE_STYLES, console, plain_table, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.models.hub import downloads_shown
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE
@@ -48,13 +47,8 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
     if as_json:
         print_json([to_plain(encoder) | {"ready": encoder.is_ready} for encoder in encoders])
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("NAME", no_wrap=True)
-    table.add_column("HERE")
-    table.add_column("READS")
-    table.add_column("DIM", justify="right")
-    table.add_column("SIZE")
-    table.add_column("WHAT IT IS, AND WHAT IT NEEDS")
+    needed = "WHAT IT IS, AND WHAT IT NEEDS"
+    table = plain_table("NAME", "HERE", "READS", "DIM", "SIZE", needed, numbers={"DIM"})
     for encoder in encoders:
         table.add_row(
             encoder.name,

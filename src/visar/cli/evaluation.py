@@ -1,4 +1,4 @@
-"""``visar eval run`` and ``visar eval report``."""
+"""``visar eval``: run, report, compare, convert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visar.cli.output import complain, console, print_json
 from visar.cli.progress import ProgressDisplay, progress_shown
 from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index
-from visar.ingest import Progress as PageProgress
+from visar.ingest.pipeline import Progress as PageProgress
 
 if TYPE_CHECKING:
     from visar.evaluation.run import Outcome, ProgressListener
@@ -48,7 +48,7 @@ Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, a group (main, ablation, T, gamma, acceleration), or your own as "
+        help="A method, a group (main, others, ablation, T, gamma, acceleration), or your own as "
         "module:function. [default: all groups]",
         show_default=False,
     ),
@@ -99,6 +99,28 @@ Out = Annotated[
         "--out", help="Where to. [default: the run's folder]", metavar="DIR", show_default=False
     ),
 ]
+Folders = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        help="The row to test the others against: RUN/ENCODER/METHOD, or the end of it. "
+        "[default: the best]",
+        show_default=False,
+    ),
+]
+Benchmark = Annotated[
+    str,
+    typer.Argument(
+        help="MMDocIR, MMDocRAG, VisR-Bench, SlideVQA, MP-DocVQA, FinanceBench, or your own as "
+        "module:function."
+    ),
+]
+Source = Annotated[Path, typer.Argument(help="The benchmark's file of questions.")]
+Questions = Annotated[
+    Path,
+    typer.Option("--out", help="The file to write, beside the documents.", metavar="FILE.jsonl"),
+]
+Comparison = Annotated[Path, typer.Option("--out", help="Where to.", metavar="DIR")]
 
 
 @app.command("run")
@@ -167,7 +189,54 @@ def report(folder: Folder, *, out: Out = None, as_json: Json = False) -> None:
     """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
     from visar.evaluation.report import write_report
 
-    page = write_report(folder, out)
+    _show_written(write_report(folder, out), as_json=as_json)
+
+
+@app.command("compare")
+def compare(
+    folders: Folders,
+    *,
+    baseline: Baseline = None,
+    out: Comparison = Path("comparison"),
+    as_json: Json = False,
+) -> None:
+    """Put runs side by side, with paired tests between their rows, as HTML, Markdown and JSON."""
+    try:
+        from visar.evaluation.report.leaderboard import write_leaderboard
+    except ModuleNotFoundError as error:
+        raise MissingExtra("An evaluation", "eval") from error
+
+    _show_written(write_leaderboard(folders, out, baseline=baseline), as_json=as_json)
+
+
+@app.command("convert")
+def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = False) -> None:
+    """Convert the questions of another benchmark to the format of visar eval run --data."""
+    try:
+        from visar.evaluation.datasets.converters import convert as convert_file
+    except ModuleNotFoundError as error:
+        raise MissingExtra("An evaluation", "eval") from error
+
+    converted = convert_file(name, source, out)
+    if as_json:
+        print_json(converted.to_json())
+        return
+    lines = [
+        f"{_counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
+        f"pages, on {_counted(converted.documents, 'document')}",
+        f"wrote {converted.file}",
+    ]
+    if converted.missing:
+        lines.append(
+            f"not there: {_counted(len(converted.missing), 'document')}, such as "
+            f"{out.parent / converted.missing[0]}"
+        )
+    for line in lines:
+        console.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def _show_written(page: Path, *, as_json: bool) -> None:
+    """Print the JSON beside a page, or say which files were written."""
     if as_json:
         sys.stdout.write(page.with_suffix(".json").read_text(encoding="utf-8"))
         return

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import Json
-from visar.cli.output import STATE_STYLES, console, print_json
+from visar.cli.output import STATE_STYLES, console, plain_table, print_json
 from visar.generation.registry import GeneratorInfo, available_generators
 from visar.results import to_plain
 
@@ -17,10 +16,7 @@ def generators(*, as_json: Json = False) -> None:
     if as_json:
         print_json([to_plain(generator) | {"state": generator.state} for generator in known])
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("NAME", no_wrap=True)
-    for heading in ("HERE", "READS", "WHAT IT IS, AND WHAT IT NEEDS"):
-        table.add_column(heading)
+    table = plain_table("NAME", "HERE", "READS", "WHAT IT IS, AND WHAT IT NEEDS")
     for generator in known:
         state = Text(generator.state, STATE_STYLES[generator.state])
         table.add_row(generator.name, state, generator.reads or "", _needs(generator))

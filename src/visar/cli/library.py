@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from visar.cli.options import (
@@ -26,7 +25,7 @@ from visar.cli.options import (
     add_files,
     open_index,
 )
-from visar.cli.output import complain, console, print_json
+from visar.cli.output import complain, console, plain_table, print_json
 from visar.documents import Limits, ReadOptions
 from visar.store import open_store
 
@@ -107,9 +106,7 @@ def list_documents(
     if not documents:
         console.print(Text(f"The index {store.location} is empty."), soft_wrap=True)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("ID", "PAGES", "ADDED", "NAME"):
-        table.add_column(heading, justify="right" if heading == "PAGES" else "left")
+    table = plain_table("ID", "PAGES", "ADDED", "NAME", numbers={"PAGES"})
     for document in documents:
         table.add_row(
             document.id[:SHORT_ID],
@@ -122,7 +119,7 @@ def list_documents(
 
 def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
     """Show what the index knows of a document."""
-    from visar.ingest import source_text
+    from visar.ingest.sources import source_text
 
     stored = open_store(index, create=False).get(document)
     if as_json:

@@ -198,7 +198,7 @@ def add_files(
     ``added`` gets each document as soon as it is in the index: an error ends the rest.
     """
     from visar.cli.progress import progress_shown
-    from visar.ingest import file_source
+    from visar.ingest.sources import file_source
     from visar.results import Refusal
 
     refused: list[Refusal] = []

@@ -6,14 +6,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
 from visar.text import clean_text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # Wide enough for every table: what reads a pipe or a file has no edge to cut at.
 _PIPE_WIDTH = 10_000
@@ -48,6 +51,18 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]
 def complain(message: str) -> None:
     """Say in one line on stderr what went wrong."""
     errors.print(Text("visar: ", style="bold red") + Text(message), soft_wrap=True)
+
+
+def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
+    """Return a table without lines; the columns with headings of ``numbers`` end at the right."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for place, heading in enumerate(headings):
+        table.add_column(
+            heading, justify="right" if heading in numbers else "left", no_wrap=place == 0
+        )
+    return table
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

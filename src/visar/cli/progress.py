@@ -16,8 +16,8 @@ from visar.cli.output import errors
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from visar.ingest import Progress as PageProgress
-    from visar.ingest import Stage
+    from visar.ingest.pipeline import Progress as PageProgress
+    from visar.ingest.pipeline import Stage
 
 SECONDS_PER_LINE = 5.0
 

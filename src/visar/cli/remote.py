@@ -8,10 +8,9 @@ from typing import Any
 
 import typer
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from visar.cli.output import complain, console, print_json
+from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
 from visar.client import Client
 from visar.errors import DocumentError
@@ -82,9 +81,7 @@ def list_documents(address: str, *, as_json: bool) -> None:
     if as_json:
         print_json(documents)
         return
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("ID", "PAGES", "NAME"):
-        table.add_column(heading, justify="right" if heading == "PAGES" else "left")
+    table = plain_table("ID", "PAGES", "NAME", numbers={"PAGES"})
     for document in documents:
         table.add_row(document["id"][:SHORT_ID], str(document["pages"]), Text(document["name"]))
     console.print(table)

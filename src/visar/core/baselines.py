@@ -1,4 +1,4 @@
-"""The ways of choosing pages that the paper compares ViSAR with.
+"""Other ways of choosing pages: those that the paper compares ViSAR with, and further ones.
 
 Each function takes one score per page, whatever it came from: late interaction for the paper's
 baselines, ``Selection.scores`` for its ablations (k chosen by another rule on s_p).
@@ -6,6 +6,7 @@ baselines, ``Selection.scores`` for its ablations (k chosen by another rule on s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,10 @@ DECIMALS = 3
 # Adaptive-k as published: the last tenth of the gaps is ignored, and five pages are added.
 IGNORED_TAIL = 0.1
 BUFFER = 5
+# Fewer scores than these say nothing about the tail of their distribution.
+LEAST_TAIL = 5
+# The standard deviation of a normal distribution in units of its median absolute deviation.
+DEVIATIONS = 1.4826
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +123,101 @@ def score_cluster(scores: Any, *, original: bool = False) -> Choice:
     return _first(values, int(boundaries[np.argmax(quality)]))
 
 
+def gaussian_mixture(
+    scores: Any, *, candidates: int = 20, least: int = 5, most: int = 10
+) -> Choice:
+    """The pages that belong to the better of two Gaussians, between ``least`` and ``most``.
+
+    The cut of ViDoRAG (Wang et al., 2025, arXiv 2502.18017), with the numbers of its program:
+    a mixture of two Gaussians is fitted to the 20 best scores by expectation maximization (1e-6
+    added to each variance, until the mean log-likelihood grows by less than 1e-3), and as many
+    pages are taken as belong to the component of the best one. It begins here from the best two
+    means, there from those that a seeded k-means finds. Where components overlap so that a
+    better page belongs to the other one, ViDoRAG leaves that page out; here the k best are taken.
+
+    >>> gaussian_mixture([9.1, 9.0, 8.9, 8.8, 8.7, 8.6, 1.2, 1.1, 1.0, 0.9])
+    Choice(k=6, pages=[0, 1, 2, 3, 4, 5])
+    """
+    values = _as_scores(scores)
+    best = np.sort(values)[::-1][:candidates]
+    k = _in_better_gaussian(best) if best[0] > best[-1] else len(best)
+    return _first(values, min(max(k, least), most))
+
+
+def two_means(scores: Any, *, top: int = 5, short: int = 5, threshold: float = 0.5) -> Choice:
+    """The ``top`` pages, at most, of the better of two clusters of scores.
+
+    The selection of AVIR (Li et al., 2026, arXiv 2601.11976): k-means with k = 2 on the scores,
+    of whose better cluster the top K are kept; in short documents, the pages whose relevance is
+    at least a threshold. AVIR scores pages with a trained model that gives probabilities; here
+    scores rescaled to [0, 1] stand for them, a document is short with fewer than 5 pages, and
+    the threshold 0.5 and K = 5 are chosen: AVIR tunes its own to its model. The two means are
+    the best ones, not those that an iteration ends with.
+
+    >>> two_means([0.9, 0.1, 0.85, 0.2, 0.15])
+    Choice(k=2, pages=[0, 2])
+    """
+    values = _as_scores(scores)
+    descending = np.sort(values)[::-1]
+    span = descending[0] - descending[-1]
+    if span == 0:
+        k = len(values)
+    elif len(values) < short:
+        k = int(np.count_nonzero(descending - descending[-1] >= threshold * span))
+    else:
+        k = _two_means(descending)
+    return _first(values, min(k, top))
+
+
+def surprise(scores: Any, *, p: float = 0.05) -> Choice:
+    """The pages whose score is too high for the tail of the others.
+
+    Surprise (Bahri et al., 2020, arXiv 2010.09797): a generalized Pareto distribution F is
+    fitted to what scores exceed a threshold u by, and the surprise of a score x is
+    −ln(1 − F(x − u)). Which scores are fitted is decided by the Cramér–von Mises statistic: the
+    best scores are taken out one by one as long as the fit gets better, then u is raised one
+    score at a time as long as it does. The paper tunes the least surprise on training data; here
+    it is −ln p, so that p is the chance of a score as high in the tail. F has no upper end
+    (shape ≥ 0). One page where fewer than 5 different scores exceed the lowest.
+    """
+    values = _as_scores(scores)
+    ascending = np.unique(values)
+    low, high = 0, len(ascending)
+    if high - 1 < LEAST_TAIL:
+        return _first(values, 1)
+    misfit = _misfit(ascending)
+    while high - 2 >= LEAST_TAIL and (lower := _misfit(ascending[: high - 1])) < misfit:
+        misfit, high = lower, high - 1
+    while high - low - 2 >= LEAST_TAIL and (lower := _misfit(ascending[low + 1 : high])) < misfit:
+        misfit, low = lower, low + 1
+    tail = _fit_pareto(ascending[low + 1 : high] - ascending[low])
+    above = values[values > ascending[low]] - ascending[low]
+    return _first(values, int(np.count_nonzero(_surprise(above, *tail) >= -math.log(p))))
+
+
+def benjamini_hochberg(scores: Any, *, rate: float = 0.1) -> Choice:
+    """The pages whose score is significantly high, with a bounded share of false ones.
+
+    The step-up procedure of Benjamini and Hochberg (1995): with the p-values in ascending
+    order, k is the largest i with p_i ≤ ``rate`` · i / N. The null distribution is a normal one
+    with the median of the document's scores and 1.4826 times their median absolute deviation
+    (an empirical null after Efron, 2004), p the chance of a score at least as high. At least
+    one page.
+
+    >>> benjamini_hochberg([5.0, 1.0, 1.1, 0.9, 1.2, 0.8, 4.0, 1.05])
+    Choice(k=2, pages=[0, 6])
+    """
+    values = _as_scores(scores)
+    middle = np.median(values)
+    deviation = DEVIATIONS * np.median(np.abs(values - middle))
+    descending = np.sort(values)[::-1] - middle
+    if deviation == 0:
+        return _first(values, int(np.count_nonzero(descending > 0)))
+    chances = np.array([math.erfc(x / (deviation * math.sqrt(2))) / 2 for x in descending])
+    significant = np.flatnonzero(chances <= rate * np.arange(1, len(values) + 1) / len(values))
+    return _first(values, int(significant[-1]) + 1 if len(significant) else 1)
+
+
 def oracle(scores: Any, evidence: Iterable[int]) -> Choice:
     """The smallest top-k that holds every evidence page (0-based): what a fixed ranking can reach.
 
@@ -171,3 +271,76 @@ def _best_clusters(points: Float64) -> NDArray[np.int64]:
         if quality > best_quality:
             best, best_quality = labels, quality
     return best
+
+
+def _two_means(descending: Float64) -> int:
+    """How many of the highest values form the better of two clusters with the least variance."""
+    n = len(descending)
+    counts = np.arange(1, n)
+    # Around their mean (here n times as far), the sums of the two clusters are opposite.
+    sums = np.cumsum(n * descending - descending.sum())[:-1]
+    return int(np.argmax(sums**2 / (counts * (n - counts)))) + 1
+
+
+def _in_better_gaussian(descending: Float64) -> int:
+    """How many values belong to the component, of a mixture of two, that the highest belongs to."""
+    belongs = np.zeros((2, len(descending)))
+    belongs[:, : _two_means(descending)] = [[1], [0]]
+    belongs[1] = 1 - belongs[0]
+    likelihood, is_done = -np.inf, False
+    for _ in range(100):
+        sizes = belongs.sum(axis=1) + 10 * np.finfo(float).eps
+        means = belongs @ descending / sizes
+        variances = (belongs * (descending - means[:, None]) ** 2).sum(axis=1) / sizes + 1e-6
+        densities = (
+            np.log(sizes / len(descending))[:, None]
+            - 0.5 * np.log(2 * np.pi * variances)[:, None]
+            - 0.5 * (descending - means[:, None]) ** 2 / variances[:, None]
+        )
+        total = np.logaddexp(*densities)
+        belongs = np.exp(densities - total)
+        if is_done:
+            break
+        before, likelihood = likelihood, float(total.mean())
+        is_done = abs(likelihood - before) < 1e-3
+    better = belongs[0] >= belongs[1]
+    return int(np.count_nonzero(better == better[0]))
+
+
+def _fit_pareto(excesses: Float64) -> tuple[float, float]:
+    """Shape ξ ≥ 0 and scale σ of the likeliest generalized Pareto distribution.
+
+    Given τ = ξ / σ, the likeliest shape is the mean of ln(1 + τ y), and the mean log-likelihood
+    −ln(ξ / τ) − ξ − 1: a search over τ is enough. τ = 0 is the exponential distribution.
+    """
+    mean = float(excesses.mean())
+    best, shape, scale = -math.log(mean) - 1, 0.0, mean
+    low, high = -4.0, 4.0
+    for _ in range(2):
+        exponents = np.linspace(low, high, 81)
+        ratios = 10**exponents / mean
+        shapes = np.log1p(ratios[:, None] * excesses).mean(axis=1)
+        likelihoods = np.log(ratios / shapes) - shapes - 1
+        place = int(np.argmax(likelihoods))
+        if likelihoods[place] > best:
+            best, shape = float(likelihoods[place]), float(shapes[place])
+            scale = float(shape / ratios[place])
+        step = exponents[1] - exponents[0]
+        low, high = exponents[place] - step, exponents[place] + step
+    return shape, scale
+
+
+def _surprise(excesses: Float64, shape: float, scale: float) -> Float64:
+    """−ln(1 − F) of a generalized Pareto distribution F."""
+    if shape == 0:
+        return excesses / scale
+    return np.asarray(np.log1p(shape * excesses / scale) / shape)
+
+
+def _misfit(ascending: Float64) -> float:
+    """The Cramér–von Mises statistic of a fit to what values exceed the first of them by."""
+    excesses = ascending[1:] - ascending[0]
+    m = len(excesses)
+    expected = (2 * np.arange(1, m + 1) - 1) / (2 * m)
+    found = -np.expm1(-_surprise(excesses, *_fit_pareto(excesses)))
+    return float(1 / (12 * m) + ((found - expected) ** 2).sum())

@@ -29,28 +29,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "visar.documents.document": (
-        "Document",
-        "open_document",
-    ),
-    "visar.documents.finding": (
-        "FoundDocuments",
-        "Identity",
-        "Kind",
-        "find_documents",
-        "identify",
-    ),
-    "visar.documents.options": (
-        "Limits",
-        "Ocr",
-        "OcrEngine",
-        "ReadOptions",
-    ),
-    "visar.documents.page": (
-        "Box",
-        "Page",
-        "TextSource",
-        "Word",
-    ),
+    "visar.documents.document": ("Document", "open_document"),
+    "visar.documents.finding": ("FoundDocuments", "Identity", "Kind", "find_documents", "identify"),
+    "visar.documents.options": ("Limits", "Ocr", "OcrEngine", "ReadOptions"),
+    "visar.documents.page": ("Box", "Page", "TextSource", "Word"),
 }
 __getattr__ = lazy_names(__name__, _MODULES)

@@ -8,7 +8,6 @@ import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -199,7 +198,7 @@ class Document:
         return page
 
     def pages(self, numbers: Iterable[int] | None = None) -> Iterator[Page]:
-        """Read pages one after the other; the next one is read while the caller uses the last.
+        """Read pages one after the other.
 
         Parameters
         ----------
@@ -211,18 +210,7 @@ class Document:
         DocumentError
             As :meth:`page`; the first page that cannot be read ends it.
         """
-        ahead = ThreadPoolExecutor(1, thread_name_prefix="visar-read-ahead")
-        waiting: Future[Page] | None = None
-        try:
-            for number in range(1, len(self) + 1) if numbers is None else numbers:
-                following = ahead.submit(self.page, number)
-                if waiting is not None:
-                    yield waiting.result()
-                waiting = following
-            if waiting is not None:
-                yield waiting.result()
-        finally:
-            ahead.shutdown(wait=False, cancel_futures=True)
+        return map(self.page, range(1, len(self) + 1) if numbers is None else numbers)
 
     def needs_ocr(self, number: int) -> bool:
         """Whether :meth:`page` will run OCR, which takes seconds. Asking takes milliseconds."""

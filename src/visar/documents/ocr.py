@@ -16,7 +16,7 @@ import numpy as np
 
 from visar.documents.layout import Piece, cleaned
 from visar.documents.options import OcrEngine
-from visar.documents.worker import child_environment, last_line
+from visar.documents.processes import child_environment, last_line
 from visar.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:

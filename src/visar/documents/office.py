@@ -13,7 +13,7 @@ from pathlib import Path
 
 from visar.documents.finding import OLE_SIGNATURE, RTF_SIGNATURE, ZIP_SIGNATURE
 from visar.documents.options import Limits
-from visar.documents.worker import child_environment, last_line
+from visar.documents.processes import child_environment, last_line
 from visar.errors import DocumentError
 
 ENCRYPTED = "encrypted"

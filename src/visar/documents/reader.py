@@ -6,7 +6,6 @@ started it be gone, on its time.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from visar.documents.office import office_format
-from visar.documents.worker import Reads, Refused, receive, send
+from visar.documents.processes import answer_stream, receive, send
+from visar.documents.worker import Reads, Refused
 
 if TYPE_CHECKING:
     from visar.documents.images import ImageSource
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Answer requests until the other side closes the pipe."""
-    # What libraries print must not get into the answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    answers = answer_stream()
     requests = sys.stdin.buffer
     settings, _ = receive(requests, 0)
     _limit_memory(int(settings["memory"]))

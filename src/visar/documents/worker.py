@@ -1,80 +1,33 @@
-"""The worker process that reads a file: starting it, asking it, and what crosses the pipes.
+"""The worker process that reads a file, and what it answers.
 
-Messages are JSON and raw bytes, nothing else. The worker reads files nobody vouches for, so what
-it answers is checked like any other input.
+It reads files nobody vouches for, so what it answers is checked like any other input.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import os
-import signal
-import struct
-import subprocess
-import sys
 import threading
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from visar.documents.layout import WordTable
 from visar.documents.options import Limits
 from visar.documents.page import Box
+from visar.documents.processes import ChildDied, ChildProcess
 from visar.errors import DocumentError, EncryptedDocument, PageError
 from visar.text import clean_line
 
 Reads: TypeAlias = Literal["pdf", "images"]
 Reason: TypeAlias = Literal["password", "broken", "limit", "memory"]
 
-# The only variables that programs which read files are given: paths and languages, no secrets.
-_PASSED_ON = frozenset(
-    {
-        *("PATH", "HOME", "TMPDIR", "TMP", "TEMP", "TZ", "LANG", "LANGUAGE"),
-        *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
-        *("PYTHONHOME", "PYTHONUTF8", "PYTHONCOERCECLOCALE", "PYTHONDONTWRITEBYTECODE"),
-        *("TESSDATA_PREFIX", "FONTCONFIG_FILE", "FONTCONFIG_PATH"),
-        # Windows: without these no program starts or finds its files.
-        *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "PROGRAMDATA"),
-        *("PROGRAMFILES", "PROGRAMFILES(X86)", "USERPROFILE", "APPDATA", "LOCALAPPDATA"),
-    }
-)
-# These programs compute on one core, and numerical libraries reserve memory for each thread.
-_SINGLE_THREADED = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"), "1"
-)
 # Importing its libraries is no fault of the document's.
 _START_SECONDS = 60.0
-# A process that has closed its pipe is about to end.
-_DYING_SECONDS = 2.0
-_HEADER = struct.Struct(">IQ")
-_LONGEST_MESSAGE = 256_000_000
 _LONGEST_LABEL = 20
 _COLUMNS = np.dtype("<i4")
-
-
-def child_environment() -> dict[str, str]:
-    """The environment for a program that reads documents: no keys, tokens or passwords.
-
-    Variables are passed on by name, so that a secret under any other name stays here.
-    """
-    passed = {
-        name: value
-        for name, value in os.environ.items()
-        if name.upper() in _PASSED_ON or name.upper().startswith("LC_")
-    }
-    return passed | _SINGLE_THREADED
-
-
-def last_line(complaint: str) -> str:
-    """What a program says in the end, where most name the cause, fit for a message."""
-    lines = complaint.strip().splitlines()
-    return clean_line(lines[-1], 200) if lines else ""
 
 
 class Refused(Exception):
@@ -149,32 +102,6 @@ class Raster:
     pixels: bytes
 
 
-def send(stream: BinaryIO, message: dict[str, Any], payload: bytes = b"") -> None:
-    """Write a message, and bytes that go with it."""
-    text = json.dumps(message).encode()
-    stream.write(_HEADER.pack(len(text), len(payload)) + text)
-    stream.write(payload)
-    stream.flush()
-
-
-def receive(stream: BinaryIO, max_payload: int) -> tuple[dict[str, Any], bytes]:
-    """Read what :func:`send` wrote; EOFError when the other side is gone."""
-    text_length, payload_length = _HEADER.unpack(_exactly(stream, _HEADER.size))
-    if text_length > _LONGEST_MESSAGE or payload_length > max_payload:
-        raise EOFError(f"a message of {text_length} + {payload_length} bytes")
-    message = json.loads(_exactly(stream, text_length))
-    if not isinstance(message, dict):
-        raise ValueError("a message that is no object")  # noqa: TRY004 - of the other side's making
-    return message, _exactly(stream, payload_length)
-
-
-def _exactly(stream: BinaryIO, count: int) -> bytes:
-    data = stream.read(count)
-    if len(data) < count:
-        raise EOFError
-    return data
-
-
 def _box(values: Any) -> Box:
     left, top, right, bottom = map(float, values)
     if not 0 <= left <= right <= 1 or not 0 <= top <= bottom <= 1:
@@ -193,7 +120,7 @@ class Worker:
         self._reads = reads
         self._limits = limits
         self._lock = threading.Lock()
-        self._process: _Process | None = None
+        self._process: ChildProcess | None = None
         self._source: dict[str, Any] = {}
         self._opened = False
         self._closed = False
@@ -256,22 +183,33 @@ class Worker:
 
     # The lock must be held from here on.
 
-    def _running(self) -> _Process:
+    def _running(self) -> ChildProcess:
         """The process, or a new one if it has ended."""
         if self._process is None or not self._process.alive:
             self._end()
             if not self._closed:
-                try:
-                    self._process = _Process(self._reads, self._limits)
-                except _Died as death:
-                    raise DocumentError(self._name, str(death)) from death
+                self._process = self._started()
         # It may have been closed while the process was starting.
         if self._closed or self._process is None:
             self._end()
             raise DocumentError(self._name, "is closed: open it again")
         return self._process
 
-    def _open(self, process: _Process) -> int:
+    def _started(self) -> ChildProcess:
+        process = ChildProcess("visar.documents.reader")
+        settings = {
+            "reads": self._reads,
+            "memory": self._limits.worker_memory,
+            "seconds": self._limits.seconds_per_page,
+        }
+        try:
+            process.ask(settings, seconds=_START_SECONDS)
+        except ChildDied as death:
+            process.end()
+            raise self._error(None, self._cause(death)) from death
+        return process
+
+    def _open(self, process: ChildProcess) -> int:
         answer, _ = self._answer(process, self._source, None)
         self._opened = True
         try:
@@ -286,16 +224,18 @@ class Worker:
             self._process = None
 
     def _answer(
-        self, process: _Process, request: dict[str, Any], number: int | None
+        self, process: ChildProcess, request: dict[str, Any], number: int | None
     ) -> tuple[dict[str, Any], bytes]:
         try:
             # A page drawn at max_pixels may be a row and a column larger by rounding.
             answer, payload = process.ask(
-                request, 4 * self._limits.max_pixels + 1_000_000, self._limits.seconds_per_page
+                request,
+                max_answer=4 * self._limits.max_pixels + 1_000_000,
+                seconds=self._limits.seconds_per_page,
             )
-        except _Died as death:
+        except ChildDied as death:
             self._end()
-            raise self._error(number, str(death)) from death
+            raise self._error(number, self._cause(death)) from death
         if "refused" in answer:
             if number is None:
                 self._end()
@@ -307,113 +247,23 @@ class Worker:
             given = self._source.get("password") is not None
             return EncryptedDocument(self._name, wrong_password=given)
         if reason == "memory":
-            message = f"needs more memory than {_memory(self._limits)}"
+            message = f"needs more memory than {self._memory}"
         return self._error(number, message)
+
+    def _cause(self, death: ChildDied) -> str:
+        if death.late:
+            seconds = self._limits.seconds_per_page
+            return f"took longer than {seconds:g} seconds (Limits.seconds_per_page)"
+        return (
+            f"made the process that reads it stop ({death}): it is broken, or needs more memory "
+            f"than {self._memory}"
+        )
+
+    @property
+    def _memory(self) -> str:
+        return f"{self._limits.worker_memory / 1e9:g} GB (Limits.worker_memory)"
 
     def _error(self, number: int | None, reason: str) -> DocumentError:
         if number is None:
             return DocumentError(self._name, reason)
         return PageError(self._name, number, reason)
-
-
-class _Died(Exception):
-    """The process has ended; the message says why, to follow the name of the document."""
-
-
-class _Process:
-    def __init__(self, reads: Reads, limits: Limits) -> None:
-        self._limits = limits
-        # -P and the path: the worker imports what this program imports, and nothing from the
-        # folder it happens to run in.
-        path = os.pathsep.join(entry for entry in sys.path if entry)
-        self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "visar.documents.reader"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=child_environment() | {"PYTHONPATH": path},
-        )
-        self._pipes = _pipe(self._popen.stdin), _pipe(self._popen.stdout)
-        self._finalizer = weakref.finalize(self, _end, self._popen)
-        self.ask(
-            {
-                "reads": reads,
-                "memory": limits.worker_memory,
-                "seconds": limits.seconds_per_page,
-            },
-            0,
-            _START_SECONDS,
-        )
-
-    @property
-    def alive(self) -> bool:
-        return self._popen.poll() is None
-
-    @property
-    def pid(self) -> int:
-        return self._popen.pid
-
-    def ask(
-        self, request: dict[str, Any], max_payload: int, seconds: float
-    ) -> tuple[dict[str, Any], bytes]:
-        requests, answers = self._pipes
-        late = threading.Event()
-        timer = threading.Timer(seconds, self._kill, [late])
-        timer.daemon = True
-        timer.start()
-        try:
-            send(requests, request)
-            return receive(answers, max_payload)
-        except (EOFError, OSError, ValueError) as error:
-            raise _Died(self._cause(late)) from error
-        except BaseException:
-            # Interrupted: its answer would be taken for that of the next request.
-            self._popen.kill()
-            self._popen.wait()
-            raise
-        finally:
-            timer.cancel()
-
-    def kill(self) -> None:
-        self._popen.kill()
-
-    def end(self) -> None:
-        self._finalizer()
-
-    def _kill(self, late: threading.Event) -> None:
-        late.set()
-        self._popen.kill()
-
-    def _cause(self, late: threading.Event) -> str:
-        try:
-            code = self._popen.wait(_DYING_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-            code = self._popen.wait()
-        if late.is_set():
-            seconds = self._limits.seconds_per_page
-            return f"took longer than {seconds:g} seconds (Limits.seconds_per_page)"
-        what = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-        return (
-            f"made the process that reads it stop ({what}): it is broken, or needs more memory "
-            f"than {_memory(self._limits)}"
-        )
-
-
-def _memory(limits: Limits) -> str:
-    return f"{limits.worker_memory / 1e9:g} GB (Limits.worker_memory)"
-
-
-def _pipe(stream: IO[bytes] | None) -> Any:
-    assert stream is not None  # noqa: S101 - both were asked for
-    return stream
-
-
-def _end(popen: subprocess.Popen[bytes]) -> None:
-    for pipe in (popen.stdin, popen.stdout):
-        if pipe is not None:
-            # What was not sent to a dead process cannot be sent.
-            with contextlib.suppress(OSError):
-                pipe.close()
-    popen.kill()
-    popen.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -15,6 +14,7 @@ from visar.encoders import wire
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.vllm import VllmEncoder
 from visar.errors import EmptyQuestion, MalformedMessage, ServiceError
+from visar.models.loading import Lazy
 from visar.network import SECONDS_PER_REQUEST, Refused, ServiceClient
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ class RemoteEncoder:
 
     def __init__(self, address: str, *, timeout: float = SECONDS_PER_REQUEST) -> None:
         self._client = ServiceClient(address, start=_START, timeout=timeout)
-        self._lock = threading.Lock()
-        self._description: wire.Description | None = None
+        self._description = Lazy(self._describe)
 
     def __repr__(self) -> str:
         return f"RemoteEncoder({self._client.address!r})"
@@ -95,14 +94,14 @@ class RemoteEncoder:
 
     @property
     def _described(self) -> wire.Description:
-        with self._lock:
-            if self._description is None:
-                body = self._client.request("GET", "/v1/encoder", longest=_LONGEST_DESCRIPTION)
-                try:
-                    self._description = wire.Description.from_json(body)
-                except MalformedMessage as error:
-                    self._misunderstood(error)
-            return self._description
+        return self._description.get()
+
+    def _describe(self) -> wire.Description:
+        body = self._client.request("GET", "/v1/encoder", longest=_LONGEST_DESCRIPTION)
+        try:
+            return wire.Description.from_json(body)
+        except MalformedMessage as error:
+            self._misunderstood(error)
 
     def _batches(self, pages: Iterable[tuple[Page, Image | None]]) -> Iterator[list[wire.Tensors]]:
         """Pages in messages that are not too long for the service."""

@@ -12,7 +12,6 @@ import base64
 import contextlib
 import io
 import json
-import threading
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
@@ -25,7 +24,8 @@ from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding, page_without_vectors
 from visar.encoders.wire import check_question
 from visar.errors import InvalidOption, ServiceError
-from visar.network import SECONDS_PER_REQUEST, ServiceClient, parse_address
+from visar.models.loading import Lazy
+from visar.network import ServiceClient, parse_address
 
 PROMPT = "Describe the image."
 """What the models of this kind were trained to read beside every page."""
@@ -50,7 +50,7 @@ class VllmEncoder:
     # How well its questions match in general is not known: no match is called weak.
     weak_match = 0.0
 
-    def __init__(self, address: str, *, timeout: float = SECONDS_PER_REQUEST) -> None:
+    def __init__(self, address: str) -> None:
         parts = parse_address(address)
         self._served_as = unquote(parts.path.strip("/"))
         if not self._served_as:
@@ -60,10 +60,8 @@ class VllmEncoder:
         self._client = ServiceClient(
             f"{parts.scheme}://{parts.netloc}",
             start="`vllm serve MODEL --runner pooling`",
-            timeout=timeout,
         )
-        self._lock = threading.Lock()
-        self._known: _Model | None = None
+        self._model = Lazy(self._describe)
 
     def __repr__(self) -> str:
         return f"VllmEncoder({self._client.address!r}, {self._served_as!r})"
@@ -74,11 +72,11 @@ class VllmEncoder:
 
     @property
     def dimension(self) -> int:
-        return self._model.dimension
+        return self._model.get().dimension
 
     @property
     def version(self) -> str:
-        return self._model.version
+        return self._model.get().version
 
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
         """Encode the image of each page; where on the page its vectors stand is not known."""
@@ -95,15 +93,11 @@ class VllmEncoder:
             raise self._failed(f"gave vectors for the question {question[:80]!r} that {_UNUSABLE}")
         return vectors
 
-    @property
-    def _model(self) -> _Model:
-        with self._lock:
-            if self._known is None:
-                vectors = self._embed({"input": _PROBE}, "a sentence")
-                facts = [self._card(), vectors.shape[1], _signature(vectors)]
-                digest = sha256(json.dumps(facts).encode()).hexdigest()[:12]
-                self._known = _Model(vectors.shape[1], f"token-embed-1-{digest}")
-            return self._known
+    def _describe(self) -> _Model:
+        vectors = self._embed({"input": _PROBE}, "a sentence")
+        facts = [self._card(), vectors.shape[1], _signature(vectors)]
+        digest = sha256(json.dumps(facts).encode()).hexdigest()[:12]
+        return _Model(vectors.shape[1], f"token-embed-1-{digest}")
 
     def _card(self) -> list[Any]:
         """What of the server's description of the model stays the same when it starts anew."""

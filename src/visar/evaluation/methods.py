@@ -11,7 +11,7 @@ from visar import plugins
 from visar.retrieval import methods as registry
 from visar.retrieval.methods import APPROXIMATION, COSTS, Method, get_method, method_names
 
-GROUPS = ("main", "ablation", "T", "gamma", "acceleration")
+GROUPS = ("main", "others", "ablation", "T", "gamma", "acceleration")
 DEPTH = 10
 """As far as the tables look down a ranking."""
 # The paper's grids.

@@ -55,7 +55,7 @@ from visar.generation.prompts import NOT_ANSWERABLE
 from visar.generation.protocol import Generator
 from visar.generation.registry import is_served
 from visar.index import Index
-from visar.ingest import Progress as PageProgress
+from visar.ingest.pipeline import Progress as PageProgress
 from visar.retrieval.methods import Method
 from visar.store import EncoderRef, StoredDocument
 

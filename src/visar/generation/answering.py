@@ -6,7 +6,7 @@ import time
 from collections import abc
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from visar.documents.page import Page
@@ -22,7 +22,14 @@ from visar.generation.prompts import (
     fit_tokens,
     page_label,
 )
-from visar.generation.protocol import Generator, OnText, Prompt, Reply, ignore_text, stream_reply
+from visar.generation.protocol import (
+    Generator,
+    OnText,
+    Reply,
+    ignore_text,
+    read_pieces,
+    stream_reply,
+)
 from visar.results import Answer, Citation, Generation, PageSource, SearchResult
 
 if TYPE_CHECKING:
@@ -82,18 +89,7 @@ def answer_from(
     GenerationError
         If there is no reply.
     """
-    asked = _Asked(question, pages, generator, budget)
-    answer = AnswerPieces()
-
-    def show(piece: str) -> None:
-        if shown := answer.add(piece):
-            on_text(shown)
-
-    limit = budget.answer_tokens
-    written = asked.answer(generator.generate(asked.prompt, max_tokens=limit, on_text=show))
-    if rest := answer.end(written.text):
-        on_text(rest)
-    return written
+    return read_pieces(stream_answer(question, pages, generator, budget), on_text)
 
 
 def stream_answer(
@@ -106,21 +102,55 @@ def stream_answer(
 
     Closing the iterator ends the work.
     """
-    asked = _Asked(question, pages, generator, budget)
+    prompt = answer_prompt(question, _fitted(pages, generator, budget))
+    started = time.perf_counter()
     answer = AnswerPieces()
-    limit = budget.answer_tokens
-    with closing(stream_reply(generator, asked.prompt, max_tokens=limit)) as pieces:
+    with closing(stream_reply(generator, prompt, max_tokens=budget.answer_tokens)) as pieces:
         while True:
             try:
                 piece = next(pieces)
             except StopIteration as end:
-                written = asked.answer(end.value)
+                reply: Reply = end.value
                 break
             if shown := answer.add(piece):
                 yield shown
-    if rest := answer.end(written.text):
+    seconds = time.perf_counter() - started
+    parsed = parse_answer(reply.text)
+    if rest := answer.end(parsed.text):
         yield rest
-    return written
+    given = {page.label: (page.document, page.number) for page in pages}
+    texts = [prompt.system, *(part for part in prompt.parts if isinstance(part, str))]
+    return GeneratedAnswer(
+        text=parsed.text,
+        citations=tuple(Citation(cited, *given.get(cited, (None, None))) for cited in parsed.pages),
+        generation=Generation(
+            model=reply.model,
+            prompt_sha256=prompt.digest,
+            pages=tuple(page.label for page in pages),
+            pixels=prompt.pixels,
+            text_tokens=sum(map(generator.count_tokens, texts)),
+            input_tokens=reply.input_tokens,
+            output_tokens=reply.output_tokens,
+            seconds=seconds,
+            raw=reply.text,
+            complete=reply.complete,
+            well_formed=parsed.well_formed,
+        ),
+    )
+
+
+def _fitted(
+    pages: Sequence[GivenPage], generator: Generator, budget: Budget
+) -> Iterator[GivenPage]:
+    """Yield pages, as much of them as the budget allows."""
+    contents = [page.content for page in pages]
+    fitted: Sequence[Image] | Sequence[str]
+    if generator.reads == "images":
+        fitted = fit_pixels(cast("list[Image]", contents), budget.pixels)
+    else:
+        fitted = fit_tokens(cast("list[str]", contents), generator.count_tokens, budget.tokens)
+    for place, page in enumerate(pages):
+        yield replace(page, content=fitted[place])
 
 
 def gather_pages(
@@ -151,63 +181,6 @@ def gather_pages(
 def page_text(page: Page) -> str:
     """Return a page's words in reading order, each line of the page on a line."""
     return "\n".join(" ".join(page.words[i].text for i in line) for line in page.lines())
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A question about pages, as it is put to a generator."""
-
-    question: str
-    pages: Sequence[GivenPage]
-    generator: Generator
-    budget: Budget
-    prompt: Prompt = field(init=False)
-    started: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.prompt = answer_prompt(self.question, self._fitted())
-        self.started = time.perf_counter()
-
-    def answer(self, reply: Reply) -> GeneratedAnswer:
-        seconds = time.perf_counter() - self.started
-        parsed = parse_answer(reply.text)
-        return GeneratedAnswer(
-            text=parsed.text,
-            citations=tuple(map(self._citation, parsed.pages)),
-            generation=Generation(
-                model=reply.model,
-                prompt_sha256=self.prompt.digest,
-                pages=tuple(page.label for page in self.pages),
-                pixels=self.prompt.pixels,
-                text_tokens=self._text_tokens(),
-                input_tokens=reply.input_tokens,
-                output_tokens=reply.output_tokens,
-                seconds=seconds,
-                raw=reply.text,
-                complete=reply.complete,
-                well_formed=parsed.well_formed,
-            ),
-        )
-
-    def _fitted(self) -> list[GivenPage]:
-        contents = [page.content for page in self.pages]
-        fitted: Sequence[Image] | Sequence[str]
-        if self.generator.reads == "images":
-            fitted = fit_pixels(cast("list[Image]", contents), self.budget.pixels)
-        else:
-            count = self.generator.count_tokens
-            fitted = fit_tokens(cast("list[str]", contents), count, self.budget.tokens)
-        return [replace(page, content=fitted[place]) for place, page in enumerate(self.pages)]
-
-    def _text_tokens(self) -> int:
-        texts = [part for part in self.prompt.parts if isinstance(part, str)]
-        return sum(self.generator.count_tokens(text) for text in (self.prompt.system, *texts))
-
-    def _citation(self, label: str) -> Citation:
-        for page in self.pages:
-            if page.label == label:
-                return Citation(label, page.document, page.number)
-        return Citation(label, None, None)
 
 
 class AnswerStream(Iterator[str]):

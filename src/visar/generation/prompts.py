@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ def page_label(number: int, document: int, documents: int) -> str:
     return str(number) if documents == 1 else f"{document}:{number}"
 
 
-def answer_prompt(question: str, pages: Sequence[GivenPage]) -> Prompt:
+def answer_prompt(question: str, pages: Iterable[GivenPage]) -> Prompt:
     """Put each page after its label, and the question after the pages."""
     parts: list[str | Image] = []
     for page in pages:

@@ -154,16 +154,14 @@ class _Stopped(BaseException):
     """Raised in a generator's thread when nobody reads its reply any more."""
 
 
-def stream_reply(
-    generator: Generator, prompt: Prompt, *, max_tokens: int, choices: Sequence[str] = ()
-) -> Pieces:
+def stream_reply(generator: Generator, prompt: Prompt, *, max_tokens: int) -> Pieces:
     """Yield the pieces of a generator's reply as they are written, and return the reply.
 
     A generator without a ``stream`` of its own works in a thread. Closing the iterator ends that
     work at its next piece.
     """
     if isinstance(generator, StreamingGenerator):
-        return (yield from generator.stream(prompt, max_tokens=max_tokens, choices=choices))
+        return (yield from generator.stream(prompt, max_tokens=max_tokens))
     pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     result: Future[Reply] = Future()
     stopped = threading.Event()
@@ -175,9 +173,7 @@ def stream_reply(
 
     def work() -> None:
         try:
-            result.set_result(
-                generator.generate(prompt, max_tokens=max_tokens, choices=choices, on_text=pass_on)
-            )
+            result.set_result(generator.generate(prompt, max_tokens=max_tokens, on_text=pass_on))
         except BaseException as error:  # raised again where the pieces are read
             result.set_exception(error)
         pieces.put(None)

@@ -173,11 +173,8 @@ def _base_folder(name: str, folder: Path, base: str) -> Path:
         if has_weights(Path(base)):
             return Path(base)
         lacking = "which has no weights, or not all of them"
-    elif is_downloaded(base):
-        cached = hub_file(base, "config.json", None, local_only=True)
-        if cached is not None:
-            return cached.parent
-        lacking = "whose config.json is not on this machine"
+    elif is_downloaded(base) and (cached := cached_folder(base)) is not None:
+        return cached
     else:
         lacking = "which is not on this machine"
     raise CheckpointError(

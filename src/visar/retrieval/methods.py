@@ -272,12 +272,13 @@ def _top_k(pages: ScoredPages, k: int = DEFAULT_K, scores: Scores = "late-intera
     return baselines.top_k(pages.scores(scores), k)
 
 
-def _largest_gap(pages: ScoredPages, scores: Scores = "late-interaction") -> Choice:
-    return baselines.largest_gap(pages.scores(scores))
+def _cut(rule: Callable[..., Choice], **options: Any) -> MethodFunction:
+    """Return a method that applies a rule on scores."""
 
+    def choose(pages: ScoredPages, scores: Scores = "late-interaction") -> Choice:
+        return rule(pages.scores(scores), **options)
 
-def _score_cluster(pages: ScoredPages, scores: Scores = "late-interaction") -> Choice:
-    return baselines.score_cluster(pages.scores(scores))
+    return choose
 
 
 def _calibrated(pages: ScoredPages) -> Choice:
@@ -317,10 +318,10 @@ _METHODS = (
         options={"scores": "single-vector"},
         adaptive=False,
     ),
-    Method(name="largest-gap", function=_largest_gap, label="Largest-Gap"),
+    Method(name="largest-gap", function=_cut(baselines.largest_gap), label="Largest-Gap"),
     Method(
         name="score-cluster",
-        function=_score_cluster,
+        function=_cut(baselines.score_cluster),
         label="Score-Cluster",
         cost="clustering",
         max_pages=_CLUSTERED_PAGES,
@@ -333,6 +334,39 @@ _METHODS = (
         needs_calibration=True,
     ),
     Method(name="oracle", function=_oracle, label="Oracle", needs_evidence=True),
+    Method(
+        name="adaptive-k",
+        function=_cut(baselines.largest_gap, original=True),
+        label="Adaptive-k",
+        group="others",
+    ),
+    Method(
+        name="car",
+        function=_cut(baselines.score_cluster, original=True),
+        label="CAR",
+        cost="clustering",
+        group="others",
+        max_pages=_CLUSTERED_PAGES,
+    ),
+    Method(
+        name="gaussian-mixture",
+        function=_cut(baselines.gaussian_mixture),
+        label="Gaussian mixture (ViDoRAG)",
+        group="others",
+    ),
+    Method(
+        name="two-means",
+        function=_cut(baselines.two_means),
+        label="2-means (AVIR)",
+        group="others",
+    ),
+    Method(name="surprise", function=_cut(baselines.surprise), label="Surprise", group="others"),
+    Method(
+        name="benjamini-hochberg",
+        function=_cut(baselines.benjamini_hochberg),
+        label="Benjamini–Hochberg",
+        group="others",
+    ),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """The methods that come with ViSAR."""

@@ -57,17 +57,18 @@ class Problems:
         raise DatasetError("\n".join(lines))
 
 
-def read_entries(file: Path, problems: Problems) -> list[Entry]:
+def read_entries(file: Path, problems: Problems, *, within: str | None = None) -> list[Entry]:
     """Read a JSON array, a Parquet table, or (any other name) JSON lines.
 
-    Lines and elements that are no JSON objects are added to the problems. Raises a DatasetError
-    if the file cannot be read or holds nothing.
+    ``within`` names the field that holds the array, where a JSON file is an object. Columns of
+    images are not read. Lines and elements that are no JSON objects are added to the problems.
+    Raises a DatasetError if the file cannot be read or holds nothing.
     """
     suffix = file.suffix.lower()
     if suffix == ".parquet":
         entries = _rows(file)
     elif suffix == ".json":
-        entries = list(_elements(file, problems))
+        entries = list(_elements(file, problems, within))
     else:
         entries = list(_lines(file, problems))
     if not entries:
@@ -247,7 +248,7 @@ def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
             yield from _entry(where, position, values, problems)
 
 
-def _elements(file: Path, problems: Problems) -> Iterator[Entry]:
+def _elements(file: Path, problems: Problems, within: str | None) -> Iterator[Entry]:
     content = _content(file)
     try:
         elements = json.loads(content.decode("utf-8"))
@@ -258,6 +259,12 @@ def _elements(file: Path, problems: Problems) -> Iterator[Entry]:
         _refuse(f"{file}, line {error.lineno}, is not JSON ({error.msg})", error)
     except (ValueError, RecursionError) as error:
         _refuse(f"{file} is not JSON that can be read ({_short(error)})", error)
+    if within is not None:
+        if not isinstance(elements, dict) or within not in elements:
+            raise DatasetError(
+                f'{file} must hold an object with "{within}", not {shown(elements)}.'
+            )
+        elements = elements[within]
     if not isinstance(elements, list):
         raise DatasetError(f"{file} must hold a list of entries, not {shown(elements)}.")
     for position, values in enumerate(elements, 1):
@@ -269,7 +276,12 @@ def _rows(file: Path) -> list[Entry]:
     from pyarrow import parquet
 
     try:
-        rows = parquet.read_table(file).to_pylist()
+        columns = [
+            column.name
+            for column in parquet.read_schema(file)
+            if not pa.types.is_binary(column.type) and not pa.types.is_struct(column.type)
+        ]
+        rows = parquet.read_table(file, columns=columns).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
         _refuse(f"{file} is not a Parquet table that can be read ({_short(error)})", error)
     return [Entry(f"entry {number}", number, row) for number, row in enumerate(rows, 1)]

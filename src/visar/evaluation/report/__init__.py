@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from visar.evaluation.findings import Findings, read_findings
 from visar.evaluation.report import answer_tables, markup, retrieval_figures, retrieval_tables
+from visar.evaluation.report.fixed_k import fixed_k_tables
 from visar.evaluation.report.latency_figures import latency_figures
 from visar.evaluation.report.markup import Picture, Report, Table
 from visar.files import write_whole
@@ -46,8 +47,8 @@ def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
     report = Report(
         "ViSAR evaluation",
         tuple(_introduction(findings)),
-        _with_own_keys(make_tables(findings)),
-        _with_own_keys(make_figures(findings, folder)),
+        with_own_keys(make_tables(findings)),
+        with_own_keys(make_figures(findings, folder)),
         json.dumps(list(findings.manifests), indent=2, sort_keys=True, ensure_ascii=False),
     )
     files = {f"figures/{picture.key}.svg": picture.svg for picture in report.figures} | {
@@ -66,6 +67,7 @@ def make_tables(findings: Findings) -> list[Table]:
     return [
         retrieval_tables.overview_table(findings),
         *retrieval_tables.adaptive_tables(findings),
+        *fixed_k_tables(findings),
         *retrieval_tables.ranking_tables(findings),
         *answer_tables.accuracy_tables(findings),
         *answer_tables.agreement_tables(findings),
@@ -92,7 +94,7 @@ def make_figures(findings: Findings, folder: Path) -> list[Picture]:
 _Shown = TypeVar("_Shown", Table, Picture)
 
 
-def _with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
+def with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
     """Number keys that names make alike: "A b" and "A-b", or names in other scripts."""
     times: Counter[str] = Counter()
     found = []

@@ -1,0 +1,225 @@
+"""Runs side by side: rows, paired tests, and what is said where runs differ."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.evaluation.synthetic import PRIVATE, write_records, write_run
+from visar.errors import InvalidOption, NotARun
+from visar.evaluation.findings import read_findings
+from visar.evaluation.records import Asked, Judged, Retrieved
+from visar.evaluation.report.leaderboard import adjust_chances, compare_f1, write_leaderboard
+from visar.evaluation.report.markup import Cell, Row
+
+
+def write_small(folder: Path, choices: dict[str, dict[str, tuple[int, ...]]]) -> Path:
+    """A run of four questions with evidence 1 and 2, and what methods chose for them."""
+    folder.mkdir()
+    asked = [Asked(name, "own", f"{name}.pdf", 12, (1, 2), True) for name in "abcd"]
+    write_records(folder / "asked.jsonl", asked)
+    write_records(
+        folder / "retrieved.jsonl",
+        [
+            Retrieved("own", question, "letters", method, len(pages), pages, pages, None)
+            for method, by_question in choices.items()
+            for question, pages in by_question.items()
+        ],
+    )
+    return folder
+
+
+def table(page: Path, key: str) -> dict[str, Any]:
+    tables = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["tables"]
+    found = next(table for table in tables if table["key"] == key)
+    rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+    return {**found, "rows": rows}
+
+
+def number(cell: Any) -> Any:
+    return cell["value"] if isinstance(cell, dict) else cell
+
+
+BOTH, FIRST, WRONG = (1, 2), (1,), (7, 8)
+
+
+def test_rows_of_two_runs_worked_out(tmp_path: Path) -> None:
+    """Evidence is {1, 2} everywhere.
+
+    good: recall (1 + 1 + 1/2 + 1/2) / 4 = 3/4, precision 1, F1 = 2 · 3/4 / (7/4) = 6/7.
+    poor: recall (1/2 + 0 + 1/2) / 3 = 1/3, precision (1 + 0 + 1) / 3 = 2/3, F1 = 4/9.
+    On the three questions of both, good has recall (1 + 1 + 1/2) / 3 = 5/6, precision 1 and
+    F1 = 10/11: poor has 4/9 − 10/11 = −46/99 less.
+    """
+    write_small(tmp_path / "new", {"my:good": {"a": BOTH, "b": BOTH, "c": FIRST, "d": FIRST}})
+    write_small(tmp_path / "old", {"my:poor": {"a": FIRST, "b": WRONG, "c": FIRST}})
+    page = write_leaderboard([tmp_path / "old", tmp_path / "new"], tmp_path / "out")
+    found = table(page, "retrieval-own")
+    good, poor = found["rows"]
+    assert [good["Run"], good["Method"], good["Questions"]] == ["new", "my:good", 4]
+    assert [poor["Run"], poor["Method"], poor["Questions"]] == ["old", "my:poor", 3]
+    assert number(good["Mean k"]) == 1.5
+    assert number(good["R@k* %"]) == 75
+    assert number(good["P@k* %"]) == 100
+    assert number(good["F1@k* %"]) == pytest.approx(600 / 7)
+    assert number(poor["F1@k* %"]) == pytest.approx(400 / 9)
+    assert [poor["Shared"], good["Shared"]] == [3, 4]
+    assert number(poor["Δ F1"]) == pytest.approx(-4600 / 99)
+    assert [good["Δ F1"], good["p"]] == [None, None]
+    low, high = poor["Δ F1"]["interval"]
+    assert low <= -4600 / 99 <= high <= 0
+    assert any("3 questions are in both, 0 in old alone, 1 in new" in n for n in found["notes"])
+
+
+def test_the_difference_of_f1_against_plain_loops() -> None:
+    """The value by the formula; interval and p by drawing and exchanging questions one by one."""
+    random = np.random.default_rng(4)
+    first, second = random.random((2, 12, 4))
+    second[:, 1:3] *= 0.7
+
+    def f1(rows: list[np.ndarray]) -> float:
+        recall, precision = (sum(row[i] for row in rows) / len(rows) for i in (1, 2))
+        return float(2 * recall * precision / (recall + precision))
+
+    (found,) = compare_f1([(first, second)])
+    value = f1(list(first)) - f1(list(second))
+    assert found.value == pytest.approx(value)
+    drawn, extreme = [], 0
+    for _ in range(4000):
+        places = random.integers(0, 12, 12)
+        drawn.append(f1([first[i] for i in places]) - f1([second[i] for i in places]))
+        swap = random.random(12) < 0.5
+        ones = [second[i] if swap[i] else first[i] for i in range(12)]
+        others = [first[i] if swap[i] else second[i] for i in range(12)]
+        extreme += abs(f1(ones) - f1(others)) >= abs(value)
+    assert (found.low, found.high) == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.02)
+    assert found.p == pytest.approx(extreme / 4000, abs=0.02)
+    assert compare_f1([(second, second), (first, second)])[0].p == 1
+
+
+def test_p_values_are_adjusted_by_holms_method() -> None:
+    """0.01, 0.03 and 0.04 become 3 · 0.01, 2 · 0.03, and no less than that before: 0.06."""
+    rows: list[Row] = [{}, {}, {}]
+    adjust_chances(list(zip(rows, (0.04, 0.01, 0.03), strict=True)))
+    cells = [cell for row in rows if isinstance(cell := row["p"], Cell)]
+    assert [number(cell.to_json()) for cell in cells] == pytest.approx([0.06, 0.03, 0.06])
+    assert [cell.marked for cell in cells] == [False, True, False]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two runs that ask the same; the second with one encoder, no answers, and other evidence."""
+    folder = tmp_path_factory.mktemp("runs")
+    groups = ("main", "others", "T")
+    first = write_run(
+        folder / "first",
+        questions=30,
+        datasets=("MMLongBench",),
+        generators=("extractive",),
+        groups=groups,
+    )
+    second = write_run(
+        folder / "second",
+        questions=30,
+        groups=groups,
+        datasets=("MMLongBench", "more"),
+        encoders=("embedded",),
+        generators=(),
+    )
+    (changed,) = [one for one in read_findings(second).asked if one.question == "q1"][:1]
+    write_records(second / "asked.later.jsonl", [replace(changed, evidence_pages=(1, 2, 3))])
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def page(runs: tuple[Path, Path]) -> Path:
+    return write_leaderboard(runs, runs[0].parent / "out")
+
+
+def test_rows_are_sorted_and_complete(page: Path) -> None:
+    rows = table(page, "retrieval-mmlongbench")["rows"]
+    scores = [number(row["F1@k* %"]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    # Seven methods of the paper, two of them with two budgets, and six of others.
+    assert len(rows) == 3 * (7 + 2 + 6)
+    keys = [one["key"] for one in json.loads(page.with_suffix(".json").read_text())["tables"]]
+    assert len(keys) == len(set(keys)) == 4
+    named = {(row["Run"], row["Encoder"], row["Method"]) for row in rows}
+    assert ("second", "embedded", "Late-Interaction, k = 5") in named
+    assert ("first", "colpali", "Benjamini–Hochberg") in named
+    assert not any("T = " in method for _, _, method in named)
+    best = next(row for row in rows if row["Method"] != "Oracle")
+    assert [row["p"] for row in rows].count(None) == 1
+    assert best["p"] is None
+    adjusted = [number(row["p"]) for row in rows if row["p"] is not None]
+    assert all(0 < p <= 1 for p in adjusted)
+
+
+def test_runs_that_differ_are_told(page: Path) -> None:
+    content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    assert "Not in every run: more of second." in content["introduction"]
+    notes = table(page, "retrieval-mmlongbench")["notes"]
+    assert any(note.startswith("1 questions of first and second") for note in notes)
+    assert content["manifests"].keys() == {"first", "second"}
+    for path in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+        assert PRIVATE not in path.read_text(encoding="utf-8")
+
+
+def test_answers_are_compared_with_the_same_generator_and_budget(
+    runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The values are those of the records: McNemar's test on the verdicts of both rows."""
+    page = write_leaderboard(runs, tmp_path, baseline="first/colpali/top-k@5")
+    found = table(page, "answers-mmlongbench-rules")
+    judged = read_findings(runs[0]).judged
+
+    def share(one: Judged) -> tuple[str, ...]:
+        return (one.encoder, one.method, one.generator, str(one.max_k))
+
+    right: dict[tuple[str, ...], dict[str, bool]] = {}
+    for one in judged:
+        right.setdefault(share(one), {})[one.question] = one.correct
+    (row,) = [
+        row
+        for row in found["rows"]
+        if (row["Encoder"], row["Method"], row["Generator"], row["Max-k"])
+        == ("embedded", "ViSAR", "extractive", "10")
+    ]
+    ours = right["embedded", "visar", "extractive", "10"]
+    theirs = right["colpali", "top-k", "extractive", "10"]
+    assert number(row["Accuracy %"]) == pytest.approx(100 * sum(ours.values()) / len(ours))
+    gain = 100 * (sum(ours.values()) - sum(theirs.values())) / len(ours)
+    assert number(row["Δ"]) == pytest.approx(gain)
+    baseline = [row for row in found["rows"] if row["Δ"] is None]
+    assert {(row["Encoder"], row["Method"]) for row in baseline} == {
+        ("colpali", "Late-Interaction")
+    }
+
+
+def test_the_baseline_must_be_one_row(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="Several rows are called 'embedded/visar'"):
+        write_leaderboard(runs, tmp_path, baseline="embedded/visar")
+    with pytest.raises(InvalidOption, match=r"no row 'vizar': name one of .*first/colpali/visar"):
+        write_leaderboard(runs, tmp_path, baseline="vizar")
+    page = write_leaderboard(runs, tmp_path, baseline="colpali/visar")
+    rows = table(page, "retrieval-mmlongbench")["rows"]
+    (reference,) = [row for row in rows if row["p"] is None]
+    assert (reference["Run"], reference["Method"]) == ("first", "ViSAR")
+
+
+def test_runs_of_the_same_name_are_shown_by_their_paths(tmp_path: Path) -> None:
+    for parent in ("x", "y"):
+        (tmp_path / parent).mkdir()
+        write_small(tmp_path / parent / "run", {"visar": dict.fromkeys("abcd", BOTH)})
+    folders = [tmp_path / "x" / "run", tmp_path / "y" / "run"]
+    rows = table(write_leaderboard(folders, tmp_path / "out"), "runs")["rows"]
+    assert [row["Run"] for row in rows] == [str(folder) for folder in folders]
+    with pytest.raises(InvalidOption, match="named twice"):
+        write_leaderboard([folders[0], folders[0]], tmp_path / "out")
+    with pytest.raises(NotARun):
+        write_leaderboard([tmp_path / "nothing"], tmp_path / "out")
