@@ -1,4 +1,5 @@
 # make demo   asks an annual report three questions
+# make serve  serves the same report: a page to ask in, at http://localhost:8764
 # make test   runs every test
 # make check  format, lint, types
 # make docs   writes docs/command-line.md
@@ -9,7 +10,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format docs bench clean
+.PHONY: demo serve test check format docs bench clean
 
 REPORT := examples/harbour-light-annual-report.pdf
 ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
@@ -18,6 +19,11 @@ demo: .venv/installed
 	$(ASK) "How long is the warranty on the Aurora 4 lantern?"
 	$(ASK) "How did capital expenditure change between 2020 and 2024?"
 	$(ASK) "Which vaccines does the company produce?"
+
+serve: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable '.[ocr,server]'
+	$(BIN)/visar add --index .venv/demo-index $(REPORT)
+	$(BIN)/visar serve --index .venv/demo-index --open
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest $(ARGS)

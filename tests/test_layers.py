@@ -24,6 +24,7 @@ ROOMS = [
     {"explain"},
     {"index"},
     {"evaluation"},
+    {"server", "client"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+
+import numpy as np
 
 from visar.documents import Page, ReadOptions
-from visar.encoders.protocol import Encoder
+from visar.encoders.protocol import Encoder, SpanEncoder
 from visar.errors import DocumentError, NotInIndex
 from visar.generation import extractive
 from visar.generation.answering import (
     USUAL_BUDGET,
     AnswerStream,
     Budget,
-    gather_pages,
-    stream_answer,
+    quoted_answer,
+    written_answer,
 )
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.ingest.sources import SourcePool
@@ -41,12 +42,23 @@ from visar.store import (
 if TYPE_CHECKING:
     from types import TracebackType
 
-    import numpy as np
     from numpy.typing import NDArray
     from PIL.Image import Image
 
+    from visar.explain.explanation import Explanation
     from visar.ingest.pipeline import Progress
     from visar.results import PageHit
+
+
+class SearchOptions(TypedDict, total=False):
+    """The options of :meth:`Index.search`, which :meth:`Index.ask` and others pass on."""
+
+    documents: Sequence[str] | None
+    encoder: str | Encoder
+    method: str | Method | MethodFunction
+    k: int | None
+    max_k: int | None
+    neighbors: int
 
 
 class Index:
@@ -135,9 +147,25 @@ class Index:
         """Where the index is."""
         return self._store.location
 
-    def documents(self) -> list[StoredDocument]:
-        """Return all documents, in the order they were added."""
-        return self._store.documents()
+    def documents(self, *, collection: str | None = None) -> list[StoredDocument]:
+        """Return all documents, or those of a collection, in the order they were added."""
+        return self._store.documents(collection=collection)
+
+    def collections(self) -> dict[str, int]:
+        """Return the names of the collections, and how many documents each has."""
+        return self._store.collections()
+
+    def collect(self, collection: str, documents: Iterable[str]) -> None:
+        """Put documents into a collection, which begins with its first document."""
+        self._store.collect(collection, documents)
+
+    def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
+        """Take documents, or all, out of a collection; the documents stay."""
+        self._store.uncollect(collection, documents)
+
+    def original(self, document: str) -> Path | None:
+        """Return the file or folder that the index keeps of a document, if it keeps one."""
+        return self._store.original(self.get(document).id)
 
     def get(self, document: str) -> StoredDocument:
         """Return a document by its id, the beginning of its id, or its name.
@@ -230,6 +258,7 @@ class Index:
         encoder: str | Encoder = "embedded",
         options: ReadOptions | None = None,
         progress: Progress | None = None,
+        name: str | None = None,
     ) -> StoredDocument:
         """Add a document; the same content again changes nothing.
 
@@ -246,6 +275,8 @@ class Index:
             How the document is read, if not as the index's own options say.
         progress
             Called with a stage, the pages done, and the pages in all.
+        name
+            Of the document, if not that of the file, which is then a passing copy.
 
         Raises
         ------
@@ -256,7 +287,7 @@ class Index:
 
         chosen = options or self._options
         added = add_document(
-            self._store, path, self.encoder(encoder), options=chosen, progress=progress
+            self._store, path, self.encoder(encoder), options=chosen, progress=progress, name=name
         )
         self._options_of[added.id] = chosen
         return added
@@ -388,38 +419,23 @@ class Index:
         self,
         question: str,
         *,
-        documents: Sequence[str] | None = None,
-        encoder: str | Encoder = "embedded",
-        method: str | Method | MethodFunction = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
         generator: str | Generator = extractive.NAME,
         budget: Budget = USUAL_BUDGET,
         on_text: OnText = ignore_text,
+        **options: Unpack[SearchOptions],
     ) -> Answer:
         """Answer a question from the pages it needs.
 
         Without a ``generator`` the answer quotes what matches best. With one, it is written by a
         language model that is given these pages, within ``budget``; ``on_text`` is called with
-        each piece of its answer. The other parameters are those of :meth:`search`.
+        each piece of its answer. The options are those of :meth:`search`.
 
         Raises
         ------
         GenerationError
             If the generator gives no answer.
         """
-        stream = self.stream(
-            question,
-            documents=documents,
-            encoder=encoder,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-            generator=generator,
-            budget=budget,
-        )
+        stream = self.stream(question, generator=generator, budget=budget, **options)
         for piece in stream:
             on_text(piece)
         return stream.answer
@@ -428,28 +444,41 @@ class Index:
         self,
         question: str,
         *,
-        documents: Sequence[str] | None = None,
-        encoder: str | Encoder = "embedded",
-        method: str | Method | MethodFunction = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
         generator: str | Generator = extractive.NAME,
         budget: Budget = USUAL_BUDGET,
+        **options: Unpack[SearchOptions],
     ) -> AnswerStream:
-        """Answer a question piece by piece; the parameters are those of :meth:`ask`."""
+        """Answer a question piece by piece; the options are those of :meth:`ask`."""
         writer = None if generator == extractive.NAME else self.generator(generator)
-        found = self.search(
-            question,
-            documents=documents,
-            encoder=encoder,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-        )
-        pieces = _quoted(found) if writer is None else self._written(found, writer, budget)
+        found = self.search(question, **options)
+        pieces = quoted_answer(found)
+        if writer is not None:
+            pieces = written_answer(self, found, writer, budget)
         return AnswerStream(found, pieces)
+
+    def explain(self, found: SearchResult) -> Explanation:
+        """Return everything the method saw of a question: weights, matrix, costs, other cuts."""
+        from visar.explain.explanation import explain
+
+        with self._lock:
+            known = [one for one in self._encoders.values() if EncoderRef.of(one) == found.encoder]
+        spans = None
+        if known and isinstance(known[0], SpanEncoder):
+            spans = known[0].question_spans(found.question)
+        return explain(found, self._corpora.get(found.documents, found.encoder).pages, spans)
+
+    def patches(
+        self, found: SearchResult, document: str, number: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return where the patches of a searched page stand, and their weights for the question.
+
+        The weights are (m + 1, n): the method's, then the cosines with each vector of the question.
+        """
+        corpus = self._corpora.get(found.documents, found.encoder)
+        position = corpus.position(document, number)
+        boxes, _ = corpus.patches(position)
+        cosines = found.query @ corpus.vectors(position).astype(found.query.dtype).T
+        return boxes, np.vstack([found.selection.patch_weights[position], cosines])
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[PageHit, Image]]:
         """Yield each found page with its picture, the question's heat laid over it."""
@@ -461,29 +490,3 @@ class Index:
             boxes, _ = corpus.patches(position)
             weights = found.selection.patch_weights[position]
             yield hit, with_heat(self.image(hit.document, hit.page, dpi), boxes, weights)
-
-    def _written(
-        self, found: SearchResult, generator: Generator, budget: Budget
-    ) -> abc.Generator[str, None, Answer]:
-        """The pieces of a generator's answer, then the answer."""
-        pages = [(hit.document, hit.page) for hit in found.pages]
-        documents = [document.id for document in found.documents]
-        given = gather_pages(self, generator, pages, documents)
-        written = yield from stream_answer(found.question, given, generator, budget)
-        return Answer(
-            question=found.question,
-            text=written.text,
-            generator=generator.name,
-            passages=found.passages,
-            search=found,
-            citations=written.citations,
-            generation=written.generation,
-        )
-
-
-def _quoted(found: SearchResult) -> abc.Generator[str, None, Answer]:
-    """The quotations of an extractive answer, then the answer."""
-    text = extractive.quote(found.passages) if found.strength != "none" else ""
-    if text:
-        yield text
-    return Answer(found.question, text, extractive.NAME, found.passages, found)

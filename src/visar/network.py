@@ -164,9 +164,10 @@ class ServiceClient:
         code, reason = "", f"no reason. Does {self._start} run there?"
         with contextlib.suppress(ValueError, AttributeError, RecursionError):
             said = json.loads(body)
+            # OpenAI's shape, which vLLM speaks, or a problem of RFC 9457, which ours do.
             said = said["error"] if isinstance(said.get("error"), dict) else said
             code = str(said.get("code"))
-            reason = clean_line(said.get("message") or said.get("detail") or reason, 500)
+            reason = clean_line(said.get("detail") or said.get("message") or reason, 500)
         what = f"answers {status}: {reason}"
         if status in (401, 403):
             what = f"does not let you in: set {TOKEN_VARIABLE} in the environment to its token."

@@ -17,6 +17,7 @@ from visar.errors import NotInIndex
 from visar.store.records import EncoderRef, StoredDocument
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from PIL.Image import Image
 
 Strength: TypeAlias = Literal["good", "weak", "none"]
@@ -127,6 +128,8 @@ class SearchResult:
     passages: tuple[Passage, ...] = field(repr=False, metadata=_INTERNAL)
     """The passages of these pages that match best; of the first page as well if the question is
     about the document itself."""
+    query: NDArray[np.float32] = field(repr=False, metadata=_INTERNAL)
+    """The vectors of the question."""
     selection: Selection = field(repr=False)
     """Everything the method saw; pages counted from 0 over all documents searched."""
 

@@ -1,6 +1,7 @@
 """HTTP servers: who may ask, how much and how many at once, and what errors look like.
 
-Every error is ``{"error": {"code": …, "message": …}}``.
+Every error is a problem of RFC 9457: ``{"type", "title", "status", "detail"}``, and ``code``, which
+is for programs and never changes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -33,6 +35,8 @@ try:
 except ImportError as error:
     raise MissingExtra("A server", "server") from error
 
+PROBLEM_TYPE = "application/problem+json"
+SESSION = "visar_session"
 SHORTEST_TOKEN = 16
 MAX_CONNECTIONS = 64
 # Requests that are read, wait or are answered, each with its body in memory.
@@ -62,19 +66,42 @@ def create_app(
     app = FastAPI(openapi_url=None)
     app.add_middleware(RequestGuard, token=token, max_bytes=max_bytes)
 
+    answer_errors(app, errors)
+    return app
+
+
+def answer_errors(
+    app: FastAPI, errors: Mapping[type[Exception], tuple[int, str]], location: str = ""
+) -> None:
+    """Let an application answer errors as :func:`problem` does."""
+
     async def respond(_: Request, error: Exception) -> JSONResponse:
-        for kind, (status, code) in errors.items():
-            if isinstance(error, kind):
-                return _response(refusal(status, code, str(error)))
-        if isinstance(error, RequestValidationError):
-            return _response(refusal(422, "invalid", first_mistake(error.errors())))
-        if isinstance(error, FrameworkException):
-            return _response(error)
-        return _response(refusal(500, "failed", "The service failed; its log says how."))
+        return problem(error, errors, location)
 
     for each in (Exception, FrameworkException, RequestValidationError, *errors):
         app.add_exception_handler(each, respond)
-    return app
+
+
+def problem(
+    error: Exception,
+    errors: Mapping[type[Exception], tuple[int, str]] | None = None,
+    location: str = "",
+) -> JSONResponse:
+    """The answer to a request that failed.
+
+    ``errors`` are those of :func:`create_app`; ``location`` is where an index lies, which their
+    messages may name and answers do not.
+    """
+    for kind, (status, code) in (errors or {}).items():
+        if isinstance(error, kind):
+            retry = {"Retry-After": "2"} if status in (429, 503) else None
+            said = str(error).replace(location, "the index") if location else str(error)
+            return _response(refusal(status, code, said, retry))
+    if isinstance(error, RequestValidationError):
+        return _response(refusal(422, "invalid", first_mistake(error.errors())))
+    if isinstance(error, FrameworkException):
+        return _response(error)
+    return _response(refusal(500, "failed", "The service failed; its log says how."))
 
 
 def refusal(
@@ -100,12 +127,30 @@ class RequestGuard:
     max_bytes
         The content types of bodies that are taken, none of which a web page can send to another
         site unasked, and the size of each.
+    max_requests
+        How many requests with bodies are read, wait or are answered at once.
+    private
+        The beginning of the paths that need the token; others hold nothing secret.
+
+    The cookie of :func:`session_cookie` does as well as the token: the pictures of a web page come
+    without headers. A request that a web page of another site makes is refused, by its Origin.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str | None,
+        max_bytes: Mapping[str, int],
+        max_requests: int = MAX_REQUESTS,
+        private: str = "/",
+    ) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()
+        self._cookie = None if token is None else session_cookie(token)
+        self._private = private
         self._max_bytes = max_bytes
+        self._max_requests = max_requests
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,7 +160,7 @@ class RequestGuard:
         headers = dict(scope["headers"])
         counted = scope["method"] in ("POST", "PUT", "PATCH")
         try:
-            self._admit(headers)
+            self._admit(headers, private=_path(scope).startswith(self._private))
             limit = self._limit(headers) if counted else 0
         except HTTPException as error:
             # The server reads and drops what is still being sent, so that the answer arrives.
@@ -128,13 +173,26 @@ class RequestGuard:
         finally:
             self._running -= counted
 
-    def _admit(self, headers: dict[bytes, bytes]) -> None:
+    def _admit(self, headers: dict[bytes, bytes], *, private: bool) -> None:
         if self._expected is not None:
-            if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
+            if private and not self._knows(headers):
                 message = f"The token is missing or wrong: set {TOKEN_VARIABLE} to the service's."
                 raise refusal(401, "token", message, {"WWW-Authenticate": "Bearer"})
         elif not is_loopback(re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1"))):
             raise refusal(403, "host", "Without a token the service answers to localhost alone.")
+        origin = headers.get(b"origin")
+        if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+            raise refusal(403, "origin", "Web pages of other sites are not answered.")
+
+    def _knows(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether a request has the token, or the cookie that was given for it."""
+        if hmac.compare_digest(headers.get(b"authorization", b""), self._expected or b""):
+            return True
+        cookies = SimpleCookie()
+        with contextlib.suppress(CookieError):
+            cookies.load(headers.get(b"cookie", b"").decode("latin-1"))
+        given = cookies[SESSION].value if SESSION in cookies else ""
+        return hmac.compare_digest(given.encode(), (self._cookie or "").encode())
 
     def _limit(self, headers: dict[bytes, bytes]) -> int:
         """How many bytes the body may have."""
@@ -145,9 +203,19 @@ class RequestGuard:
             raise refusal(415, "content_type", f"Send the content type {allowed}.")
         if int(headers.get(b"content-length", b"0")) > limit:
             raise _too_large(limit)
-        if self._running >= MAX_REQUESTS:
+        if self._running >= self._max_requests:
             raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
         return limit
+
+
+def _path(scope: Scope) -> str:
+    """The path of a request within the application, wherever that is mounted."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", ""))
+
+
+def session_cookie(token: str) -> str:
+    """The value of the cookie :data:`SESSION` that stands for a token, and does not tell it."""
+    return hmac.new(token.encode(), b"visar session", "sha256").hexdigest()
 
 
 def listen(host: str, port: int, *, token: str | None) -> socket.socket:
@@ -245,8 +313,8 @@ class _Connection(H11Protocol):
         self.start_idling()
 
     def send_400_response(self, msg: str) -> None:
-        body = json.dumps({"error": {"code": "http", "message": msg}})
-        head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close"
+        body = json.dumps(_problem(400, "http", msg))
+        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: {PROBLEM_TYPE}\r\nConnection: close"
         self.transport.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         self.transport.close()
 
@@ -289,11 +357,21 @@ def _limited(receive: Receive, limit: int) -> Receive:
 
 
 def _response(error: FrameworkException) -> JSONResponse:
-    detail: Any = error.detail
-    if not isinstance(detail, dict):  # the framework's own
-        code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-        detail = {"code": code, "message": f"{detail}."}
-    return JSONResponse({"error": detail}, error.status_code, error.headers)
+    said: Any = error.detail
+    title = HTTPStatus(error.status_code).phrase
+    if not isinstance(said, dict):  # the framework's own
+        said = {"code": title.lower().replace(" ", "_"), "message": f"{said}."}
+    return JSONResponse(
+        _problem(error.status_code, said["code"], said["message"]),
+        error.status_code,
+        error.headers,
+        media_type=PROBLEM_TYPE,
+    )
+
+
+def _problem(status: int, code: str, detail: str) -> dict[str, str | int]:
+    title = HTTPStatus(status).phrase
+    return {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code}
 
 
 def _too_large(limit: int) -> HTTPException:

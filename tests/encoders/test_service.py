@@ -51,7 +51,7 @@ def ask(
     response = connection.getresponse()
     content = response.read()
     connection.close()
-    is_json = response.getheader("Content-Type") == JSON
+    is_json = str(response.getheader("Content-Type")).endswith("json")
     return response.status, json.loads(content) if is_json else content
 
 
@@ -140,8 +140,8 @@ def test_a_mistake_gets_one_clear_answer(
     code: str,
 ) -> None:
     answered, said = ask(url, method, path, body, headers)
-    assert (answered, said["error"]["code"]) == (status, code)
-    assert len(said["error"]["message"]) < 300
+    assert (answered, said["code"]) == (status, code)
+    assert len(said["detail"]) < 300
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:80", "[::1]:80", "[::1]"])
@@ -154,14 +154,14 @@ def test_bytes_that_are_no_http_do_not_stop_it(url: str) -> None:
         line.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
         answer = line.recv(1000)
     assert answer.startswith(b"HTTP/1.1 400 ")
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "http"
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "http"
     assert ask(url, "GET", "/v1/encoder")[0] == 200
 
 
 def test_who_sends_too_much_still_hears_so(url: str) -> None:
     """The answer to a message that is too long must arrive while it is still being sent."""
     status, said = ask(url, "POST", "/v1/pages", bytes(20_000_000))
-    assert (status, said["error"]["code"]) == (413, "too_large")
+    assert (status, said["code"]) == (413, "too_large")
 
 
 def test_bytes_are_counted_where_nobody_says_how_many_will_come(url: str) -> None:
@@ -169,7 +169,7 @@ def test_bytes_are_counted_where_nobody_says_how_many_will_come(url: str) -> Non
     parts = iter([bytes(60_000)] * 5)
     connection.request("POST", "/v1/pages", parts, {"Content-Type": wire.CONTENT_TYPE})
     response = connection.getresponse()
-    assert (response.status, json.load(response)["error"]["code"]) == (413, "too_large")
+    assert (response.status, json.load(response)["code"]) == (413, "too_large")
     connection.request("POST", "/v1/query", iter([QUESTION]), {"Content-Type": JSON})
     assert connection.getresponse().status == 200
     connection.close()
@@ -181,7 +181,7 @@ def test_a_body_that_does_not_come_is_given_up(
 ) -> None:
     monkeypatch.setattr(http, limit, 0.2)
     status, said = ask(url, "POST", "/v1/query", b"half", {"Content-Length": "8"})
-    assert (status, said["error"]["code"]) == (408, "timeout")
+    assert (status, said["code"]) == (408, "timeout")
 
 
 def test_who_leaves_in_the_middle_is_no_failure(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +198,7 @@ def test_without_the_token_nothing_is_answered(caplog: pytest.LogCaptureFixture)
     with serving(PixelEncoder(), token=TOKEN) as url:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}):
             status, said = ask(url, "GET", "/v1/encoder", headers=headers)
-            assert (status, said["error"]["code"]) == (401, "token")
+            assert (status, said["code"]) == (401, "token")
         status, _ = ask(url, "POST", "/v1/pages", b"garbage")
         assert status == 401
         right = {"Authorization": f"Bearer {TOKEN}"}
@@ -258,9 +258,9 @@ def test_an_encoder_that_fails_is_an_answer_too(
 ) -> None:
     with serving(ScriptedEncoder(act)) as url:
         answered, said = ask(url, "POST", "/v1/query", QUESTION)
-        assert (answered, said["error"]["code"]) == (status, code)
-        assert message in said["error"]["message"]
-        assert "secret" not in said["error"]["message"]
+        assert (answered, said["code"]) == (status, code)
+        assert message in said["detail"]
+        assert "secret" not in said["detail"]
         assert ask(url, "GET", "/v1/encoder")[0] == 200
 
 
@@ -309,7 +309,7 @@ def test_too_many_requests_are_sent_away_for_a_while(monkeypatch: pytest.MonkeyP
         first = in_background(url, results)
         assert gate.entered.acquire(timeout=10)
         status, said = ask(url, "POST", "/v1/query", QUESTION)
-        assert (status, said["error"]["code"]) == (503, "busy")
+        assert (status, said["code"]) == (503, "busy")
         assert ask(url, "GET", "/v1/encoder")[0] == 200
         gate.leave.release()
         first.join()

@@ -37,6 +37,7 @@ COMMANDS = (
     ("remove", "library:remove", "Remove a document from the index. Its file stays."),
     ("verify", "library:verify", "Check everything in the index; change nothing."),
     ("compact", "library:compact", "Drop what interrupted additions have left in the index."),
+    ("serve", "serve:serve", "Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."),
     (
         "bench",
         "bench:bench",

@@ -28,6 +28,7 @@ from visar.cli.options import (
     Quiet,
     SendMegapixels,
     SendTokens,
+    ServerAddress,
     Why,
     add_files,
     open_generator,
@@ -91,11 +92,28 @@ def ask(
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
     index: IndexLocation = None,
+    server: ServerAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Ask a question about files, or about what is in the index. Files are remembered."""
     files, question = _split(words)
+    if server:
+        from visar.cli import remote
+
+        remote.ask(
+            server,
+            files,
+            question,
+            as_json=as_json,
+            generator=None if generator == extractive.NAME else generator,
+            documents=documents,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+        )
+        return
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
     library.preload(encoder)
@@ -141,11 +159,27 @@ def search(
     ocr: OcrChoice = "auto",
     ocr_engine: OcrEngineChoice = "rapidocr",
     index: IndexLocation = None,
+    server: ServerAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
     files, question = _split(words)
+    if server:
+        from visar.cli import remote
+
+        remote.search(
+            server,
+            files,
+            question,
+            as_json=as_json,
+            documents=documents,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+        )
+        return
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
     library.preload(encoder)

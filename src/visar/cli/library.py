@@ -21,6 +21,7 @@ from visar.cli.options import (
     Password,
     Quiet,
     SecondsPerPage,
+    ServerAddress,
     add_files,
     open_index,
 )
@@ -52,10 +53,16 @@ def add(
     max_megapixels: MaxMegapixels = _LIMITS.max_pixels // 1_000_000,
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page,
     index: IndexLocation = None,
+    server: ServerAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Add documents to the index. What is there already is not read again."""
+    if server:
+        from visar.cli import remote
+
+        remote.add(server, files, quiet=quiet, as_json=as_json)
+        return
     limits = Limits(
         max_pages=max_pages,
         max_bytes=max_megabytes * 1_000_000,
@@ -82,8 +89,15 @@ def add(
         raise typer.Exit(1 if added else 2)
 
 
-def list_documents(*, index: IndexLocation = None, as_json: Json = False) -> None:
+def list_documents(
+    *, index: IndexLocation = None, server: ServerAddress = None, as_json: Json = False
+) -> None:
     """List the documents of the index."""
+    if server:
+        from visar.cli import remote
+
+        remote.list_documents(server, as_json=as_json)
+        return
     store = open_store(index, create=False)
     documents = store.documents()
     if as_json:
@@ -123,8 +137,19 @@ def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json =
         console.print(Text.assemble("  ", (f"{label:<9}", "dim"), f" {value}"), soft_wrap=True)
 
 
-def remove(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
+def remove(
+    document: DocumentName,
+    *,
+    index: IndexLocation = None,
+    server: ServerAddress = None,
+    as_json: Json = False,
+) -> None:
     """Remove a document from the index. Its file stays."""
+    if server:
+        from visar.cli import remote
+
+        remote.remove(server, document, as_json=as_json)
+        return
     removed = open_store(index, create=False).remove(document)
     if as_json:
         print_json(removed)

@@ -133,6 +133,16 @@ Neighbors = Annotated[
 ]
 
 
+ServerAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        envvar="VISAR_SERVER",
+        metavar="URL",
+        help="Use the index of a visar serve there, not one of this machine.",
+        show_default=False,
+    ),
+]
 Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]
 
 

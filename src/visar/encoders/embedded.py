@@ -13,6 +13,7 @@ cosine of two vectors is a weighted mean of theirs:
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -105,6 +106,17 @@ class EmbeddedEncoder:
         for (first, last), vector in zip(spans, lexical_vectors(terms), strict=True):
             lexical[first:last] = vector
         return _join(tokens, [(token, token + 1) for token in range(len(tokens))], lexical)
+
+    def question_spans(self, question: str) -> list[tuple[int, int]]:
+        """Return the characters that each vector of :meth:`encode_query` stands for."""
+        words = list(re.finditer(r"\S+", question))
+        places = self._model.get().tokenize([word.group() for word in words]).places
+        starts = [(word, words[word].start() + first) for word, first in places]
+        following = [*starts[1:], (-1, 0)]
+        return [
+            (start, after if next_word == word else words[word].end())
+            for (word, start), (next_word, after) in zip(starts, following, strict=True)
+        ]
 
 
 def _load() -> MiniLM:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,8 @@ class Encoder(Protocol):
     not lock. Whatever cannot run twice at a time is locked by the encoder itself.
 
     An encoder may also have the methods ``fetch()``, ``load()`` and ``release()`` of
-    ``Downloadable``, ``Loadable`` and ``Releasable`` in :mod:`visar.models.protocols`.
+    ``Downloadable``, ``Loadable`` and ``Releasable`` in :mod:`visar.models.protocols`, and
+    :meth:`SpanEncoder.question_spans`.
     """
 
     @property
@@ -96,6 +97,15 @@ class Encoder(Protocol):
         EmptyQuestion
             If there is nothing to look for in it.
         """
+        ...
+
+
+@runtime_checkable
+class SpanEncoder(Protocol):
+    """An encoder that can tell which part of a question each of its vectors stands for."""
+
+    def question_spans(self, question: str) -> list[tuple[int, int]]:
+        """Return the first and the last character (exclusive) of each vector of a question."""
         ...
 
 

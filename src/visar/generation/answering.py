@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from visar.documents.page import Page
 from visar.errors import InvalidOption
+from visar.generation import extractive
 from visar.generation.parsing import AnswerPieces, parse_answer
 from visar.generation.prompts import (
     MAX_PIXELS,
@@ -228,3 +229,30 @@ class AnswerStream(Iterator[str]):
     def close(self) -> None:
         """Stop writing."""
         self._pieces.close()
+
+
+def quoted_answer(found: SearchResult) -> abc.Generator[str, None, Answer]:
+    """Yield the quotations of an extractive answer, and return the answer."""
+    text = extractive.quote(found.passages) if found.strength != "none" else ""
+    if text:
+        yield text
+    return Answer(found.question, text, extractive.NAME, found.passages, found)
+
+
+def written_answer(
+    source: PageSource, found: SearchResult, generator: Generator, budget: Budget
+) -> abc.Generator[str, None, Answer]:
+    """Yield the pieces of a generator's answer from the pages found, and return the answer."""
+    pages = [(hit.document, hit.page) for hit in found.pages]
+    documents = [document.id for document in found.documents]
+    given = gather_pages(source, generator, pages, documents)
+    written = yield from stream_answer(found.question, given, generator, budget)
+    return Answer(
+        question=found.question,
+        text=written.text,
+        generator=generator.name,
+        passages=found.passages,
+        search=found,
+        citations=written.citations,
+        generation=written.generation,
+    )

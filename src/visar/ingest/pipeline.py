@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -62,6 +62,7 @@ def add_document(
     options: ReadOptions | None = None,
     progress: Progress | None = None,
     *,
+    name: str | None = None,
     workers: int | None = None,
 ) -> StoredDocument:
     """Add a document to a store, or the vectors of another encoder to one that is there.
@@ -83,6 +84,9 @@ def add_document(
         How the document is read.
     progress
         Is called in this thread.
+    name
+        Of the document, if not that of the file. The file then counts as a passing copy: what the
+        store keeps of it is all there is.
     workers
         How many pages are read at once; each page that needs OCR takes a process. All usable
         cores by default.
@@ -98,17 +102,20 @@ def add_document(
     options = options or ReadOptions()
     progress = progress or _ignore
     identity = identify(path, options.limits)
+    source = file_source(path) if name is None else ""
+    identity = replace(identity, name=name or identity.name)
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _add(store, path, identity, encoder, options, progress, workers)
+            return _add(store, path, source, identity, encoder, options, progress, workers)
         except NotInIndex:  # removed since it was found there
             continue
-    return _add(store, path, identity, encoder, options, progress, workers)
+    return _add(store, path, source, identity, encoder, options, progress, workers)
 
 
 def _add(
     store: Store,
     path: Path,
+    source: str,
     identity: Identity,
     encoder: Encoder,
     options: ReadOptions,
@@ -125,7 +132,7 @@ def _add(
         if not complete and (known is None or encoder.reads == "image"):
             document = stack.enter_context(open_document(path, options, identity=identity))
         total = known.pages if known is not None else len(document or ())
-        name, source = identity.name, file_source(path)
+        name = identity.name
         if known is not None and (known.source == source or _still_there(known)):
             name, source = known.name, known.source
         new = NewDocument(identity.id, name, source, total, identity.size)

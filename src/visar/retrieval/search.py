@@ -239,6 +239,7 @@ class Searcher:
             calibration=None if calibration is None else calibration.made_from,
             seconds=time.perf_counter() - started,
             passages=passages,
+            query=query,
             selection=selection,
         )
 

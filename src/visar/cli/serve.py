@@ -1,0 +1,84 @@
+"""``visar serve``."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from visar.cli.options import BaseUrl, DeviceChoice, IndexLocation
+from visar.cli.output import errors
+from visar.errors import InvalidOption
+
+PORT = 8764
+
+Encoders = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--encoder",
+        help="An encoder that requests may choose; the first is the default. [default: embedded]",
+        show_default=False,
+    ),
+]
+Generators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--generator",
+        help="What requests may let write answers; the first is the default. [default: extractive]",
+        show_default=False,
+    ),
+]
+Host = Annotated[str, typer.Option(help="Off loopback, VISAR_TOKEN must be set.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+
+
+def serve(
+    *,
+    index: IndexLocation = None,
+    encoder: Encoders = None,
+    generator: Generators = None,
+    base_url: BaseUrl = None,
+    device: DeviceChoice = "auto",
+    host: Host = "127.0.0.1",
+    port: Port = PORT,
+    open_page: Open = False,
+) -> None:
+    """Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."""
+    from visar.index import Index
+    from visar.network import TOKEN_VARIABLE
+    from visar.server import Settings, create_app
+    from visar.serving import http_server, listen
+
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    socket = listen(host, port, token=token)
+    with socket, Index.open(index, device=device) as library:
+        settings = Settings(
+            token=token,
+            encoders=_names([library.encoder(one).name for one in encoder], encoder)
+            if encoder
+            else {"embedded": "embedded"},
+            generators=_names(
+                [library.generator(one, base_url=base_url).name for one in generator], generator
+            )
+            if generator
+            else {"extractive": "extractive"},
+            base_url=base_url,
+        )
+        library.preload(next(iter(settings.encoders.values())))
+        address = f"http://{'localhost' if host == '127.0.0.1' else host}:{socket.getsockname()[1]}"
+        errors.print(Text(f"ViSAR serves {library.location} at {address}"), soft_wrap=True)
+        if open_page:
+            webbrowser.open(address)
+        http_server(create_app(library, settings)).run(sockets=[socket])
+
+
+def _names(names: list[str], given: list[str]) -> dict[str, str]:
+    """What requests call models by: their own names, never an address or a folder."""
+    found = dict(zip(names, given, strict=True))
+    if len(found) < len(given):
+        raise InvalidOption(f"Two of {', '.join(given)} have the same name.")
+    return found

@@ -1,0 +1,89 @@
+"""What the routes of a server share."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from visar.errors import (
+    DocumentError,
+    EmptyQuestion,
+    EncryptedDocument,
+    GenerationError,
+    InvalidOption,
+    NotInIndex,
+    StoreError,
+    VisarError,
+)
+from visar.index import Index
+from visar.server.jobs import JobQueue, TooManyJobs
+from visar.server.settings import Settings
+
+
+class TooManyQuestions(VisarError):
+    """More questions at once than the operator allows."""
+
+
+# The first that fits counts. The messages of these speak of what was asked, not of this machine.
+ERRORS: Mapping[type[Exception], tuple[int, str]] = {
+    TooManyJobs: (429, "busy"),
+    TooManyQuestions: (429, "busy"),
+    NotInIndex: (404, "not_found"),
+    EncryptedDocument: (409, "password"),
+    DocumentError: (409, "document"),
+    EmptyQuestion: (422, "empty_question"),
+    InvalidOption: (422, "invalid"),
+    GenerationError: (502, "generator"),
+    StoreError: (503, "index"),
+}
+
+
+class QuestionGate:
+    """Counts the questions that are being answered."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._running = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Hold a place; raises TooManyQuestions if there is none."""
+        with self._lock:
+            if self._running >= self._most:
+                raise TooManyQuestions("Too many questions at once: ask again in a moment.")
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+
+
+@dataclass(slots=True)
+class Context:
+    """The index, the settings, and what runs."""
+
+    index: Index
+    settings: Settings
+    gate: QuestionGate
+    jobs: JobQueue = field(init=False)
+    """There from the start of the application to its end."""
+
+    def encoder(self, name: str | None) -> str:
+        """What the index knows an encoder by that a request has named."""
+        return _chosen("encoder", self.settings.encoders, name)
+
+    def generator(self, name: str | None) -> str:
+        """What the index knows a generator by that a request has named."""
+        return _chosen("generator", self.settings.generators, name)
+
+
+def _chosen(what: str, allowed: Mapping[str, str], name: str | None) -> str:
+    if name is None:
+        return next(iter(allowed.values()))
+    if name not in allowed:
+        raise InvalidOption(f"There is no {what} {name!r} here, but {', '.join(allowed)}.")
+    return allowed[name]

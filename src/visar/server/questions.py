@@ -1,0 +1,154 @@
+"""Routes of questions: pages, answers, and the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from visar.errors import NotInIndex, VisarError
+from visar.explain.words import why_so_many
+from visar.generation import extractive
+from visar.generation.answering import AnswerStream
+from visar.index import SearchOptions
+from visar.results import Answer as FoundAnswer
+from visar.results import SearchResult
+from visar.retrieval.methods import METHODS
+from visar.server.context import ERRORS, Context
+from visar.server.schemas import (
+    Answer,
+    AnswerQuestion,
+    Explanation,
+    PageQuestion,
+    Patches,
+    Question,
+    Search,
+    to_schema,
+)
+from visar.serving import problem, refusal
+
+# After visar.serving, which says what to install if they are missing.
+from fastapi import APIRouter, HTTPException, Response  # isort: skip
+from fastapi.sse import EventSourceResponse, ServerSentEvent  # isort: skip
+
+METHOD_NAMES = tuple(name for name, method in METHODS.items() if not method.needs_evidence)
+
+
+def router(context: Context) -> APIRouter:
+    """The routes, on an index."""
+    routes = APIRouter(tags=["questions"])
+
+    @routes.post("/search")
+    def search(asked: Question) -> Search:
+        """The pages a question needs."""
+        with context.gate.entered():
+            return _search(_find(context, asked))
+
+    @routes.post("/ask")
+    def ask(asked: AnswerQuestion) -> Answer:
+        """An answer from the pages it needs."""
+        with context.gate.entered(), closing(_stream(context, asked)) as stream:
+            return _answer(stream.answer)
+
+    @routes.post("/ask/stream", response_class=EventSourceResponse)
+    def stream(asked: AnswerQuestion) -> Iterator[ServerSentEvent]:
+        """An answer while it is written.
+
+        Server-sent events: ``search`` with the pages, ``text`` with each piece of the answer, then
+        ``answer`` with the whole; or ``problem``.
+        """
+        try:
+            with context.gate.entered(), closing(_stream(context, asked)) as pieces:
+                yield ServerSentEvent(event="search", data=_search(pieces.search))
+                for piece in pieces:
+                    yield ServerSentEvent(event="text", data=piece)
+                yield ServerSentEvent(event="answer", data=_answer(pieces.answer))
+        except (VisarError, HTTPException) as error:
+            # The status has been sent: what is wrong is an event.
+            said = problem(error, ERRORS, context.index.location).body
+            yield ServerSentEvent(event="problem", raw_data=bytes(said).decode())
+
+    @routes.post("/explain")
+    def explain(asked: Question) -> Explanation:
+        """What the method saw: the weights of words and pages, J(k), and other methods' cuts."""
+        with context.gate.entered():
+            explanation = context.index.explain(_find(context, asked))
+            return to_schema(Explanation, explanation, matrix_size=len(explanation.similarity))
+
+    @routes.post(
+        "/explain/matrix",
+        response_class=Response,
+        responses={200: {"content": {"application/octet-stream": {}}}},
+    )
+    def matrix(asked: Question) -> Response:
+        """Sim(p, q) of the best pages in rank order: float32, little-endian, row by row."""
+        with context.gate.entered():
+            similarity = context.index.explain(_find(context, asked)).similarity
+            return Response(
+                similarity.astype("<f4").tobytes(), media_type="application/octet-stream"
+            )
+
+    @routes.post("/explain/patches")
+    def patches(asked: PageQuestion) -> Patches:
+        """The patches of a searched page with their weights: its heat."""
+        with context.gate.entered():
+            found = _find(context, asked)
+            if asked.document not in {document.id for document in found.documents}:
+                raise NotInIndex(f"{asked.document} was not searched.")
+            boxes, weights = context.index.patches(found, asked.document, asked.page)
+            return Patches(
+                boxes=boxes.tolist(), weights=weights[0].tolist(), cosines=weights[1:].tolist()
+            )
+
+    return routes
+
+
+def _options(context: Context, asked: Question) -> SearchOptions:
+    """The options of ``Index.search`` that a request means."""
+    if asked.method not in METHOD_NAMES:
+        message = f"There is no method {asked.method!r} here, but {', '.join(METHOD_NAMES)}."
+        raise refusal(422, "invalid", message)
+    documents = asked.documents
+    if asked.collection is not None:
+        if documents is not None:
+            raise refusal(422, "invalid", "Name documents or a collection, not both.")
+        documents = [one.id for one in context.index.documents(collection=asked.collection)]
+        if not documents:
+            raise NotInIndex(f"There is no collection {asked.collection!r}.")
+    return {
+        "documents": documents,
+        "encoder": context.encoder(asked.encoder),
+        "method": asked.method,
+        "k": asked.k,
+        "max_k": asked.max_k,
+        "neighbors": asked.neighbors,
+    }
+
+
+def _find(context: Context, asked: Question) -> SearchResult:
+    return context.index.search(asked.question, **_options(context, asked))
+
+
+def _stream(context: Context, asked: AnswerQuestion) -> AnswerStream:
+    name = context.generator(asked.generator)
+    generator = (
+        name
+        if name == extractive.NAME
+        else context.index.generator(name, base_url=context.settings.base_url)
+    )
+    return context.index.stream(asked.question, generator=generator, **_options(context, asked))
+
+
+def _search(found: SearchResult) -> Search:
+    return to_schema(Search, found, summary=why_so_many(found))
+
+
+def _answer(answer: FoundAnswer) -> Answer:
+    generation = answer.generation
+    return to_schema(
+        Answer,
+        answer,
+        search=_search(answer.search),
+        model=generation and generation.model,
+        input_tokens=generation and generation.input_tokens,
+        output_tokens=generation and generation.output_tokens,
+    )

@@ -1,0 +1,114 @@
+/** Requests to the server. Every error has the sentence that the server says. */
+
+const ROOT = new URL("api/v1/", document.baseURI);
+
+export class ApiError extends Error {
+  /** @param {string} message @param {string} code */
+  constructor(message, code) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** @param {string} path */
+export const url = (path) => new URL(path, ROOT).href;
+
+/** @param {...string | number} parts */
+export const path = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
+
+/** @param {Response} response */
+async function refused(response) {
+  const said = await response.json().catch(() => ({}));
+  return new ApiError(said.detail ?? `The server answers ${response.status}.`, said.code ?? "");
+}
+
+/**
+ * @param {string} method
+ * @param {string} where
+ * @param {unknown} [body]
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Response>}
+ */
+async function send(method, where, body, signal) {
+  const options = { method, signal, headers: body === undefined ? {} : { "Content-Type": "application/json" } };
+  let response;
+  try {
+    response = await fetch(url(where), { ...options, body: body === undefined ? undefined : JSON.stringify(body) });
+  } catch (error) {
+    if (/** @type {Error} */ (error).name === "AbortError") throw error;
+    throw new ApiError("The server does not answer. Is it still running?", "connection");
+  }
+  if (!response.ok) throw await refused(response);
+  return response;
+}
+
+/** @param {string} where @returns {Promise<any>} */
+export const get = async (where) => (await send("GET", where)).json();
+
+/** @param {string} where @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
+export const post = async (where, body, signal) => (await send("POST", where, body, signal)).json();
+
+/** @param {string} where @param {unknown} body @param {AbortSignal} [signal] */
+export const bytes = async (where, body, signal) => (await send("POST", where, body, signal)).arrayBuffer();
+
+/** @param {string} method @param {string} where @param {unknown} [body] */
+export const change = (method, where, body) => send(method, where, body);
+
+/** @param {string} token @returns {Promise<boolean>} whether it is the right one */
+export async function signIn(token) {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  return (await fetch(url("session"), { method: "POST", headers, body: "{}" })).ok;
+}
+
+/**
+ * @param {File} file
+ * @param {string | null} collection
+ * @param {(share: number) => void} progress
+ * @returns {{done: Promise<any>, abort: () => void}}
+ */
+export function upload(file, collection, progress) {
+  const request = new XMLHttpRequest();
+  const query = new URLSearchParams({ name: file.name, ...(collection ? { collection } : {}) });
+  const done = new Promise((resolve, reject) => {
+    request.upload.onprogress = (event) => progress(event.loaded / Math.max(1, event.total));
+    request.onerror = () => reject(new ApiError("The upload broke off.", "connection"));
+    request.onabort = () => reject(new ApiError("Cancelled.", "cancelled"));
+    request.onload = () => {
+      const said = JSON.parse(request.responseText || "{}");
+      if (request.status < 300) resolve(said);
+      else reject(new ApiError(said.detail ?? `The server answers ${request.status}.`, said.code ?? ""));
+    };
+    request.open("POST", url(`documents?${query}`));
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.send(file);
+  });
+  return { done, abort: () => request.abort() };
+}
+
+/**
+ * Call back with each server-sent event of an answer to a question.
+ * @param {string} where
+ * @param {unknown} body
+ * @param {(event: string, data: any) => void} take
+ * @param {AbortSignal} signal
+ */
+export async function stream(where, body, take, signal) {
+  const response = await send("POST", where, body, signal);
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  let name = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      if (line.startsWith("event: ")) name = line.slice(7).trim();
+      else if (line.startsWith("data: ")) {
+        const data = JSON.parse(line.slice(6));
+        if (name === "problem") throw new ApiError(data.detail, data.code);
+        take(name, data);
+      }
+    }
+  }
+}

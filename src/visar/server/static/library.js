@@ -1,0 +1,227 @@
+/** The library: documents, those on their way, and collections. */
+
+import { change, get, path, post, upload, url } from "./api.js";
+import { current, go } from "./address.js";
+import { counted, h, notice } from "./dom.js";
+
+const STAGES = { reading: "reading", ocr: "reading by OCR", encoding: "encoding" };
+
+class Library extends HTMLElement {
+  /** @type {any[]} */ documents = [];
+  /** @type {any[]} */ collections = [];
+  /** @type {Map<string, any>} */ jobs = new Map();
+  /** @type {Map<string, {name: string, share: number, abort: () => void}>} */ uploads = new Map();
+  /** @type {Set<string>} */ removed = new Set();
+  filter = "";
+
+  connectedCallback() {
+    this.setAttribute("aria-label", "Library");
+    this.setAttribute("role", "complementary");
+    this.build();
+    this.load();
+    this.follow();
+    window.addEventListener("view", () => this.show());
+    document.addEventListener("dragover", (event) => event.preventDefault());
+    document.addEventListener("drop", (event) => {
+      event.preventDefault();
+      this.take(event.dataTransfer);
+    });
+  }
+
+  build() {
+    const input = /** @type {HTMLInputElement} */ (
+      h("input", { type: "file", multiple: true, class: "hidden", id: "files", onchange: () => this.add([...(input.files ?? [])]) })
+    );
+    const filter = /** @type {HTMLInputElement} */ (
+      h("input", { class: "filter", type: "search", placeholder: "Find a document", "aria-label": "Find a document by its name" })
+    );
+    filter.addEventListener("input", () => {
+      this.filter = filter.value.toLowerCase();
+      this.show();
+    });
+    this.list = h("ul");
+    this.groups = h("ul");
+    this.append(
+      h("h2", { class: "label" }, "Library"),
+      filter,
+      this.list,
+      h("label", { class: "drop", for: "files" }, input, "Drop files or a folder here, or choose them"),
+      h("h2", { class: "label" }, "Collections"),
+      this.groups,
+    );
+  }
+
+  async load() {
+    try {
+      [this.documents, this.collections] = await Promise.all([get("documents?limit=1000"), get("collections")]);
+    } catch (error) {
+      notice(/** @type {Error} */ (error).message);
+    }
+    this.show();
+    this.dispatchEvent(new CustomEvent("loaded"));
+  }
+
+  follow() {
+    const events = new EventSource(url("jobs/events"));
+    events.addEventListener("job", (event) => {
+      const job = JSON.parse(event.data);
+      const before = this.jobs.get(job.id);
+      this.jobs.set(job.id, job);
+      if (job.state === "done" && before && before.state !== "done") this.load();
+      else this.show();
+    });
+    events.addEventListener("forgotten", (event) => {
+      this.jobs.delete(JSON.parse(event.data).id);
+      this.show();
+    });
+    events.onerror = () => this.classList.add("lost");
+    events.onopen = () => this.classList.remove("lost");
+  }
+
+  /** @param {DataTransfer | null} dropped */
+  async take(dropped) {
+    const entries = [...(dropped?.items ?? [])].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry != null);
+    /** @type {File[]} */ const files = [];
+    const walk = async (/** @type {any} */ entry) => {
+      if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
+      else {
+        const reader = entry.createReader();
+        for (;;) {
+          const part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+          if (!part.length) break;
+          for (const one of part) await walk(one);
+        }
+      }
+    };
+    for (const entry of entries) await walk(entry);
+    this.add(files.filter((file) => !file.name.startsWith(".")));
+  }
+
+  /** @param {File[]} files */
+  async add(files) {
+    const { collection } = current();
+    for (const file of files) {
+      const id = crypto.randomUUID();
+      const sending = upload(file, collection ?? null, (share) => {
+        const entry = this.uploads.get(id);
+        if (entry) entry.share = share;
+        this.show();
+      });
+      this.uploads.set(id, { name: file.name, share: 0, abort: sending.abort });
+      this.show();
+      try {
+        const job = await sending.done;
+        this.jobs.set(job.id, this.jobs.get(job.id) ?? job);
+      } catch (error) {
+        notice(`${file.name}: ${/** @type {Error} */ (error).message}`);
+      }
+      this.uploads.delete(id);
+      this.show();
+    }
+  }
+
+  show() {
+    const { document: chosen, collection } = current();
+    const entries = [];
+    for (const [id, one] of this.uploads) entries.push(this.uploading(id, one));
+    for (const job of [...this.jobs.values()].reverse()) if (job.state !== "done") entries.push(this.job(job));
+    for (const one of [...this.documents].reverse()) {
+      if (this.removed.has(one.id) || !one.name.toLowerCase().includes(this.filter)) continue;
+      if (collection && !one.collections.includes(collection)) continue;
+      entries.push(this.entry(one, one.id === chosen));
+    }
+    if (!entries.length) entries.push(h("li", { class: "soft small" }, this.filter ? "No document has that in its name." : "Nothing here yet."));
+    this.list?.replaceChildren(...entries);
+    this.groups?.replaceChildren(
+      ...this.collections.map((one) =>
+        h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
+          one.name, h("div", { class: "soft small" }, counted(one.documents, "document")))),
+      ),
+      h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")),
+    );
+  }
+
+  /** @param {any} one @param {boolean} chosen */
+  entry(one, chosen) {
+    const open = () => go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined });
+    return h("li", { class: "row" },
+      h("button", { class: "entry", "aria-current": chosen, onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"))),
+      h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.remove_(one) }, "×"));
+  }
+
+  /** @param {string} id @param {{name: string, share: number, abort: () => void}} one */
+  uploading(id, one) {
+    return h("li", { class: "entry" }, one.name,
+      h("div", { class: "row small soft" }, h("span", {}, `sending, ${Math.round(one.share * 100)} %`), h("button", { class: "link", onclick: one.abort }, "Cancel")),
+      h("progress", { value: one.share, max: 1, "aria-label": `Sending ${one.name}` }));
+  }
+
+  /** @param {any} job */
+  job(job) {
+    const act = (/** @type {string} */ what, body = {}) => post(`jobs/${path(job.id, what)}`, body).catch((error) => notice(error.message));
+    const entry = h("li", { class: "entry" }, job.name);
+    if (job.state === "waiting" || job.state === "running") {
+      const stage = job.state === "waiting" ? "waiting" : `${STAGES[/** @type {keyof STAGES} */ (job.stage)] ?? "opening"}${job.pages ? ` page ${job.pages_done} of ${job.pages}` : ""}`;
+      entry.append(
+        h("div", { class: "row small soft" }, h("span", {}, stage), h("button", { class: "link", onclick: () => act("cancel") }, "Cancel")),
+        h("progress", { value: job.pages_done, max: Math.max(1, job.pages), "aria-label": `Adding ${job.name}` }));
+      return entry;
+    }
+    const drop = h("button", { class: "link", "aria-label": `Dismiss ${job.name}`, onclick: () => change("DELETE", `jobs/${path(job.id)}`) }, "Dismiss");
+    if (job.code === "password") {
+      const field = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": `Password of ${job.name}`, placeholder: "Password", autocomplete: "off" }));
+      const form = h("form", { class: "row" }, field, h("button", {}, "Open"));
+      form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        act("retry", { password: field.value });
+      });
+      entry.append(h("div", { class: "small bad" }, "encrypted: it needs a password"), form, drop);
+      return entry;
+    }
+    const why = job.state === "cancelled" ? "cancelled" : job.reason;
+    entry.append(h("div", { class: `small ${job.state === "failed" ? "bad" : "soft"}` }, why),
+      h("div", { class: "small" }, h("button", { class: "link", onclick: () => act("retry") }, "Try again"), drop));
+    return entry;
+  }
+
+  /** Gone from sight at once, from the index when there was time to think again. @param {any} one */
+  remove_(one) {
+    this.removed.add(one.id);
+    this.show();
+    notice(`${one.name} is removed.`, {
+      action: "Undo",
+      run: () => {
+        this.removed.delete(one.id);
+        this.show();
+      },
+      done: async () => {
+        try {
+          await change("DELETE", `documents/${path(one.id)}`);
+        } catch (error) {
+          this.removed.delete(one.id);
+          notice(/** @type {Error} */ (error).message);
+        }
+        this.load();
+      },
+    });
+  }
+
+  async collect() {
+    const { collection } = current();
+    const name = window.prompt(collection ? "Its new name" : "Name of the collection", collection ?? "")?.trim();
+    if (!name) return;
+    try {
+      if (collection) await change("PATCH", `collections/${path(collection)}`, { name });
+      else {
+        const shown = this.documents.filter((one) => one.name.toLowerCase().includes(this.filter));
+        await change("PUT", `collections/${path(name)}/documents`, { documents: shown.map((one) => one.id) });
+      }
+      await this.load();
+      go({ collection: name, document: undefined });
+    } catch (error) {
+      notice(/** @type {Error} */ (error).message);
+    }
+  }
+}
+
+customElements.define("visar-library", Library);

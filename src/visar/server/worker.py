@@ -1,0 +1,80 @@
+"""The process of a job: a task as JSON on stdin, and its progress as JSON lines on stdout.
+
+It ends at once when its stdin is closed, which happens however the server ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from visar.documents import Limits, ReadOptions
+from visar.errors import DocumentError, EncryptedDocument, VisarError
+
+# Questions come first: they are answered by another process on the same cores.
+_NICENESS = 10
+_SECONDS_PER_LINE = 0.2
+
+
+def main() -> None:
+    """Do the task that stdin names."""
+    task = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
+        os.nice(_NICENESS)
+    try:
+        _tell(_add(task))
+    except EncryptedDocument as error:
+        _tell({"code": "password", "reason": _reason(error, task)})
+    except DocumentError as error:
+        _tell({"code": "document", "reason": _reason(error, task)})
+    except VisarError as error:
+        _tell({"code": "failed", "reason": _reason(error, task)})
+
+
+def _add(task: dict[str, Any]) -> dict[str, Any]:
+    from visar.index import Index
+
+    values = task["options"]
+    options = ReadOptions(**{**values, "limits": Limits(**values["limits"])})
+    last = 0.0
+
+    def progress(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        if done == total or time.monotonic() - last >= _SECONDS_PER_LINE:
+            last = time.monotonic()
+            _tell({"stage": stage, "pages_done": done, "pages": total})
+
+    with Index.open(task["location"], options=options) as index:
+        added = index.add(
+            task["path"], encoder=task["encoder"], name=task["name"], progress=progress
+        )
+        if task["collection"]:
+            index.collect(task["collection"], [added.id])
+    return {"document": added.id, "pages": added.pages}
+
+
+def _reason(error: VisarError, task: dict[str, Any]) -> str:
+    """What went wrong, without the places of this machine."""
+    folder = str(Path(task["path"]).parent)
+    return str(error).replace(task["path"], task["name"]).replace(folder, "").strip()
+
+
+def _tell(what: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def _end_with_stdin() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
