@@ -1,18 +1,123 @@
-/** The views of a decision: the page, a report and a notebook show the same. */
+/** The views of a question: the page, a report and a notebook show the same. */
 
-import { h, svg } from "./dom.js";
+import { counted, h, svg } from "./dom.js";
 
 /** @typedef {(document: string, page: number) => void} Open called when a page is chosen in a view */
 
 const METHODS = { visar: "ViSAR", "visar-approx": "ViSAR, approximated", "largest-gap": "Largest-Gap", "score-cluster": "Score-Cluster", calibrated: "Calibrated" };
+/** A passage is marked on its page only where the page is at least possible. */
+const TRUSTED = 0.15;
 
 /**
- * Everything in one card.
+ * The question, its words shaded by their influence.
+ * @param {string} text @param {any[]} words @param {string | undefined} chosen @param {(word: string | undefined) => void} choose
+ */
+export function question(text, words, chosen, choose) {
+  if (!words?.length) return h("h1", { class: "asked" }, text);
+  return h("h1", { class: "asked" }, ...words.flatMap((one, place) => {
+    const pressed = chosen === String(place);
+    const button = h("button", { "aria-pressed": pressed, title: "Show where this word matches", onclick: () => choose(pressed ? undefined : String(place)) }, one.text);
+    button.style.background = `color-mix(in srgb, var(--mark) ${Math.round(100 * one.influence)}%, transparent)`;
+    return [button, " "];
+  }));
+}
+
+/** @param {any} search @param {any} answer @param {Open} open */
+export function answered(search, answer, open) {
+  if (!answer.found) {
+    return h("div", { class: "card" }, h("p", { class: "text" }, "Nothing in these documents speaks of this."),
+      h("p", { class: "soft small" }, "What comes nearest is below, and is unlikely to help."));
+  }
+  const cite = (/** @type {any} */ one) => {
+    const name = search.documents.length > 1 ? `${search.documents.find((/** @type {any} */ known) => known.id === one.document)?.name ?? ""}, ` : "";
+    return h("button", { class: "cite", onclick: () => open(one.document, one.page) }, `${name}p. ${one.page}`);
+  };
+  if (answer.model) {
+    return h("div", { class: "card" }, h("p", { class: "text" }, answer.text, ...answer.citations.filter((/** @type {any} */ one) => one.was_given).map(cite)),
+      h("p", { class: "soft small" }, `Written by ${answer.model} from these pages.`));
+  }
+  const quotes = answer.passages.map((/** @type {any} */ one) => h("p", { class: "text" }, ...marked(one.text, one.answer), cite(one)));
+  const weak = search.strength === "weak" ? h("p", { class: "small bad" }, "A weak match: the answer may not be in these documents.") : null;
+  return h("div", { class: "card" }, weak, ...quotes, h("p", { class: "soft small" }, "Quoted from the pages. No language model was asked."));
+}
+
+/** @param {string} text @param {[number, number] | null} span */
+function marked(text, span) {
+  if (!span) return [text];
+  const letters = [...text];
+  const [first, last] = span;
+  return [letters.slice(0, first).join(""), h("mark", {}, letters.slice(first, last).join("")), letters.slice(last).join("")];
+}
+
+/** @param {any} search */
+export function sentence(search) {
+  const { k, pages_searched: all, strength, summary } = search;
+  const saved = 10 - k > 0 && all > 10 ? ` · a fixed top 10 would read ${counted(10 - k, "page")} more` : "";
+  return h("p", { class: "soft" }, strength === "none" ? `The nearest ${counted(k, "page")} of ${all}.` : `${summary}${saved}`);
+}
+
+/**
+ * The chosen pages with their likelihood and what matches there.
+ * @param {any} search @param {(hit: any) => string} picture where each page's picture is @param {(hit: any) => boolean} isShown @param {Open} open
+ */
+export function hits(search, picture, isShown, open) {
+  const several = search.documents.length > 1;
+  const items = search.pages.map((/** @type {any} */ hit) => {
+    const chance = hit.likelihood ? [bar(hit.probability), h("span", { class: "soft small" }, hit.likelihood)] : [];
+    const label = hit.label ? `, printed ${hit.label}` : "";
+    return h("li", {}, h("button", { class: "hit", "aria-current": isShown(hit), onclick: () => open(hit.document, hit.page) },
+      h("img", { src: picture(hit), alt: "", loading: "lazy" }),
+      h("span", {}, h("strong", {}, `${several ? `${hit.name}, page` : "Page"} ${hit.page}`), h("span", { class: "soft small" }, label), ...chance, h("div", { class: "small" }, hit.snippet))));
+  });
+  return h("ul", { class: "card hits", "aria-label": "The pages it rests on" }, ...items);
+}
+
+/** @param {number} probability */
+function bar(probability) {
+  const fill = h("i");
+  fill.style.width = `${Math.round(100 * probability)}%`;
+  return h("span", { class: "bar", "aria-hidden": "true" }, fill);
+}
+
+/**
+ * Frames around the passage of a page, if the page is likely enough to trust it.
+ * @param {any} hit @returns {HTMLElement[]}
+ */
+export function spots(hit) {
+  if (!hit || (hit.probability !== null && hit.probability < TRUSTED)) return [];
+  return hit.boxes.map((/** @type {number[]} */ [left, top, right, bottom]) => {
+    const spot = h("div", { class: "spot" });
+    Object.assign(spot.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%` });
+    return spot;
+  });
+}
+
+/**
+ * Colour the patches of a page by their weight, or by how well they match a word.
+ * @param {HTMLCanvasElement} canvas @param {{boxes: number[][], weights: number[], cosines: number[][]}} patches @param {any} [word]
+ */
+export function paint(canvas, patches, word) {
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  const rows = (word?.vectors ?? []).map((/** @type {number} */ row) => patches.cosines[row]);
+  const weights = word ? patches.weights.map((_, place) => Math.max(0, ...rows.map((/** @type {number[]} */ row) => row[place])) ** 3) : patches.weights;
+  // What has no place on the page is no measure for what has one.
+  const most = Math.max(0, ...weights.filter((_, place) => patches.boxes[place].some(Boolean))) || 1;
+  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+  patches.boxes.forEach(([left, top, right, bottom], place) => {
+    context.globalAlpha = 0.55 * (weights[place] / most);
+    if (context.globalAlpha > 0.02) context.fillRect(left * canvas.width, top * canvas.height, (right - left) * canvas.width, (bottom - top) * canvas.height);
+  });
+}
+
+/**
+ * Why these pages, in one card.
  * @param {any} search @param {any} explanation @param {Float32Array} matrix @param {Open} open
  */
 export function reasons(search, explanation, matrix, open) {
   const best = [...explanation.pages].sort((a, b) => a.rank - b.rank);
-  return h("div", { class: "card" },
+  return h("div", { class: "card reasons" },
     h("h2", { class: "label" }, "Why these pages"),
     h("p", { class: "soft small" }, "Each bar is a page: how much of it speaks of the question. The chosen ones share their evidence; the others do not."),
     strip(search, explanation, open),
