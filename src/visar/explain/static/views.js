@@ -17,7 +17,7 @@ export function question(text, words, chosen, choose) {
   return h("h1", { class: "asked" }, ...words.flatMap((one, place) => {
     const pressed = chosen === String(place);
     const button = h("button", { "aria-pressed": pressed, title: "Show where this word matches", onclick: () => choose(pressed ? undefined : String(place)) }, one.text);
-    button.style.background = `color-mix(in srgb, var(--mark) ${Math.round(100 * one.influence)}%, transparent)`;
+    button.style.background = `color-mix(in srgb, var(--accent) ${Math.round(40 * one.influence)}%, transparent)`;
     return [button, " "];
   }));
 }
@@ -123,7 +123,7 @@ export function reasons(search, explanation, matrix, open) {
     strip(search, explanation, open),
     h("div", { class: "views" },
       h("figure", {}, heatmap(search, best, matrix, explanation.matrix_size, open), h("figcaption", { class: "soft small" }, "How alike pages are in what you asked, best first. The square is what was taken.")),
-      h("figure", {}, curve(explanation), h("figcaption", { class: "soft small" }, "The cost of stopping after so many pages: it is lowest where the chosen pages agree and the others add little."))),
+      h("figure", {}, curve(explanation), h("figcaption", { class: "soft small" }, aboutCost(explanation)))),
     h("div", { class: "cuts small" }, h("span", { class: "soft" }, "Pages by method:"), ...Object.entries(explanation.cuts).map(([name, k]) =>
       h("span", {}, `${METHODS[/** @type {keyof METHODS} */ (name)] ?? name} `, h("strong", {}, String(k))))));
 }
@@ -131,20 +131,28 @@ export function reasons(search, explanation, matrix, open) {
 /** @param {any} search @param {any} explanation @param {Open} open */
 function strip(search, explanation, open) {
   const chosen = new Set(search.pages.map((/** @type {any} */ hit) => `${hit.document}/${hit.page}`));
+  const names = Object.fromEntries(search.documents.map((/** @type {any} */ one) => [one.id, search.documents.length > 1 ? `${one.name}, page` : "Page"]));
   const { pages } = explanation;
-  const several = search.documents.length > 1;
   const width = 860;
   const step = width / pages.length;
   const picture = svg("svg", { viewBox: `0 0 ${width} 74`, role: "img", "aria-label": `The activity of ${pages.length} pages` });
+  const labels = /** @type {{x: number, text: string, taken: boolean}[]} */ ([]);
+  const every = [1, 5, 10, 50, 100, 500, 1000].find((count) => count * step > 30) ?? 5000;
   pages.forEach((/** @type {any} */ one, /** @type {number} */ place) => {
     const taken = chosen.has(`${one.document}/${one.page}`);
     const height = Math.max(2, 48 * one.activity);
     const x = place * step;
-    const bar = svg("rect", { class: taken ? "page chosen" : "page", x: x.toFixed(2), y: 54 - height, width: Math.max(0.6, step * 0.82).toFixed(2), height, onclick: () => open(one.document, one.page) });
-    bar.append(svg("title", {}, `Page ${one.page}, rank ${one.rank}`));
+    const bar = svg("rect", { class: taken ? "page chosen" : "page", x: x.toFixed(2), y: 54 - height, width: Math.max(taken ? 2 : 0.6, step * 0.82).toFixed(2), height, onclick: () => open(one.document, one.page) });
+    bar.append(svg("title", {}, `${names[one.document]} ${one.page}, rank ${one.rank}`));
     picture.append(bar);
-    if (taken && !several) picture.append(svg("text", { class: "chosen", x: x + step / 2, y: 70, "text-anchor": "middle" }, String(one.page)));
+    if (taken || one.page % every === 0) labels.push({ x: x + step / 2, text: String(one.page), taken });
   });
+  const written = /** @type {number[]} */ ([]);
+  for (const { x, text, taken } of labels.sort((a, b) => Number(b.taken) - Number(a.taken))) {
+    if (written.some((other) => Math.abs(other - x) < 24)) continue;
+    written.push(x);
+    picture.append(svg("text", { ...(taken ? { class: "chosen" } : {}), x, y: 70, "text-anchor": "middle" }, text));
+  }
   return picture;
 }
 
@@ -181,14 +189,25 @@ function heatmap(search, best, matrix, size, open) {
   return h("div", {}, box, said);
 }
 
+/** The curve in a sentence. @param {any} explanation */
+function aboutCost({ cost, k_star: chosen }) {
+  const known = cost.filter((/** @type {number | null} */ value) => value !== null);
+  if (!known.length) return "No page stands out: the best by late interaction is taken.";
+  const lowest = cost.indexOf(Math.min(...known)) + 1;
+  const least = "The cost of stopping after so many pages: lowest at";
+  if (chosen > lowest + 1) return `${least} ${lowest}. The pages share nothing, so all of them count.`;
+  if (chosen > lowest) return `${least} ${lowest}. Beyond it rises faster than it fell before, so one more is taken.`;
+  return `${least} ${chosen}, where the pages taken agree and the others add little.`;
+}
+
 /** @param {any} explanation */
 function curve(explanation) {
   const known = explanation.cost.map((/** @type {number | null} */ value, /** @type {number} */ place) => [place + 1, value]).filter((/** @type {any} */ [, value]) => value !== null);
-  const picture = svg("svg", { viewBox: "0 0 420 260", role: "img", "aria-label": `The cost of each number of pages; lowest at ${explanation.k_star}` });
+  const picture = svg("svg", { viewBox: "0 0 420 260", role: "img", "aria-label": aboutCost(explanation) });
   if (known.length < 2) return picture;
   const values = known.map((/** @type {any} */ [, value]) => value);
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const last = known.at(-1)[0];
+  const last = Math.max(known.at(-1)[0], explanation.k_star);
   const x = (/** @type {number} */ k) => 20 + (380 * (k - 1)) / Math.max(1, last - 1);
   const y = (/** @type {number} */ value) => 220 - (190 * (value - low)) / (high - low || 1);
   const points = known.map((/** @type {any} */ [k, value]) => `${x(k).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
@@ -198,7 +217,7 @@ function curve(explanation) {
     svg("line", { x1: 20, x2: 400, y1: 220, y2: 220, stroke: "var(--line)" }),
     svg("line", { x1: x(chosen), x2: x(chosen), y1: 20, y2: 220, stroke: "var(--accent)", "stroke-dasharray": "4 3" }),
     svg("polyline", { points, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }),
-    svg("text", { x: x(chosen) + 6, y: 16, class: "chosen" }, `${chosen} taken`),
+    svg("text", { x: x(chosen) + 6, y: 16, class: "chosen" }, `k* = ${chosen}`),
     svg("text", { x: 20, y: 238, "text-anchor": "middle" }, "1"),
     svg("text", { x: x(last), y: 238, "text-anchor": "middle" }, String(last)),
     svg("text", { x: 210, y: 254, "text-anchor": "middle" }, "pages taken"));
