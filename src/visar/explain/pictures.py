@@ -147,7 +147,8 @@ def cost_picture(explanation: Explanation) -> Image:
     if not known:
         canvas.text((left + right) / 2, (top + floor) / 2, "There was nothing to weigh up.")
         return canvas.finish()
-    last = known[-1][0]
+    chosen = explanation.k_star
+    last = max(known[-1][0], chosen)
     costs = [cost for _, cost in known]
     spread = (max(costs) - min(costs)) or 1.0
 
@@ -160,13 +161,13 @@ def cost_picture(explanation: Explanation) -> Image:
         canvas.line(points, _INK, 2.5)
     for k in {1, last}:
         canvas.text(place(k, costs[0])[0], floor + 28, str(k))
-    chosen = dict(known).get(explanation.k_star)
-    if chosen is not None:
-        x, y = place(explanation.k_star, chosen)
-        canvas.dashes(x, top - 14, floor)
+    x, y = place(chosen, dict(known).get(chosen, costs[-1]))
+    canvas.dashes(x, top - 14, floor)
+    if chosen in dict(known):
         canvas.dot(x, y)
-        is_left = x < (left + right) / 2
-        anchor: Literal["ls", "rs"] = "ls" if is_left else "rs"
-        said = f"k* = {explanation.k_star}"
-        canvas.text(x + (10 if is_left else -10), top, said, colour=_ACCENT, anchor=anchor)
+    is_left = x < (left + right) / 2
+    canvas.text(
+        x + (10 if is_left else -10), top, f"k* = {chosen}",
+        colour=_ACCENT, anchor="ls" if is_left else "rs",
+    )  # fmt: skip
     return canvas.finish()
