@@ -89,8 +89,9 @@ def test_similarity_and_cost_are_those_of_select(count: int) -> None:
     )
     # The cap of the search is not one of its explanation.
     assert explanation.k_star == whole.k_star
-    known = [place for place, cost in enumerate(explanation.cost) if cost is not None]
-    np.testing.assert_allclose([explanation.cost[place] for place in known], whole.cost[known])
+    costs = {place: cost for place, cost in enumerate(explanation.cost) if cost is not None}
+    known = list(costs)
+    np.testing.assert_allclose(np.array(list(costs.values())), whole.cost[known])
     assert int(np.argmin(whole.cost)) in known
     if count <= MOST_PAGES:
         assert len(known) == len(whole.cost)

@@ -110,9 +110,8 @@ def explain(
 def _print_reasons(explanation: Explanation) -> None:
     """The words that counted, and what other methods would take."""
     if explanation.words:
-        shaded = Text("  the question's words by influence: ", "dim")
-        for word in sorted(explanation.words, key=lambda word: -word.influence):
-            shaded.append(f"{word.text} {word.influence:.0%}  ")
-        console.print(shaded, soft_wrap=True)
+        ordered = sorted(explanation.words, key=lambda word: -word.influence)
+        shares = ", ".join(f"{word.text} {word.influence:.0%}" for word in ordered)
+        console.print(Text(f"  words by influence: {shares}", "dim"), soft_wrap=True)
     cuts = ", ".join(f"{METHODS[name].label} {k}" for name, k in explanation.cuts.items())
     console.print(Text(f"  pages by method: {cuts}", "dim"), soft_wrap=True)

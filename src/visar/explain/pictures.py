@@ -144,8 +144,9 @@ def cost_picture(explanation: Explanation) -> Image:
     for y in np.linspace(top, floor, 4):
         canvas.line([(left, y), (right, y)])
     canvas.text((left + right) / 2, floor + 56, "pages taken")
-    if not known:
-        canvas.text((left + right) / 2, (top + floor) / 2, "There was nothing to weigh up.")
+    if len(known) < 2:
+        said = "Too few pages speak of this for a curve."
+        canvas.text((left + right) / 2, (top + floor) / 2, said)
         return canvas.finish()
     chosen = explanation.k_star
     last = max(known[-1][0], chosen)
@@ -157,8 +158,7 @@ def cost_picture(explanation: Explanation) -> Image:
         return x, floor - (floor - top) * (cost - min(costs)) / spread
 
     points = [place(k, cost) for k, cost in known]
-    if len(points) > 1:
-        canvas.line(points, _INK, 2.5)
+    canvas.line(points, _INK, 2.5)
     for k in {1, last}:
         canvas.text(place(k, costs[0])[0], floor + 28, str(k))
     x, y = place(chosen, dict(known).get(chosen, costs[-1]))

@@ -145,7 +145,7 @@ function strip(search, explanation, open) {
     const bar = svg("rect", { class: taken ? "page chosen" : "page", x: x.toFixed(2), y: 54 - height, width: Math.max(taken ? 2 : 0.6, step * 0.82).toFixed(2), height, onclick: () => open(one.document, one.page) });
     bar.append(svg("title", {}, `${names[one.document]} ${one.page}, rank ${one.rank}`));
     picture.append(bar);
-    if (taken || one.page % every === 0) labels.push({ x: x + step / 2, text: String(one.page), taken });
+    if (taken || one.page % every === 0) labels.push({ x: x + step * 0.41, text: String(one.page), taken });
   });
   const written = /** @type {number[]} */ ([]);
   for (const { x, text, taken } of labels.sort((a, b) => Number(b.taken) - Number(a.taken))) {
@@ -193,6 +193,7 @@ function heatmap(search, best, matrix, size, open) {
 function aboutCost({ cost, k_star: chosen }) {
   const known = cost.filter((/** @type {number | null} */ value) => value !== null);
   if (!known.length) return "No page stands out: the best by late interaction is taken.";
+  if (known.length === 1) return "Too few pages speak of this for a curve of costs.";
   const lowest = cost.indexOf(Math.min(...known)) + 1;
   const least = "The cost of stopping after so many pages: lowest at";
   if (chosen > lowest + 1) return `${least} ${lowest}. The pages share nothing, so all of them count.`;
@@ -203,8 +204,8 @@ function aboutCost({ cost, k_star: chosen }) {
 /** @param {any} explanation */
 function curve(explanation) {
   const known = explanation.cost.map((/** @type {number | null} */ value, /** @type {number} */ place) => [place + 1, value]).filter((/** @type {any} */ [, value]) => value !== null);
+  if (known.length < 2) return "";
   const picture = svg("svg", { viewBox: "0 0 420 260", role: "img", "aria-label": aboutCost(explanation) });
-  if (known.length < 2) return picture;
   const values = known.map((/** @type {any} */ [, value]) => value);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const last = Math.max(known.at(-1)[0], explanation.k_star);
