@@ -165,6 +165,22 @@ def test_another_method_and_one_page_are_explained_too(
     assert (tmp_path / "cost.png").exists()
 
 
+@needs_chromium
+@pytest.mark.parametrize(("k", "square"), [("3", "was taken"), ("7", "ViSAR would take")])
+def test_the_square_is_what_was_taken_only_if_that_comes_first(
+    visar: Visar, library: Index, tmp_path: Path, k: str, square: str
+) -> None:
+    """Late interaction ranks the same three pages first, then others."""
+    report = tmp_path / "report.html"
+    command = ["explain", QUESTION, "--index", library.location, "--out", str(report)]
+    assert visar(*command, "--method", "top-k", "--k", k).code == 0
+    with opened(report) as seen:
+        assert f"The square is what {square}." in seen.page.locator(".reasons").inner_text()
+        # 3 of 19 pages either way.
+        width = seen.page.locator(".matrix .spot").evaluate("(one) => one.style.width")
+        assert float(width.rstrip("%")) == pytest.approx(100 * 3 / 19, abs=0.01)
+
+
 def test_what_cannot_be_written_is_said(visar: Visar, library: Index, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for option in ("--out", "--png"):

@@ -128,10 +128,16 @@ def similarity_picture(found: SearchResult, explanation: Explanation) -> Image:
         shades = colours[0] + (colours[1] - colours[0]) * share
         canvas.paste(fromarray(shades.round().astype(np.uint8)), _MARGIN, top, side)
     canvas.box(_MARGIN, top, _MARGIN + side, top + side, outline=_LINE)
+    chosen = {(hit.document, hit.page) for hit in found.pages}
+    best = [page for page in explanation.pages if page.rank <= found.k]
+    # Other methods may rank pages in another order.
+    is_first = all((page.document, page.page) in chosen for page in best)
+    taken = found.k if is_first else explanation.k_star
     if count:
-        framed = side * min(found.k, count) / count
+        framed = side * min(taken, count) / count
         canvas.box(_MARGIN, top, _MARGIN + framed, top + framed, outline=_INK, width=2)
-    said = f"The {count} best pages, best first. The frame holds the {found.k} taken."
+    said = f"the {taken} taken" if is_first else f"the {taken} that ViSAR would take"
+    said = f"The {count} best pages, best first. The frame holds {said}."
     canvas.text(_MARGIN, top + side + 32, said, anchor="ls")
     return canvas.finish()
 
@@ -161,9 +167,10 @@ def cost_picture(explanation: Explanation) -> Image:
     canvas.line(points, _INK, 2.5)
     for k in {1, last}:
         canvas.text(place(k, costs[0])[0], floor + 28, str(k))
-    x, y = place(chosen, dict(known).get(chosen, costs[-1]))
+    cost = explanation.cost[chosen - 1] if chosen <= len(explanation.cost) else None
+    x, y = place(chosen, cost or 0.0)
     canvas.dashes(x, top - 14, floor)
-    if chosen in dict(known):
+    if cost is not None:
         canvas.dot(x, y)
     is_left = x < (left + right) / 2
     canvas.text(

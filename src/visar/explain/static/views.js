@@ -117,12 +117,16 @@ export function paint(canvas, patches, word) {
  */
 export function reasons(search, explanation, matrix, open) {
   const best = [...explanation.pages].sort((a, b) => a.rank - b.rank);
+  const taken = new Set(search.pages.map((/** @type {any} */ hit) => `${hit.document}/${hit.page}`));
+  // Other methods may rank pages in another order.
+  const isFirst = best.slice(0, search.k).every((one) => taken.has(`${one.document}/${one.page}`));
+  const framed = Math.min(isFirst ? search.k : explanation.k_star, explanation.matrix_size);
   return h("div", { class: "card reasons" },
     h("h2", { class: "label" }, "Why these pages"),
-    h("p", { class: "soft small" }, "Each bar is a page: how much of it speaks of the question. The chosen ones share their evidence; the others do not."),
+    h("p", { class: "soft small" }, "Each bar is a page: how much of it speaks of the question. The chosen ones are coloured."),
     strip(search, explanation, open),
     h("div", { class: "views" },
-      h("figure", {}, heatmap(search, best, matrix, explanation.matrix_size, open), h("figcaption", { class: "soft small" }, "How alike pages are in what you asked, best first. The square is what was taken.")),
+      h("figure", {}, heatmap(best, framed, matrix, explanation.matrix_size, open), h("figcaption", { class: "soft small" }, `How alike pages are in what you asked, best first. The square is what ${isFirst ? "was taken" : "ViSAR would take"}.`)),
       h("figure", {}, curve(explanation), h("figcaption", { class: "soft small" }, aboutCost(explanation)))),
     h("div", { class: "cuts small" }, h("span", { class: "soft" }, "Pages by method:"), ...Object.entries(explanation.cuts).map(([name, k]) =>
       h("span", {}, `${METHODS[/** @type {keyof METHODS} */ (name)] ?? name} `, h("strong", {}, String(k))))));
@@ -156,8 +160,8 @@ function strip(search, explanation, open) {
   return picture;
 }
 
-/** @param {any} search @param {any[]} best @param {Float32Array} matrix @param {number} size @param {Open} open */
-function heatmap(search, best, matrix, size, open) {
+/** @param {any[]} best @param {number} framed @param {Float32Array} matrix @param {number} size @param {Open} open */
+function heatmap(best, framed, matrix, size, open) {
   const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { width: size || 1, height: size || 1, role: "img", "aria-label": `Similarity of the best ${size} pages` }));
   const context = canvas.getContext("2d");
   if (!context || !size) return canvas;
@@ -172,7 +176,7 @@ function heatmap(search, best, matrix, size, open) {
   }
   const box = h("div", { class: "matrix" });
   const frame = h("div", { class: "spot" });
-  const share = (100 * Math.min(search.k, size)) / size;
+  const share = (100 * framed) / size;
   Object.assign(frame.style, { left: "0", top: "0", width: `${share}%`, height: `${share}%` });
   box.style.position = "relative";
   const said = h("p", { class: "small soft", "aria-live": "polite" }, "\u00a0");
