@@ -27,7 +27,7 @@ function draw(word) {
     const name = `${several ? `${hit.name}, page` : "Page"} ${hit.page}`;
     const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { width: picture.width, height: picture.height, "aria-hidden": "true" }));
     paint(canvas, picture, word === undefined ? undefined : explanation.words[Number(word)]);
-    const sheet = h("div", { class: "sheet" }, h("img", { src: picture.source, alt: name }), canvas, ...spots(hit));
+    const sheet = h("div", { class: "sheet" }, h("img", { src: picture.source, alt: name }), canvas, ...spots(search, hit));
     sheet.style.aspectRatio = `${picture.width} / ${picture.height}`;
     return h("figure", { id: `page-${place}` }, h("figcaption", { class: "label" }, name), sheet);
   });

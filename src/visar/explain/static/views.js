@@ -69,7 +69,8 @@ export function hits(search, picture, isShown, open) {
       h("img", { src: picture(hit), alt: "", loading: "lazy" }),
       h("span", {}, h("strong", {}, `${several ? `${hit.name}, page` : "Page"} ${hit.page}`), h("span", { class: "soft small" }, label), ...chance, h("div", { class: "small" }, hit.snippet))));
   });
-  return h("ul", { class: "card hits", "aria-label": "The pages it rests on" }, ...items);
+  const far = search.strength === "none";
+  return h("ul", { class: `card hits ${far ? "nearest" : ""}`, "aria-label": far ? "What comes nearest" : "The pages it rests on" }, ...items);
 }
 
 /** @param {number} probability */
@@ -81,10 +82,10 @@ function bar(probability) {
 
 /**
  * Frames around the passage of a page, if the page is likely enough to trust it.
- * @param {any} hit @returns {HTMLElement[]}
+ * @param {any} search @param {any} hit @returns {HTMLElement[]}
  */
-export function spots(hit) {
-  if (!hit || (hit.probability !== null && hit.probability < TRUSTED)) return [];
+export function spots(search, hit) {
+  if (!hit || search.strength === "none" || (hit.probability !== null && hit.probability < TRUSTED)) return [];
   return hit.boxes.map((/** @type {number[]} */ [left, top, right, bottom]) => {
     const spot = h("div", { class: "spot" });
     Object.assign(spot.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%` });

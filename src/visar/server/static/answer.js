@@ -59,7 +59,8 @@ class Answer extends HTMLElement {
     if (event === "search") {
       this.search = data;
       const [best] = data.pages;
-      if (best && !current().shown) go({ shown: best.document, page: String(best.page) }, { replace: true });
+      // On a phone the page would cover the answer.
+      if (best && !current().shown && !matchMedia("(max-width: 700px)").matches) go({ shown: best.document, page: String(best.page) }, { replace: true });
       this.tell(data);
     } else if (event === "text") this.text += data;
     else if (event === "answer") this.answer = data;

@@ -138,7 +138,7 @@ class Viewer extends HTMLElement {
   mark() {
     this.sheet?.querySelectorAll(".spot").forEach((spot) => spot.remove());
     const hit = this.found?.search?.pages.find((/** @type {any} */ one) => one.document === this.document?.id && one.page === this.page?.number);
-    this.sheet?.append(...spots(hit));
+    this.sheet?.append(...spots(this.found?.search, hit));
   }
 
   /** Colour the patches by their weight, or by how well they match one word. */
