@@ -210,7 +210,7 @@ function aboutCost({ cost, k_star: chosen }) {
 function curve(explanation) {
   const known = explanation.cost.map((/** @type {number | null} */ value, /** @type {number} */ place) => [place + 1, value]).filter((/** @type {any} */ [, value]) => value !== null);
   if (known.length < 2) return "";
-  const picture = svg("svg", { viewBox: "0 0 420 260", role: "img", "aria-label": aboutCost(explanation) });
+  const picture = svg("svg", { viewBox: "0 0 420 260", role: "img", "aria-label": `The cost of each number of pages; k* is ${explanation.k_star}` });
   const values = known.map((/** @type {any} */ [, value]) => value);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const last = Math.max(known.at(-1)[0], explanation.k_star);
