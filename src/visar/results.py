@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from visar.core import Selection
+from visar.core.notebook import selection_html
 from visar.documents.page import Box, Page, Word
 from visar.errors import NotInIndex
 from visar.store.records import EncoderRef, StoredDocument
@@ -146,6 +148,9 @@ class SearchResult:
             return None
         return float((min(known) - cost[lowest]) / abs(cost[lowest]))
 
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.question)}</b></p>{_pages_html(self)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -226,6 +231,14 @@ class Answer:
         """The pages it rests on, best first, each with its document."""
         return self.search.pages
 
+    def _repr_html_(self) -> str:
+        said = [f"<p>{escape(self.text)}</p>"]
+        if not self.found:
+            said = ["<p>Nothing matches this question well. What comes nearest:</p>"]
+        elif self.generation is None:
+            said = [_passage_html(passage) for passage in self.passages]
+        return f"<p><b>{escape(self.question)}</b></p>{''.join(said)}{_pages_html(self.search)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -241,6 +254,29 @@ class Additions:
 
     added: tuple[StoredDocument, ...]
     refused: tuple[Refusal, ...]
+
+
+def _pages_html(found: SearchResult) -> str:
+    """The chosen pages as a table, and how they were chosen, for notebooks."""
+    rows = "".join(
+        f"<tr><td>{escape(hit.name)}</td><td>{hit.page}</td><td>{hit.likelihood or ''}</td>"
+        f'<td style="text-align:left">{escape(hit.snippet)}</td></tr>'
+        for hit in found.pages
+    )
+    heading = (
+        '<tr><th>document</th><th>page</th><th></th><th style="text-align:left">match</th></tr>'
+    )
+    return f"<table>{heading}{rows}</table>{selection_html(found.selection)}"
+
+
+def _passage_html(passage: Passage) -> str:
+    first, last = passage.answer or (0, 0)
+    before, marked, after = (
+        escape(part)
+        for part in (passage.text[:first], passage.text[first:last], passage.text[last:])
+    )
+    quoted = f"{before}<mark>{marked}</mark>{after}" if marked else after
+    return f"<p>{quoted} <small>page {passage.page}</small></p>"
 
 
 def likelihood(probability: float | None) -> Likelihood | None:

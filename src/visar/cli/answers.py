@@ -78,7 +78,7 @@ def _print_numbers(found: SearchResult) -> None:
     for hit in (*found.pages[:PAGES_SHOWN], *([found.runner_up] if found.runner_up else [])):
         chance = "" if hit.probability is None else f"{hit.probability:.3f}"
         table.add_row(str(hit.page), chance, f"{hit.score:.4f}", f"{hit.late_interaction:.3f}")
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
     for line in numbers(found):
         console.print(_indented(Text(line)))
     console.print()

@@ -27,6 +27,11 @@ COMMANDS = (
     ),
     ("search", "asking:search", "Find the pages a question needs, without an answer."),
     (
+        "explain",
+        "explain:explain",
+        "Show why these pages, and why so many: here, as a report, or as pictures.",
+    ),
+    (
         "chat",
         "chat:chat",
         "Ask question after question. Each is answered on its own pages; the models stay loaded.",

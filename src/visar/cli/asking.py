@@ -45,6 +45,8 @@ from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.text import clean_line
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from visar.index import Index
     from visar.results import SearchResult
     from visar.store import StoredDocument
@@ -97,7 +99,7 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Ask a question about files, or about what is in the index. Files are remembered."""
-    files, question = _split(words)
+    files, question = split_question(words)
     if server:
         from visar.cli import remote
 
@@ -134,13 +136,13 @@ def ask(
             budget=Budget(pixels=int(send_megapixels * 1e6), tokens=send_tokens),
             on_text=on_text,
         )
-    written = _write_heat(library, answer.search, open_folder)
+    written = write_heat(library, answer.search, open_folder)
     if as_json:
         print_json(answer)
         return
     print_answer(answer)
     print_pages(answer.search, why=why)
-    _print_written(written)
+    print_written(written)
 
 
 def search(
@@ -164,7 +166,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
-    files, question = _split(words)
+    files, question = split_question(words)
     if server:
         from visar.cli import remote
 
@@ -196,15 +198,15 @@ def search(
             max_k=max_k,
             neighbors=neighbors,
         )
-    written = _write_heat(library, found, open_folder)
+    written = write_heat(library, found, open_folder)
     if as_json:
         print_json(found)
         return
     print_pages(found, why=why)
-    _print_written(written)
+    print_written(written)
 
 
-def _split(words: list[str]) -> tuple[list[str], str]:
+def split_question(words: list[str]) -> tuple[list[str], str]:
     """The files, and the question after them; it is asked for where it is missing."""
     files, question = _files_and_question(words)
     if not question and files and sys.stdin.isatty():
@@ -261,28 +263,36 @@ def documents_asked(
     return [*(document.id for document in added), *(documents or [])]
 
 
-def _write_heat(library: Index, found: SearchResult, folder: Path | None) -> list[Path]:
+def write_heat(library: Index, found: SearchResult, folder: Path | None) -> list[Path]:
+    """Write the chosen pages as PNG with the question's heat on them; return the files."""
     if folder is None:
         return []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DocumentError(str(folder), f"cannot be written to: {error.strerror}") from error
     written = []
     for rank, (hit, image) in enumerate(library.heat(found), start=1):
         # Short enough for every file system, whatever the document is called.
         stem = clean_line(Path(hit.name).stem)[:50].replace("/", "-")
         path = folder / f"{rank:02d}-{stem}-page-{hit.page}.png"
-        picture = io.BytesIO()
-        image.save(picture, "PNG")
-        try:
-            write_whole(path, picture.getvalue())
-        except OSError as error:
-            raise DocumentError(str(path), f"cannot be written: {error.strerror}") from error
-        written.append(path)
+        written.append(write_png(path, image))
     return written
 
 
-def _print_written(written: list[Path]) -> None:
+def write_png(path: Path, image: Image) -> Path:
+    """Write a picture; return its path."""
+    picture = io.BytesIO()
+    image.save(picture, "PNG")
+    return write_file(path, picture.getvalue())
+
+
+def write_file(path: Path, content: bytes) -> Path:
+    """Write a file that an option names, and the folder it is in; return its path."""
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise DocumentError(str(path), f"cannot be written: {error.strerror}") from error
+    return path
+
+
+def print_written(written: list[Path]) -> None:
+    """Name the files that were written."""
     for path in written:
         console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)

@@ -94,7 +94,8 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     app.include_router(library.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
     app.include_router(_about(context), prefix=PREFIX)
-    app.mount("/", _Page(directory=Path(__file__).parent / "static", html=True))
+    own = Path(__file__).parent / "static"
+    app.mount("/", _Page(directory=own, packages=[("visar.explain", "static")], html=True))
     answer_errors(app, ERRORS, index.location)
     app.middleware("http")(_Observer(settings.requests_per_minute))
     app.add_middleware(

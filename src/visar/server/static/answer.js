@@ -2,15 +2,14 @@
 
 import { path, stream, url } from "./api.js";
 import { current, go } from "./address.js";
-import { counted, h } from "./dom.js";
-
-/** A page is marked with its passage only where the page is at least possible. */
-const TRUSTED = 0.15;
+import { h } from "./dom.js";
+import { answered, hits, question, sentence } from "./views.js";
 
 class Answer extends HTMLElement {
   /** @type {any} */ search = null;
   /** @type {any} */ answer = null;
   /** @type {AbortController | null} */ running = null;
+  /** @type {any[]} */ words = [];
   asked = "";
   text = "";
 
@@ -60,7 +59,8 @@ class Answer extends HTMLElement {
     if (event === "search") {
       this.search = data;
       const [best] = data.pages;
-      if (best && !current().shown) go({ shown: best.document, page: String(best.page) }, { replace: true });
+      // On a phone the page would cover the answer.
+      if (best && !current().shown && !matchMedia("(max-width: 700px)").matches) go({ shown: best.document, page: String(best.page) }, { replace: true });
       this.tell(data);
     } else if (event === "text") this.text += data;
     else if (event === "answer") this.answer = data;
@@ -74,7 +74,7 @@ class Answer extends HTMLElement {
 
   /** @param {any} explanation */
   shade(explanation) {
-    this.words = explanation?.words;
+    this.words = explanation?.words ?? [];
     this.show();
   }
 
@@ -89,79 +89,14 @@ class Answer extends HTMLElement {
   show() {
     const found = this.search;
     if (!found) return;
-    const parts = [this.title(), this.card(), this.sentence(), this.hits()];
-    this.replaceChildren(...parts);
+    const { shown, page, word } = current();
+    const open = (/** @type {string} */ document, /** @type {number} */ number) => go({ shown: document, page: String(number) });
+    this.replaceChildren(
+      question(found.question, this.words, word, (chosen) => go({ word: chosen })),
+      this.answer ? answered(found, this.answer, open) : h("div", { class: "card" }, h("p", { class: "text" }, this.text || "…")),
+      sentence(found),
+      hits(found, (hit) => url(`documents/${path(hit.document)}/pages/${hit.page}/thumbnail`), (hit) => hit.document === shown && String(hit.page) === page, open));
   }
-
-  title() {
-    const { word } = current();
-    if (!this.words?.length) return h("h1", { class: "asked" }, this.search.question);
-    return h("h1", { class: "asked" }, ...this.words.flatMap((/** @type {any} */ one, /** @type {number} */ number) => {
-      const chosen = word === String(number);
-      const button = h("button", { "aria-pressed": chosen, title: "Show where this word matches", onclick: () => go({ word: chosen ? undefined : String(number) }) }, one.text);
-      button.style.background = `color-mix(in srgb, var(--mark) ${Math.round(100 * one.influence)}%, transparent)`;
-      return [button, " "];
-    }));
-  }
-
-  card() {
-    const answer = this.answer;
-    if (!answer) return h("div", { class: "card" }, h("p", { class: "text" }, this.text || "…"));
-    if (!answer.found) {
-      return h("div", { class: "card" }, h("p", { class: "text" }, "Nothing in these documents speaks of this."),
-        h("p", { class: "soft small" }, "What comes nearest is below, and is unlikely to help."));
-    }
-    if (answer.model) {
-      return h("div", { class: "card" }, h("p", { class: "text" }, answer.text, ...answer.citations.filter((/** @type {any} */ one) => one.was_given).map((/** @type {any} */ one) => this.cite(one.document, one.page))),
-        h("p", { class: "soft small" }, `Written by ${answer.model} from these pages.`));
-    }
-    const quotes = answer.passages.map((/** @type {any} */ one) => h("p", { class: "text" }, ...marked(one.text, one.answer), this.cite(one.document, one.page)));
-    const weak = this.search.strength === "weak" ? h("p", { class: "small bad" }, "A weak match: the answer may not be in these documents.") : null;
-    return h("div", { class: "card" }, weak, ...quotes, h("p", { class: "soft small" }, "Quoted from the pages. No language model was asked."));
-  }
-
-  /** @param {string} document @param {number} page */
-  cite(document, page) {
-    const several = this.search.documents.length > 1;
-    const name = several ? `${this.search.documents.find((/** @type {any} */ one) => one.id === document)?.name ?? ""}, ` : "";
-    return h("button", { class: "cite", onclick: () => go({ shown: document, page: String(page) }) }, `${name}p. ${page}`);
-  }
-
-  sentence() {
-    const { k, pages_searched: all, strength } = this.search;
-    const saved = 10 - k > 0 && all > 10 ? ` A fixed top 10 would read ${counted(10 - k, "page")} more.` : "";
-    const said = strength === "none" ? `The nearest ${counted(k, "page")} of ${all}.` : `${k} of ${counted(all, "page")} ${k === 1 ? "is" : "are"} enough: one more would add little.`;
-    return h("p", { class: "soft" }, `${said}${saved} ${this.search.seconds.toFixed(2)} s`);
-  }
-
-  hits() {
-    const several = this.search.documents.length > 1;
-    const { shown, page } = current();
-    const items = this.search.pages.map((/** @type {any} */ hit) => {
-      const chance = hit.likelihood ? [bar(hit.probability), h("span", { class: "soft small" }, hit.likelihood)] : [];
-      const label = hit.label ? `, printed ${hit.label}` : "";
-      return h("li", {}, h("button", { class: "hit", "aria-current": hit.document === shown && String(hit.page) === page, onclick: () => go({ shown: hit.document, page: String(hit.page) }) },
-        h("img", { src: url(`documents/${path(hit.document)}/pages/${hit.page}/thumbnail`), alt: "", loading: "lazy" }),
-        h("span", {}, h("strong", {}, `${several ? `${hit.name}, page` : "Page"} ${hit.page}`), h("span", { class: "soft small" }, label), ...chance, h("div", { class: "small" }, hit.snippet))));
-    });
-    return h("ul", { class: "card hits", "aria-label": "The pages it rests on" }, ...items);
-  }
-}
-
-/** @param {number} probability */
-function bar(probability) {
-  const fill = h("i");
-  fill.style.width = `${Math.round(100 * probability)}%`;
-  return h("span", { class: "bar", "aria-hidden": "true" }, fill);
-}
-
-/** @param {string} text @param {[number, number] | null} span */
-function marked(text, span) {
-  if (!span) return [text];
-  const letters = [...text];
-  const [first, last] = span;
-  return [letters.slice(0, first).join(""), h("mark", {}, letters.slice(first, last).join("")), letters.slice(last).join("")];
 }
 
 customElements.define("visar-answer", Answer);
-export { Answer, TRUSTED };

@@ -3,7 +3,7 @@
 import { get, path, post, url } from "./api.js";
 import { current, go } from "./address.js";
 import { h } from "./dom.js";
-import { TRUSTED } from "./answer.js";
+import { paint, spots } from "./views.js";
 
 const ZOOMS = [0.5, 0.75, 1, 1.5, 2, 3];
 
@@ -138,12 +138,7 @@ class Viewer extends HTMLElement {
   mark() {
     this.sheet?.querySelectorAll(".spot").forEach((spot) => spot.remove());
     const hit = this.found?.search?.pages.find((/** @type {any} */ one) => one.document === this.document?.id && one.page === this.page?.number);
-    if (!hit || (hit.probability !== null && hit.probability < TRUSTED)) return;
-    for (const [left, top, right, bottom] of hit.boxes) {
-      const spot = h("div", { class: "spot" });
-      Object.assign(spot.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%` });
-      this.sheet?.append(spot);
-    }
+    this.sheet?.append(...spots(this.found?.search, hit));
   }
 
   /** Colour the patches by their weight, or by how well they match one word. */
@@ -157,18 +152,8 @@ class Viewer extends HTMLElement {
     const key = this.key;
     const patches = await post("explain/patches", { ...this.found.body, document: this.document.id, page: this.page.number }).catch(() => null);
     if (!patches || key !== this.key || canvas !== this.canvas) return;
-    let weights = patches.weights;
-    if (word !== undefined) {
-      const rows = (this.words[Number(word)]?.vectors ?? []).map((/** @type {number} */ row) => patches.cosines[row]);
-      weights = patches.weights.map((/** @type {number} */ _, /** @type {number} */ place) => Math.max(0, ...rows.map((/** @type {number[]} */ row) => row[place])) ** 3);
-    }
-    const most = Math.max(...weights, 0) || 1;
     [canvas.width, canvas.height] = [900, Math.round((900 * this.page.height) / this.page.width)];
-    context.fillStyle = getComputedStyle(this).getPropertyValue("--accent").trim();
-    patches.boxes.forEach((/** @type {number[]} */ [left, top, right, bottom], /** @type {number} */ place) => {
-      context.globalAlpha = 0.55 * (weights[place] / most);
-      if (context.globalAlpha > 0.02) context.fillRect(left * canvas.width, top * canvas.height, (right - left) * canvas.width, (bottom - top) * canvas.height);
-    });
+    paint(canvas, patches, word === undefined ? undefined : this.words[Number(word)]);
   }
 
   /** The edge that makes the viewer wider or narrower. */

@@ -1,0 +1,65 @@
+"""How a selection shows itself in a notebook: the scores of all pages, and the cost curve."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from visar.core.vectors import Float64
+
+if TYPE_CHECKING:
+    from visar.core.selection import Selection
+
+# Seen on light and dark notebooks alike.
+_ACCENT = "#e0611a"
+
+
+def selection_html(selection: Selection) -> str:
+    """s_p of each page with the selected ones coloured, and J(k) with k* marked, as inline SVG."""
+    reason = f" ({escape(selection.fallback)})" if selection.fallback else ""
+    return (
+        f"<div>{selection.k} of {len(selection.ranking)} pages{reason}, "
+        f"k* {'=' if selection.k_star_exact else '≥'} {selection.k_star}</div>"
+        '<svg viewBox="0 0 640 150" width="640" style="max-width:100%" font-size="11" '
+        'fill="currentColor" role="img" aria-label="Scores of pages; cost of each number of pages">'
+        f"{_bars(selection)}{_curve(selection.cost, selection.k_star)}</svg>"
+    )
+
+
+def _curve(cost: Float64, k_star: int) -> str:
+    known = np.flatnonzero(np.isfinite(cost))
+    if len(known) < 2:
+        return ""
+    last = max(int(known[-1]) + 1, k_star)
+    x = 370 + 260 * known / (last - 1)
+    y = 110 - 90 * (cost[known] - cost[known].min()) / (np.ptp(cost[known]) or 1.0)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    chosen = 370 + 260 * (k_star - 1) / (last - 1)
+    return (
+        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
+        f'<path d="M{chosen:.1f} 15V110" stroke="{_ACCENT}" stroke-dasharray="4 3"/>'
+        f'<text x="{chosen + 4:.1f}" y="24" fill="{_ACCENT}">k* = {k_star}</text>'
+        f'<text x="370" y="126">1</text><text x="630" y="126" text-anchor="end">{last}</text>'
+        '<text x="500" y="142" text-anchor="middle">cost of stopping after k pages</text>'
+    )
+
+
+def _bars(selection: Selection) -> str:
+    n = len(selection.scores)
+    step = 310 / n
+    heights = np.maximum(1.5, 90 * selection.scores / (selection.scores.max(initial=0) or 1.0))
+    selected = np.isin(np.arange(n), selection.pages)
+    parts = []
+    for pages, style, thinnest in (
+        (np.flatnonzero(~selected), 'stroke="currentColor" stroke-opacity=".3"', 0.5),
+        (np.flatnonzero(selected), f'stroke="{_ACCENT}"', 2),
+    ):
+        path = "".join(f"M{10 + (p + 0.5) * step:.1f} 110v{-heights[p]:.1f}" for p in pages)
+        parts.append(f'<path d="{path}" {style} stroke-width="{max(thinnest, step * 0.8):.2f}"/>')
+    return (
+        f'{"".join(parts)}<text x="10" y="126">1</text>'
+        f'<text x="320" y="126" text-anchor="end">{n}</text>'
+        '<text x="165" y="142" text-anchor="middle">how much of each page speaks of it</text>'
+    )

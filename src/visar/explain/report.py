@@ -1,0 +1,163 @@
+"""A report of one question: a single HTML file with the answer, the pages and the reasons.
+
+It is drawn by the scripts of the web page, and asks for nothing over the network.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+from html import escape
+from importlib.resources import files
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.explain.explanation import Explanation
+from visar.explain.words import numbers, why_so_many
+from visar.results import Answer, PageHit, PageSource, SearchResult, to_plain
+
+MOST_PICTURES = 20
+_DPI = 110
+_QUALITY = 75
+# In the order in which they use each other.
+_SCRIPTS = ("dom.js", "views.js", "report.js")
+_STYLES = ("views.css", "report.css")
+_DECIMALS = 3
+
+
+class PatchSource(PageSource, Protocol):
+    """Where pages and their patches can be read again; an :class:`visar.Index` is one."""
+
+    def patches(
+        self, found: SearchResult, document: str, number: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the boxes of a page's patches, and their weights and cosines."""
+        ...
+
+
+def html_report(source: PatchSource, answer: Answer, explanation: Explanation) -> str:
+    """Make the report of an answer.
+
+    Parameters
+    ----------
+    source
+        The index that was asked.
+    answer
+        What it answered. The first 20 of its pages are shown as pictures.
+    explanation
+        ``source.explain(answer.search)``.
+
+    Returns
+    -------
+    str
+        A whole HTML document. Nothing in it comes from elsewhere, and a content security policy
+        keeps it so; text of documents is data in it, never markup.
+
+    Raises
+    ------
+    DocumentError
+        If the file of a page is gone, has changed, or needs a password.
+    """
+    found = answer.search
+    data = {
+        "search": _search(found),
+        "answer": _answer(answer),
+        "explanation": _explanation(explanation),
+        "similarity": _base64(explanation.similarity.astype("<f4").tobytes()),
+        "pictures": [_picture(source, found, hit) for hit in found.pages[:MOST_PICTURES]],
+        "numbers": list(numbers(found)),
+    }
+    style = "".join(_static(name) for name in _STYLES)
+    script = "".join(_without_modules(_static(name)) for name in _SCRIPTS)
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    # A "<" could end the element that the data is in.
+    plain = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(found.question)}</title>
+<style>{style}</style>
+</head>
+<body>
+<main><noscript>This report is drawn by a script of its own, which the browser does not run.\
+</noscript></main>
+<script type="application/json" id="data">{plain}</script>
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+def _search(found: SearchResult) -> dict[str, Any]:
+    """What the views read of a search. Where documents are kept stays out of it."""
+    names = ("question", "pages", "pages_searched", "k", "strength", "seconds")
+    documents = [{"id": document.id, "name": document.name} for document in found.documents]
+    return {
+        **{name: to_plain(getattr(found, name)) for name in names},
+        "documents": documents,
+        "summary": why_so_many(found),
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    citations = [{**to_plain(cited), "was_given": cited.was_given} for cited in answer.citations]
+    return {
+        **{name: to_plain(getattr(answer, name)) for name in ("found", "text", "passages")},
+        "citations": citations,
+        "model": answer.generation and answer.generation.model,
+    }
+
+
+def _explanation(explanation: Explanation) -> dict[str, Any]:
+    names = ("words", "pages", "cost", "k_star", "cuts")
+    plain = {name: to_plain(getattr(explanation, name)) for name in names}
+    return {**plain, "matrix_size": len(explanation.similarity)}
+
+
+def _picture(source: PatchSource, found: SearchResult, hit: PageHit) -> dict[str, Any]:
+    """A page as JPEG, with its patches for the heat."""
+    image = source.image(hit.document, hit.page, _DPI).convert("RGB")
+    encoded = io.BytesIO()
+    image.save(encoded, "JPEG", quality=_QUALITY, optimize=True)
+    boxes, weights = source.patches(found, hit.document, hit.page)
+    return {
+        "source": f"data:image/jpeg;base64,{_base64(encoded.getvalue())}",
+        "width": image.width,
+        "height": image.height,
+        "boxes": _rounded(boxes),
+        "weights": _rounded(weights[0]),
+        "cosines": _rounded(weights[1:]),
+    }
+
+
+def _rounded(values: NDArray[np.float32]) -> Any:
+    return values.astype(np.float64).round(_DECIMALS).tolist()
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def _static(name: str) -> str:
+    return (files("visar.explain") / "static" / name).read_text(encoding="utf-8")
+
+
+def _without_modules(script: str) -> str:
+    """Let scripts that import each other stand one after the other in one element."""
+    return re.sub(r"^import .*\n|^export ", "", script, flags=re.M)
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{_base64(hashlib.sha256(content.encode()).digest())}'"

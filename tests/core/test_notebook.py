@@ -1,0 +1,50 @@
+"""A selection shows itself in a notebook: whole markup, with its own numbers."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+import visar
+from visar.core import Selection
+
+
+def shown(selection: Selection) -> ET.Element:
+    html = selection._repr_html_()
+    return ET.fromstring(f"<div>{html}</div>")  # noqa: S314 - what was made here
+
+
+def selection_of(count: int) -> Selection:
+    random = np.random.default_rng(5)
+    pages = random.normal(size=(count, 8, 16))
+    pages /= np.linalg.norm(pages, axis=2, keepdims=True)
+    query = pages[0, :4] + 0.2 * random.normal(size=(4, 16))
+    query /= np.linalg.norm(query, axis=1, keepdims=True)
+    return visar.select(query, list(pages), full_matrix=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_every_page_has_a_bar_and_the_selected_ones_another_colour(count: int) -> None:
+    selection = selection_of(count)
+    idle, chosen = (path for path in shown(selection).iter("path") if path.get("stroke-width"))
+    assert len(re.findall("M", idle.get("d", ""))) == count - selection.k
+    assert len(re.findall("M", chosen.get("d", ""))) == selection.k
+    assert f"{selection.k} of {count} pages" in "".join(shown(selection).itertext())
+
+
+def test_the_curve_goes_through_every_cost_and_names_k_star() -> None:
+    selection = selection_of(40)
+    root = shown(selection)
+    (line,) = root.iter("polyline")
+    heights = [float(point.split(",")[1]) for point in line.get("points", "").split()]
+    assert len(heights) == len(selection.cost)
+    # Lowest on the picture, which counts y downwards, where J is lowest.
+    assert int(np.argmax(heights)) == int(np.argmin(selection.cost))
+    assert f"k* = {selection.k_star}" in "".join(root.itertext())
+
+
+def test_a_fallback_is_named() -> None:
+    assert "1 of 1 pages (one page)" in selection_of(1)._repr_html_()

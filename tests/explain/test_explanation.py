@@ -1,0 +1,163 @@
+"""The numbers of an explanation are those of the method."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import visar
+from visar.core import prepare
+from visar.explain.explanation import MOST_PAGES, Explanation, _influence, explain
+from visar.index import Index
+from visar.results import SearchResult
+from visar.retrieval.methods import DocumentPages
+from visar.store import EncoderRef, StoredDocument
+
+QUESTION = "How did capital expenditure change between 2020 and 2024?"
+
+
+def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True), np.float32)
+
+
+def result(
+    query: NDArray[np.float32], pages: DocumentPages, question: str, max_k: int | None = None
+) -> SearchResult:
+    """What a search of a document with these vectors gives, as far as explaining it takes."""
+    encoder = EncoderRef("planted", "1", query.shape[1])
+    count = len(pages.vectors)
+    document = StoredDocument("d", "d.pdf", "", count, 0, datetime.now(UTC), (encoder,))
+    selection = visar.select(query, pages.vectors, max_k=max_k)
+    return SearchResult(
+        question=question,
+        method="visar",
+        pages=(),
+        documents=(document,),
+        left_out=(),
+        pages_searched=count,
+        pages_invalid=0,
+        k=selection.k,
+        k_star=selection.k_star,
+        match=1.0,
+        about=None,
+        strength="good",
+        runner_up=None,
+        encoder=encoder,
+        calibration=None,
+        seconds=0.0,
+        passages=(),
+        query=query,
+        selection=selection,
+    )
+
+
+def planted(count: int, seed: int = 0) -> tuple[NDArray[np.float32], DocumentPages]:
+    """Pages that all hold something near a question of six vectors, the first most of all.
+
+    Of 1,000 more than 200 are active: a patch that only comes near has no weight.
+    """
+    random = np.random.default_rng(seed)
+    query = unit(random.normal(size=(6, 24)))
+    pages = []
+    for number in range(count):
+        near = query[random.integers(6, size=4)] + (0.05 + number / count) * random.normal(
+            size=(4, 24)
+        )
+        pages.append(unit(np.vstack([near, random.normal(size=(6, 24))])))
+    return query, DocumentPages(prepare(pages))
+
+
+@pytest.mark.parametrize("count", [30, 1000])
+def test_similarity_and_cost_are_those_of_select(count: int) -> None:
+    query, pages = planted(count)
+    whole = visar.select(query, pages.vectors, full_matrix=True)
+    assert (len(whole.active) > MOST_PAGES) == (count > MOST_PAGES)
+    found = result(query, pages, "a question", max_k=2)
+    explanation = explain(found, pages, None)
+    active = set(whole.active.tolist())
+    best = [page for page in whole.ranking.tolist() if page in active][:MOST_PAGES]
+    assert whole.similarity is not None
+    np.testing.assert_allclose(
+        explanation.similarity, whole.similarity[np.ix_(best, best)], rtol=1e-4, atol=1e-6
+    )
+    # Sim(p, p) is s_p; between two pages it has a direction.
+    np.testing.assert_allclose(
+        explanation.similarity.diagonal(), whole.scores[best], rtol=1e-4, atol=1e-6
+    )
+    # The cap of the search is not one of its explanation.
+    assert explanation.k_star == whole.k_star
+    costs = {place: cost for place, cost in enumerate(explanation.cost) if cost is not None}
+    known = list(costs)
+    np.testing.assert_allclose(np.array(list(costs.values())), whole.cost[known])
+    assert int(np.argmin(whole.cost)) in known
+    if count <= MOST_PAGES:
+        assert len(known) == len(whole.cost)
+
+
+def test_pages_have_their_rank_and_activity() -> None:
+    query, pages = planted(30)
+    explanation = explain(result(query, pages, "a question"), pages, None)
+    selection = visar.select(query, pages.vectors)
+    ranks = [page.rank for page in explanation.pages]
+    assert [ranks.index(rank) for rank in range(1, 31)] == selection.ranking.tolist()
+    activity = [page.activity for page in explanation.pages]
+    np.testing.assert_allclose(activity, selection.scores / selection.scores.max())
+    assert [page.page for page in explanation.pages] == list(range(1, 31))
+    assert explanation.words == ()
+
+
+def test_the_weight_of_the_chosen_pages_is_shared_among_the_words() -> None:
+    query, pages = planted(30)
+    # Six words of one vector each: "ab cd ef gh ij kl".
+    found = result(query, pages, "ab cd ef gh ij kl")
+    spans = [(start, start + 2) for start in range(0, 18, 3)]
+    explanation = explain(found, pages, spans)
+    assert [word.vectors for word in explanation.words] == [(n,) for n in range(6)]
+    influences = np.array([word.influence for word in explanation.words])
+    assert influences.max() == 1
+    given = _influence(found, pages)
+    np.testing.assert_allclose(influences, given / given.max())
+    chosen = found.selection.pages.tolist()
+    weight = sum(float(found.selection.patch_weights[page].sum()) for page in chosen)
+    assert given.sum() == pytest.approx(weight, rel=1e-5)
+
+
+def test_a_word_that_no_page_speaks_of_has_no_influence() -> None:
+    eye = np.eye(6, dtype=np.float32)
+    # "two cats fly": the pages speak of the second vector, and two of them of the third.
+    pages = DocumentPages(prepare([eye[[1, 2, 5]], eye[[1, 4]], eye[[2, 4]], eye[[4, 5]]]))
+    found = result(eye[:3], pages, "two cats fly")
+    words = explain(found, pages, [(0, 3), (4, 8), (9, 12)]).words
+    assert words[0].influence == 0
+    assert max(words[1].influence, words[2].influence) == 1
+
+
+def test_vectors_of_a_part_of_a_word_are_its_own() -> None:
+    query, pages = planted(10)
+    spans = [(0, 3), (4, 6), (6, 8), (8, 9), (10, 12), (10, 12)]
+    words = explain(result(query, pages, "how tall-? is"), pages, spans).words
+    assert [(word.text, word.vectors) for word in words] == [
+        ("how", (0,)), ("tall-?", (1, 2, 3)), ("is", (4, 5)),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def of_report(library: Index) -> Explanation:
+    return library.explain(library.search(QUESTION))
+
+
+def test_the_cuts_are_what_the_methods_choose_when_asked(
+    library: Index, of_report: Explanation
+) -> None:
+    assert set(of_report.cuts) >= {"visar", "visar-approx", "largest-gap", "calibrated"}
+    for method, k in of_report.cuts.items():
+        assert library.search(QUESTION, method=method).k == k, method
+
+
+def test_every_word_of_a_question_is_there(of_report: Explanation) -> None:
+    assert " ".join(word.text for word in of_report.words) == QUESTION
+    assert all(word.vectors for word in of_report.words)
+    assert max(word.influence for word in of_report.words) == 1

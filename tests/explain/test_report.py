@@ -1,0 +1,191 @@
+"""The files that ``visar explain`` writes: whole, alone, and without markup from documents."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.cli.conftest import visar as visar
+from tests.cli.typed import Visar
+from tests.explain.browser import needs_chromium, opened
+from visar.explain.report import _SCRIPTS, _static, _without_modules
+from visar.index import Index
+
+QUESTION = "How did capital expenditure change between 2020 and 2024?"
+MARKUP = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def written(library: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report and the pictures of a question about the example."""
+    folder = tmp_path_factory.mktemp("explain")
+    arguments = ["--index", library.location, "--out", "report.html", "--png", "png"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "visar", "explain", QUESTION, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "pages by method: ViSAR 3" in ran.stdout
+    assert "wrote report.html" in ran.stdout
+    return folder
+
+
+def data_of(report: Path) -> dict[str, object]:
+    (data,) = re.findall(r'id="data">(.*?)</script>', report.read_text("utf-8"), flags=re.S)
+    found: dict[str, object] = json.loads(data)
+    return found
+
+
+@needs_chromium
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_report_shows_everything_and_asks_for_nothing(
+    written: Path, theme: Literal["light", "dark"]
+) -> None:
+    with opened(written / "report.html", theme) as seen:
+        page = seen.page
+        assert page.locator("h1").inner_text() == QUESTION
+        assert page.title() == QUESTION
+        assert "21.4 24.8 28.6 35.2 47.5" in page.locator(".text").first.inner_text()
+        assert page.locator(".hit").count() == 3
+        assert page.locator(".reasons rect.page").count() == 40
+        assert page.locator(".reasons rect.page.chosen").count() == 3
+        assert page.locator(".reasons .matrix canvas").count() == 1
+        assert page.locator(".reasons polyline").count() == 1
+        assert "3 of 40 pages" in page.locator("main").inner_text()
+        # The pictures are there and drawn.
+        assert page.evaluate("[...document.images].every((one) => one.naturalWidth > 500)")
+        inked = (
+            "(canvas) => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)"
+        )
+        heat = page.locator(".sheet canvas")
+        assert heat.count() == 3
+        everything = heat.first.evaluate(f"{inked}.data.filter((value) => value).length")
+        assert everything > 1000
+        page.get_by_role("button", name="expenditure", exact=True).click()
+        word = heat.first.evaluate(f"{inked}.data.filter((value) => value).length")
+        assert word not in (0, everything)
+        page.locator(".cite").first.click()
+        assert page.evaluate("window.scrollY") > 500
+        assert not seen.requests
+        assert not [one for one in seen.complaints if "willReadFrequently" not in one]
+
+
+@needs_chromium
+def test_text_of_a_document_stays_text(
+    visar: Visar, make_pdf: Callable[..., Path], tmp_path: Path
+) -> None:
+    document = make_pdf("<b>bold<b>.pdf", f"The warranty is seven years.\n{MARKUP}", "The rest.")
+    report = tmp_path / "report.html"
+    ran = visar("explain", document, f"How long is the warranty {MARKUP}?", "--out", report)
+    assert ran.code == 0, ran.err
+    with opened(report) as seen:
+        assert MARKUP in seen.page.locator("h1").inner_text()
+        assert "<b>bold<b>.pdf" in seen.page.locator("main").inner_text().lower()
+        assert seen.page.title() == f"How long is the warranty {MARKUP}?"
+        assert seen.page.locator("script").count() == 2
+        assert seen.page.locator("img[onerror]").count() == 0
+        assert not seen.requests
+        assert not seen.complaints
+
+
+def test_a_report_tells_nobody_where_documents_are_kept(written: Path, library: Index) -> None:
+    text = (written / "report.html").read_text("utf-8")
+    assert library.location not in text
+    assert library.documents()[0].source not in text
+    assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/2000/svg", "", text)
+
+
+def test_the_scripts_stand_one_after_the_other() -> None:
+    script = "".join(_without_modules(_static(name)) for name in _SCRIPTS)
+    assert not re.search(r"^\s*(import|export)\b", script, flags=re.M)
+    assert "</" not in script
+    # Nothing may be declared twice in one script.
+    declared = re.findall(r"^(?:function|const|let|class) (\w+)", script, flags=re.M)
+    assert len(declared) == len(set(declared)) > 10
+
+
+def test_the_pictures_show_what_was_chosen(written: Path) -> None:
+    names = sorted(path.name for path in (written / "png").iterdir())
+    report = "harbour-light-annual-report-page"
+    assert names == [
+        f"01-{report}-36.png", f"02-{report}-4.png", f"03-{report}-21.png",
+        "activity.png", "cost.png", "similarity.png",
+    ]  # fmt: skip
+    for name in ("activity", "cost", "similarity"):
+        with Image.open(written / "png" / f"{name}.png") as picture:
+            pixels = np.asarray(picture.convert("RGB"), int)
+        assert min(picture.size) >= 600
+        accent = (np.abs(pixels - [0xC2, 0x41, 0x0C]).sum(axis=2) < 20).mean()
+        assert 0 < accent < 0.2
+        # Nothing is cut off at the edges.
+        edges = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+        assert (edges == 255).all()
+
+
+def test_json_has_the_answer_the_reasons_and_the_files(
+    visar: Visar, library: Index, tmp_path: Path
+) -> None:
+    report = tmp_path / "new" / "report.html"
+    ran = visar("explain", QUESTION, "--index", library.location, "--out", report, "--json")
+    shown = json.loads(ran.out)
+    assert shown["written"] == [str(report)]
+    assert [hit["page"] for hit in shown["answer"]["search"]["pages"]] == [36, 4, 21]
+    explanation = shown["explanation"]
+    assert len(explanation["pages"]) == 40
+    assert np.shape(explanation["similarity"]) == (19, 19)
+    data = data_of(report)
+    assert data["explanation"] == {
+        **{name: explanation[name] for name in ("words", "pages", "cost", "k_star", "cuts")},
+        "matrix_size": 19,
+    }
+
+
+def test_another_method_and_one_page_are_explained_too(
+    visar: Visar, make_pdf: Callable[..., Path], library: Index, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    command = ["explain", QUESTION, "--index", library.location, "--out", str(report)]
+    assert visar(*command, "--method", "top-k", "--k", "2").code == 0
+    summary = str(dict(data_of(report)["search"])["summary"])  # type: ignore[call-overload]
+    assert summary.startswith("2 of 40 pages, chosen by top-k; ViSAR would take 3")
+    single = make_pdf("single.pdf", "The warranty is seven years.")
+    ran = visar("explain", single, "How long is the warranty?", "--out", report, "--png", tmp_path)
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "cost.png").exists()
+
+
+@needs_chromium
+@pytest.mark.parametrize(("k", "square"), [("3", "was taken"), ("7", "ViSAR would take")])
+def test_the_square_is_what_was_taken_only_if_that_comes_first(
+    visar: Visar, library: Index, tmp_path: Path, k: str, square: str
+) -> None:
+    """Late interaction ranks the same three pages first, then others."""
+    report = tmp_path / "report.html"
+    command = ["explain", QUESTION, "--index", library.location, "--out", str(report)]
+    assert visar(*command, "--method", "top-k", "--k", k).code == 0
+    with opened(report) as seen:
+        assert f"The square is what {square}." in seen.page.locator(".reasons").inner_text()
+        # 3 of 19 pages either way.
+        width = seen.page.locator(".matrix .spot").evaluate("(one) => one.style.width")
+        assert float(width.rstrip("%")) == pytest.approx(100 * 3 / 19, abs=0.01)
+
+
+def test_what_cannot_be_written_is_said(visar: Visar, library: Index, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for option in ("--out", "--png"):
+        target = tmp_path / "file" / "below"
+        ran = visar("explain", QUESTION, "--index", library.location, option, target)
+        assert ran.code == 2
+        assert str(target) in ran.err
+        assert "cannot be written" in ran.err
