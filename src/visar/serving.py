@@ -35,6 +35,8 @@ except ImportError as error:
     raise MissingExtra("A server", "server") from error
 
 PROBLEM_TYPE = "application/problem+json"
+# What a route sets in its scope if its answer ends with the client alone.
+ENDLESS = "visar.endless"
 SHORTEST_TOKEN = 16
 MAX_CONNECTIONS = 64
 # Requests that are read, wait or are answered, each with its body in memory.
@@ -269,6 +271,11 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.deadline.cancel()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.cycle is not None and self.cycle.scope.get(ENDLESS):
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -62,8 +63,10 @@ def _add(task: dict[str, Any]) -> dict[str, Any]:
 
 def _reason(error: VisarError, task: dict[str, Any]) -> str:
     """What went wrong, without the places of this machine."""
-    folder = str(Path(task["path"]).parent)
-    return str(error).replace(task["path"], task["name"]).replace(folder, "").strip()
+    path, name = Path(task["path"]), task["name"]
+    said = str(error).replace(str(path), name).replace(str(path.parent), "").strip()
+    # Errors of documents begin with the file's name, which is not the one it came with.
+    return re.sub(rf"^{re.escape(path.name)}\b", lambda _: name, said)
 
 
 def _tell(what: dict[str, Any]) -> None:
