@@ -35,8 +35,6 @@ except ImportError as error:
     raise MissingExtra("A server", "server") from error
 
 PROBLEM_TYPE = "application/problem+json"
-# What a route sets in its scope if its answer ends with the client alone.
-ENDLESS = "visar.endless"
 SHORTEST_TOKEN = 16
 MAX_CONNECTIONS = 64
 # Requests that are read, wait or are answered, each with its body in memory.
@@ -44,6 +42,8 @@ MAX_REQUESTS = 8
 SECONDS_PER_READ = 20.0
 SECONDS_PER_MESSAGE = 120.0
 SECONDS_TO_STOP = 30
+# What a route sets in its scope if its answer ends with the client alone.
+ENDLESS = "visar.endless"
 _T = TypeVar("_T")
 
 

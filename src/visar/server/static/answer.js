@@ -60,7 +60,8 @@ class Answer extends HTMLElement {
     if (event === "search") {
       this.search = data;
       const [best] = data.pages;
-      if (best && !current().shown) go({ shown: best.document, page: String(best.page) }, { replace: true });
+      // On a phone the page would cover the answer.
+      if (best && !current().shown && !matchMedia("(max-width: 700px)").matches) go({ shown: best.document, page: String(best.page) }, { replace: true });
       this.tell(data);
     } else if (event === "text") this.text += data;
     else if (event === "answer") this.answer = data;
@@ -89,11 +90,11 @@ class Answer extends HTMLElement {
   show() {
     const found = this.search;
     if (!found) return;
-    const parts = [this.title(), this.card(), this.sentence(), this.hits()];
+    const parts = [this.heading(), this.card(), this.sentence(), this.hits()];
     this.replaceChildren(...parts);
   }
 
-  title() {
+  heading() {
     const { word } = current();
     if (!this.words?.length) return h("h1", { class: "asked" }, this.search.question);
     return h("h1", { class: "asked" }, ...this.words.flatMap((/** @type {any} */ one, /** @type {number} */ number) => {
@@ -129,7 +130,7 @@ class Answer extends HTMLElement {
 
   sentence() {
     const { k, pages_searched: all, strength } = this.search;
-    const saved = 10 - k > 0 && all > 10 ? ` A fixed top 10 would read ${counted(10 - k, "page")} more.` : "";
+    const saved = 10 - k > 0 && all > 10 && strength !== "none" ? ` A fixed top 10 would read ${counted(10 - k, "page")} more.` : "";
     const said = strength === "none" ? `The nearest ${counted(k, "page")} of ${all}.` : `${k} of ${counted(all, "page")} ${k === 1 ? "is" : "are"} enough: one more would add little.`;
     return h("p", { class: "soft" }, `${said}${saved} ${this.search.seconds.toFixed(2)} s`);
   }
@@ -144,7 +145,8 @@ class Answer extends HTMLElement {
         h("img", { src: url(`documents/${path(hit.document)}/pages/${hit.page}/thumbnail`), alt: "", loading: "lazy" }),
         h("span", {}, h("strong", {}, `${several ? `${hit.name}, page` : "Page"} ${hit.page}`), h("span", { class: "soft small" }, label), ...chance, h("div", { class: "small" }, hit.snippet))));
     });
-    return h("ul", { class: "card hits", "aria-label": "The pages it rests on" }, ...items);
+    const far = this.search.strength === "none";
+    return h("ul", { class: `card hits ${far ? "nearest" : ""}`, "aria-label": far ? "What comes nearest" : "The pages it rests on" }, ...items);
   }
 }
 

@@ -137,7 +137,7 @@ class Library extends HTMLElement {
         h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
           one.name, h("div", { class: "soft small" }, counted(one.documents, "document")))),
       ),
-      h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")),
+      this.documents.length ? h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")) : h("li", { class: "soft small" }, "Groups of documents to ask at once."),
     );
   }
 

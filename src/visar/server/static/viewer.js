@@ -138,7 +138,7 @@ class Viewer extends HTMLElement {
   mark() {
     this.sheet?.querySelectorAll(".spot").forEach((spot) => spot.remove());
     const hit = this.found?.search?.pages.find((/** @type {any} */ one) => one.document === this.document?.id && one.page === this.page?.number);
-    if (!hit || (hit.probability !== null && hit.probability < TRUSTED)) return;
+    if (!hit || this.found.search.strength === "none" || (hit.probability !== null && hit.probability < TRUSTED)) return;
     for (const [left, top, right, bottom] of hit.boxes) {
       const spot = h("div", { class: "spot" });
       Object.assign(spot.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%` });
