@@ -323,7 +323,9 @@ def test_a_document_full_of_markup_is_shown_as_text(open_page: Open, tmp_path: P
         with serving(index, Settings()) as address:
             page = open_page(at=address)
             page.on("dialog", lambda _: pytest.fail("A script of the document ran."))
-            page.get_by_label("Question", exact=True).fill("What colour have the boats in the <i>harbour</i>?")
+            page.get_by_label("Question", exact=True).fill(
+                "What colour have the boats in the <i>harbour</i>?"
+            )
             page.keyboard.press("Enter")
             explained(page)
             expect(page.locator(".card .text").first).to_contain_text("<b>gold</b>")
