@@ -149,7 +149,11 @@ def test_a_job_can_be_cancelled_and_a_locked_file_opened(
     locked = encrypt(write_pdf(tmp_path / "safe.pdf", "The safe holds a map."), "sesame")
     page.locator("#files").set_input_files(locked)
     field = page.get_by_label("Password of locked-safe.pdf")
-    field.fill("sesame")
+    field.press_sequentially("ses")
+    # What is typed stays, whatever happens to other files.
+    page.locator("#files").set_input_files(write_pdf(tmp_path / "other.pdf", "Another file."))
+    expect(page.get_by_role("button", name="other.pdf 1 page", exact=True)).to_be_visible()
+    field.press_sequentially("ame")
     page.get_by_role("button", name="Open", exact=True).click()
     page.get_by_role("button", name="locked-safe.pdf 1 page", exact=True).click()
     picture = page.get_by_alt_text("Page 1 of locked-safe.pdf")
@@ -222,6 +226,15 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
     page.keyboard.press("Enter")
     number = page.get_by_label("Page number")
     expect(number).to_have_value("4")
+    # The citation keeps the focus, as every control does that is used.
+    assert page.evaluate("() => document.activeElement.textContent") == "p. 4"
+    page.get_by_label("Next page").focus()
+    page.keyboard.press("Enter")
+    expect(number).to_have_value("5")
+    page.keyboard.press("Enter")
+    expect(number).to_have_value("6")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowRight")
     expect(number).to_have_value("5")
     page.keyboard.press("ArrowLeft")

@@ -2,7 +2,7 @@
 
 import { path, stream, url } from "./api.js";
 import { current, go } from "./address.js";
-import { counted, h } from "./dom.js";
+import { counted, h, refill } from "./dom.js";
 
 /** A page is marked with its passage only where the page is at least possible. */
 const TRUSTED = 0.15;
@@ -90,8 +90,7 @@ class Answer extends HTMLElement {
   show() {
     const found = this.search;
     if (!found) return;
-    const parts = [this.heading(), this.card(), this.sentence(), this.hits()];
-    this.replaceChildren(...parts);
+    refill(this, this.heading(), this.card(), this.sentence(), this.hits());
   }
 
   heading() {
