@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from tests.server.conftest import encrypt, write_pdf
 from tests.server.service import serving
@@ -54,15 +54,22 @@ def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
     wrong: list[str] = []
     pages: list[Page] = []
 
+    def hear(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            wrong.append(message.text)
+
+    def check_host(sent: Request, address: str) -> None:
+        if urlsplit(sent.url).netloc != urlsplit(address).netloc:
+            wrong.append(f"asked {sent.url}")
+
     def open_page(
         path: str = "/", *, at: str = report_address, theme: Any = "light", size: Any = WIDE
     ) -> Page:
         page = browser.new_page(viewport=size, color_scheme=theme)
         page.set_default_timeout(SECONDS)
-        page.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        page.on("console", hear)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda sent: urlsplit(sent.url).netloc == urlsplit(at).netloc
-                or wrong.append(f"asked {sent.url}"))  # fmt: skip
+        page.on("request", lambda sent: check_host(sent, at))
         page.add_init_script(
             "addEventListener('securitypolicyviolation', (event) => "
             "console.error('blocked', event.violatedDirective, event.blockedURI))"
