@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_client_asks_adds_and_removes(address: str, tmp_path: Path) -> None:
-    seen = []
+    seen: list[Any] = []
     with Client(address, token=TOKEN) as client:
         path = write_pdf(tmp_path / "wall.pdf", "The wall is white.")
         # A name that an address would take for something else.

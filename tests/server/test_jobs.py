@@ -161,6 +161,22 @@ def test_a_worker_that_dies_fails_its_job_alone(folder: Path, book: Path, tmp_pa
         assert intact(index)
 
 
+def test_a_process_that_cannot_be_started_fails_its_job_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_pdf(tmp_path / "a.pdf", "A.")
+    with queue(folder) as jobs:
+        with monkeypatch.context() as patch, jobs.upload() as place:
+            patch.setattr("visar.server.jobs.sys.executable", str(tmp_path / "nothing"))
+            place.create().write_bytes(path.read_bytes())
+            job = jobs.submit(place, "a.pdf", encoder="embedded").id
+            wait_until(lambda: jobs.get(job).is_finished, "it has ended")
+        assert jobs.get(job).state == "failed"
+        jobs.retry(job)
+        wait_until(lambda: jobs.get(job).is_finished, "it has ended")
+        assert jobs.get(job).state == "done"
+
+
 def test_the_database_keeps_no_password(folder: Path, tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", "A.")
     with queue(folder, workers=0) as jobs, jobs.upload() as place:

@@ -283,7 +283,11 @@ class JobQueue:
                     return
                 assert job is not None  # noqa: S101 - else it would still wait
                 self._set(replace(job, state="running"))
-                running = self._start(job)
+                try:
+                    running = self._start(job)
+                except OSError:  # no memory, or no place among the processes
+                    self._set(_ended(job, {}, cancelled=False))
+                    continue
                 self._memory.running[job.id] = running
             try:
                 ended = self._follow(job.id, running.process)
@@ -293,7 +297,7 @@ class JobQueue:
                 del self._memory.running[job.id]
                 if self._closing and not ended.get("document"):
                     continue  # goes on with the next server
-                self._set(_ended(self._memory.jobs[job.id], ended, running.cancelled))
+                self._set(_ended(self._memory.jobs[job.id], ended, cancelled=running.cancelled))
                 password = self._memory.passwords.pop(job.id, None)
             if password is not None and ended.get("document"):
                 with contextlib.suppress(StoreError):  # it may have been removed at once
@@ -368,7 +372,7 @@ class Upload:
         return self.path
 
 
-def _ended(job: Job, said: dict[str, Any], cancelled: bool) -> Job:
+def _ended(job: Job, said: dict[str, Any], *, cancelled: bool) -> Job:
     """A job after its process has ended, by the last thing that said."""
     if document := said.get("document"):
         return replace(
