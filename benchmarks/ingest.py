@@ -140,10 +140,10 @@ def scanned_rows(
     return compared(works, pages, rounds)
 
 
-def made_text(path: Path) -> Path:
+def made_text(path: Path, pages: int = TEXT_PAGES) -> Path:
     with pikepdf.open(REPORT) as report, pikepdf.new() as made:
         chosen = [page for n, page in enumerate(report.pages, 1) if n not in SCANNED_PAGES]
-        for number in range(TEXT_PAGES):
+        for number in range(pages):
             made.pages.append(chosen[number % len(chosen)])
         made.save(path)
     return path

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, I
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from urllib.parse import quote
 
 from visar._version import __version__
 from visar.errors import DocumentError, ServiceError
@@ -137,14 +138,19 @@ class Client(_Requests):
 
     def stream(self, question: str, **options: Any) -> Iterator[Event]:
         """Yield the events of an answer: ``search``, ``text`` again and again, ``answer``."""
+        import httpx2
+
         body = {"question": question, **options}
-        with self._http.stream("POST", "/ask/stream", json=body) as response:
-            if not response.is_success:
-                response.read()
-            self._checked(response)
-            events = _Events()
-            for line in response.iter_lines():
-                yield from events.take(line)
+        try:
+            with self._http.stream("POST", "/ask/stream", json=body) as response:
+                if not response.is_success:
+                    response.read()
+                self._checked(response)
+                events = _Events()
+                for line in response.iter_lines():
+                    yield from events.take(line)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
 
     def search(self, question: str, **options: Any) -> Values:
         """Find the pages a question needs."""
@@ -191,17 +197,17 @@ class Client(_Requests):
 
     def document(self, document: str) -> Values:
         """A document by its id or name."""
-        found: Values = self._request("GET", f"/documents/{document}")
+        found: Values = self._request("GET", f"/documents/{quote(document, safe='')}")
         return found
 
     def remove(self, document: str) -> Values:
         """Remove a document from the index."""
-        removed: Values = self._request("DELETE", f"/documents/{document}")
+        removed: Values = self._request("DELETE", f"/documents/{quote(document, safe='')}")
         return removed
 
     def image(self, document: str, page: int, dpi: float = 144) -> bytes:
         """A page as PNG."""
-        path = f"/documents/{document}/pages/{page}/image"
+        path = f"/documents/{quote(document, safe='')}/pages/{page}/image"
         picture: bytes = self._request("GET", path, params={"dpi": dpi})
         return picture
 
@@ -244,15 +250,20 @@ class AsyncClient(_Requests):
 
     async def stream(self, question: str, **options: Any) -> AsyncIterator[Event]:
         """Yield the events of an answer: ``search``, ``text`` again and again, ``answer``."""
+        import httpx2
+
         body = {"question": question, **options}
-        async with self._http.stream("POST", "/ask/stream", json=body) as response:
-            if not response.is_success:
-                await response.aread()
-            self._checked(response)
-            events = _Events()
-            async for line in response.aiter_lines():
-                for event in events.take(line):
-                    yield event
+        try:
+            async with self._http.stream("POST", "/ask/stream", json=body) as response:
+                if not response.is_success:
+                    await response.aread()
+                self._checked(response)
+                events = _Events()
+                async for line in response.aiter_lines():
+                    for event in events.take(line):
+                        yield event
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
 
     async def search(self, question: str, **options: Any) -> Values:
         """Find the pages a question needs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
@@ -197,6 +198,10 @@ class Index:
         options = self._options_of.get(stored.id, self._options)
         with self._sources.lease(stored, options, self._store.original(stored.id)) as source:
             return source.image(number, dpi)
+
+    def unlock(self, document: str, password: str) -> None:
+        """Keep the password of a document that was added elsewhere, to draw its pages with."""
+        self._options_of[self.get(document).id] = replace(self._options, password=password)
 
     def vectors(self, document: str, *, encoder: str | Encoder = "embedded") -> DocumentVectors:
         """Return the vectors that an encoder gave the pages of a document."""

@@ -44,6 +44,8 @@ MAX_REQUESTS = 8
 SECONDS_PER_READ = 20.0
 SECONDS_PER_MESSAGE = 120.0
 SECONDS_TO_STOP = 30
+# What a route sets in its scope if its answer ends with the client alone.
+ENDLESS = "visar.endless"
 _T = TypeVar("_T")
 
 
@@ -306,6 +308,11 @@ class _Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.deadline.cancel()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.cycle is not None and self.cycle.scope.get(ENDLESS):
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

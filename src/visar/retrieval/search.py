@@ -16,7 +16,7 @@ from visar.core import PageVectors, Selection
 from visar.core.vectors import Float64
 from visar.documents.page import Page
 from visar.encoders.protocol import Encoder
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, NotInIndex
 from visar.results import PageHit, PageSource, Passage, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
 from visar.retrieval.methods import DocumentPages, Method, MethodFunction, ScoredPages, get_method
@@ -65,8 +65,14 @@ class Corpus:
         return self.documents[document], position - int(self._starts[document]) + 1
 
     def position(self, document: str, number: int) -> int:
-        """Return the position of a page, by its document's id and its number from 1."""
-        return int(self._starts[self._numbers[document]]) + number - 1
+        """Return the position of a page, by its document's id and its number from 1.
+
+        Raises NotInIndex if the document is not searched, or has no such page.
+        """
+        place = self._numbers.get(document)
+        if place is None or not 1 <= number <= self.documents[place].pages:
+            raise NotInIndex(f"Page {number} of {document} was not searched.")
+        return int(self._starts[place]) + number - 1
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the boxes and word indices of a page's vectors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from visar.server.jobs import JobQueue
 from visar.server.schemas import Available, Health, Problem
 from visar.server.settings import Settings
 from visar.serving import (
+    PROBLEM_TYPE,
     SESSION,
     RequestGuard,
     answer_errors,
@@ -28,7 +29,10 @@ from visar.serving import (
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, FastAPI, Request, Response  # isort: skip
+from fastapi.responses import PlainTextResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
+from starlette.datastructures import MutableHeaders  # isort: skip
+from starlette.types import ASGIApp, Message, Receive, Scope, Send  # isort: skip
 from limits import RateLimitItemPerMinute  # isort: skip
 from limits.storage import MemoryStorage  # isort: skip
 from limits.strategies import MovingWindowRateLimiter  # isort: skip
@@ -65,6 +69,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     """
     settings = settings or Settings()
     context = Context(index, settings, QuestionGate(settings.max_questions))
+    metrics = _Metrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -75,13 +80,14 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
             dataclasses.asdict(settings.options),
             workers=settings.workers,
             max_waiting=settings.max_waiting,
+            unlock=index.unlock,
         )
         try:
             yield
         finally:
             context.jobs.close()
 
-    app = FastAPI(
+    app = _Api(
         title="ViSAR",
         version=__version__,
         summary="Ask long documents questions: the pages that matter, however many they are.",
@@ -93,11 +99,11 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     )
     app.include_router(library.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
-    app.include_router(_about(context), prefix=PREFIX)
+    app.include_router(_about(context, metrics), prefix=PREFIX)
     own = Path(__file__).parent / "static"
     app.mount("/", _Page(directory=own, packages=[("visar.explain", "static")], html=True))
     answer_errors(app, ERRORS, index.location)
-    app.middleware("http")(_Observer(settings.requests_per_minute))
+    app.add_middleware(_Observer, metrics=metrics, requests_per_minute=settings.requests_per_minute)
     app.add_middleware(
         RequestGuard,
         token=settings.token,
@@ -123,7 +129,21 @@ def _folder(index: Index, settings: Settings) -> Path:
     return user_data_path("visar") / "server" / name
 
 
-def _about(context: Context) -> APIRouter:
+class _Api(FastAPI):
+    """An application whose description says what content type its errors have."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            for operations in super().openapi()["paths"].values():
+                for operation in operations.values():
+                    # FastAPI takes the content type of what is answered when all goes well.
+                    operation["responses"]["default"]["content"] = {
+                        PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    }
+        return super().openapi()
+
+
+def _about(context: Context, metrics: _Metrics) -> APIRouter:
     router = APIRouter(tags=["server"])
 
     @router.get("/health")
@@ -131,7 +151,7 @@ def _about(context: Context) -> APIRouter:
         """Whether the server answers."""
         return Health(version=__version__)
 
-    @router.get("/ready", responses={503: {"model": Problem}})
+    @router.get("/ready")
     def ready() -> Health:
         """Whether the index can be read."""
         context.index.collections()
@@ -164,6 +184,11 @@ def _about(context: Context) -> APIRouter:
         """What can choose pages."""
         return Available(names=list(questions.METHOD_NAMES))
 
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def read_metrics() -> Response:
+        """What Prometheus reads."""
+        return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4")
+
     return router
 
 
@@ -178,39 +203,62 @@ class _Page(StaticFiles):
         return response
 
 
-class _Observer:
-    """Middleware: the rate of each client, security headers, and what ``/metrics`` tells."""
+class _Metrics:
+    """What ``/metrics`` tells."""
 
-    def __init__(self, requests_per_minute: int) -> None:
-        self._rate = RateLimitItemPerMinute(requests_per_minute)
-        self._limiter = MovingWindowRateLimiter(MemoryStorage())
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
             "visar_requests", "Requests by route and status.", ("route", "status"),
-            registry=self._registry,
+            registry=self.registry,
         )  # fmt: skip
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "visar_request_seconds", "Time to the start of an answer.", ("route",),
-            registry=self._registry,
+            registry=self.registry,
         )  # fmt: skip
-        self._running = Gauge(
-            "visar_requests_running", "Requests being answered.", registry=self._registry
+        self.running = Gauge(
+            "visar_requests_running", "Requests being answered.", registry=self.registry
         )
 
-    async def __call__(self, request: Request, call_next: Callable[[Request], Any]) -> Response:
-        if request.url.path == f"{PREFIX}/metrics" and request.method == "GET":
-            return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
-        client = request.client.host if request.client else ""
+
+class _Observer:
+    """ASGI middleware: the rate of each client, security headers, and what is counted."""
+
+    def __init__(self, app: ASGIApp, *, metrics: _Metrics, requests_per_minute: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._rate = RateLimitItemPerMinute(requests_per_minute)
+        self._limiter = MovingWindowRateLimiter(MemoryStorage())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        client = scope["client"][0] if scope.get("client") else ""
         if not self._limiter.hit(self._rate, client):
             message = f"More than {self._rate.amount} requests in a minute."
-            return problem(refusal(429, "rate", message, {"Retry-After": "10"}))
+            refused = problem(refusal(429, "rate", message, {"Retry-After": "10"}))
+            await refused(scope, receive, send)
+            return
         started = time.perf_counter()
-        with self._running.track_inprogress():
-            response: Response = await call_next(request)
-        route = getattr(request.scope.get("route"), "path", "other")
-        self._requests.labels(route, str(response.status_code)).inc()
-        self._seconds.labels(route).observe(time.perf_counter() - started)
-        response.headers.setdefault("X-Content-Type-Options", "nosniff")
-        response.headers.setdefault("Referrer-Policy", "no-referrer")
-        response.headers.setdefault("Content-Security-Policy", "default-src 'none'; sandbox")
-        return response
+
+        async def observed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Referrer-Policy", "no-referrer")
+                headers.setdefault("Content-Security-Policy", "default-src 'none'; sandbox")
+                self._count(scope, message["status"], time.perf_counter() - started)
+            await send(message)
+
+        with self._metrics.running.track_inprogress():
+            try:
+                await self._app(scope, receive, observed)
+            except Exception:
+                self._count(scope, 500, time.perf_counter() - started)
+                raise
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        self._metrics.requests.labels(route, str(status)).inc()
+        self._metrics.seconds.labels(route).observe(seconds)

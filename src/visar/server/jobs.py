@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,6 +105,8 @@ class JobQueue:
         How many jobs run at once.
     max_waiting
         How many jobs may wait.
+    unlock
+        Called with the id and the password of each encrypted document that was added.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class JobQueue:
         *,
         workers: int,
         max_waiting: int,
+        unlock: Callable[[str, str], None],
     ) -> None:
         self._uploads = folder / "uploads"
         self._uploads.mkdir(parents=True, exist_ok=True)
@@ -123,6 +126,7 @@ class JobQueue:
         self._encoders = encoders
         self._options = options
         self._max_waiting = max_waiting
+        self._unlock = unlock
         self._changed = threading.Condition()
         self._memory = _Memory()
         self._closing = False
@@ -279,7 +283,11 @@ class JobQueue:
                     return
                 assert job is not None  # noqa: S101 - else it would still wait
                 self._set(replace(job, state="running"))
-                running = self._start(job)
+                try:
+                    running = self._start(job)
+                except OSError:  # no memory, or no place among the processes
+                    self._set(_ended(job, {}, cancelled=False))
+                    continue
                 self._memory.running[job.id] = running
             try:
                 ended = self._follow(job.id, running.process)
@@ -289,9 +297,11 @@ class JobQueue:
                 del self._memory.running[job.id]
                 if self._closing and not ended.get("document"):
                     continue  # goes on with the next server
-                self._set(_ended(self._memory.jobs[job.id], ended, running.cancelled))
-                if self._memory.jobs[job.id].state == "done":
-                    self._memory.passwords.pop(job.id, None)
+                self._set(_ended(self._memory.jobs[job.id], ended, cancelled=running.cancelled))
+                password = self._memory.passwords.pop(job.id, None)
+            if password is not None and ended.get("document"):
+                with contextlib.suppress(StoreError):  # it may have been removed at once
+                    self._unlock(ended["document"], password)
 
     def _next(self) -> Job | None:
         waiting = (job for job in self._memory.jobs.values() if job.state == "waiting")
@@ -362,7 +372,7 @@ class Upload:
         return self.path
 
 
-def _ended(job: Job, said: dict[str, Any], cancelled: bool) -> Job:
+def _ended(job: Job, said: dict[str, Any], *, cancelled: bool) -> Job:
     """A job after its process has ended, by the last thing that said."""
     if document := said.get("document"):
         return replace(

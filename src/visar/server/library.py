@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import os
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from visar.server.schemas import (
     Password,
     to_schema,
 )
-from visar.serving import refusal
+from visar.serving import ENDLESS, refusal
 from visar.text import clean_line
 
 # After visar.serving, which says what to install if they are missing.
@@ -92,6 +93,8 @@ def _documents(routes: APIRouter, context: Context) -> None:
                 async for part in request.stream():
                     size += len(part)
                     await asyncio.to_thread(file.write, part)
+                file.flush()
+                await asyncio.to_thread(os.fsync, file.fileno())
             if not size:
                 raise refusal(422, "empty", "The file is empty.")
             job = await asyncio.to_thread(
@@ -226,6 +229,7 @@ def _job_events(routes: APIRouter, context: Context) -> None:
     @routes.get("/jobs/events", tags=["jobs"], response_class=EventSourceResponse)
     async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
         """All jobs now, then each that changes, as server-sent events named ``job``."""
+        request.scope[ENDLESS] = True
         known: dict[str, Job] = {}
         seen = -1
         while not await request.is_disconnected():

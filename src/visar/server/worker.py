@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +27,28 @@ _SECONDS_PER_LINE = 0.2
 def main() -> None:
     """Do the task that stdin names."""
     task = json.loads(sys.stdin.readline())
+    # What libraries print goes to stderr, where it is not taken for progress.
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def tell(what: dict[str, Any]) -> None:
+        output.write(json.dumps(what) + "\n")
+        output.flush()
+
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)
     try:
-        _tell(_add(task))
+        tell(_add(task, tell))
     except EncryptedDocument as error:
-        _tell({"code": "password", "reason": _reason(error, task)})
+        tell({"code": "password", "reason": _reason(error, task)})
     except DocumentError as error:
-        _tell({"code": "document", "reason": _reason(error, task)})
+        tell({"code": "document", "reason": _reason(error, task)})
     except VisarError as error:
-        _tell({"code": "failed", "reason": _reason(error, task)})
+        tell({"code": "failed", "reason": _reason(error, task)})
 
 
-def _add(task: dict[str, Any]) -> dict[str, Any]:
+def _add(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     from visar.index import Index
 
     values = task["options"]
@@ -49,7 +59,7 @@ def _add(task: dict[str, Any]) -> dict[str, Any]:
         nonlocal last
         if done == total or time.monotonic() - last >= _SECONDS_PER_LINE:
             last = time.monotonic()
-            _tell({"stage": stage, "pages_done": done, "pages": total})
+            tell({"stage": stage, "pages_done": done, "pages": total})
 
     with Index.open(task["location"], options=options) as index:
         added = index.add(
@@ -62,13 +72,10 @@ def _add(task: dict[str, Any]) -> dict[str, Any]:
 
 def _reason(error: VisarError, task: dict[str, Any]) -> str:
     """What went wrong, without the places of this machine."""
-    folder = str(Path(task["path"]).parent)
-    return str(error).replace(task["path"], task["name"]).replace(folder, "").strip()
-
-
-def _tell(what: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
+    path, name = Path(task["path"]), task["name"]
+    said = str(error).replace(str(path), name).replace(str(path.parent), "").strip()
+    # Errors of documents begin with the file's name, which is not the one it came with.
+    return re.sub(rf"^{re.escape(path.name)}\b", lambda _: name, said)
 
 
 def _end_with_stdin() -> None:

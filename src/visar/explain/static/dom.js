@@ -35,6 +35,45 @@ export function svg(tag, attributes = {}, ...children) {
 }
 
 /**
+ * Replace what an element holds; what had the focus there has it again, found by its name.
+ * @param {HTMLElement} parent
+ * @param {...Node} children
+ */
+export function refill(parent, ...children) {
+  const named = (/** @type {Element} */ one) => `${one.tagName} ${one.getAttribute("aria-label") ?? one.textContent}`;
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
+  const wanted = focused && named(focused);
+  const alike = () => [...parent.querySelectorAll("a, button, input")].filter((one) => named(one) === wanted);
+  const place = focused ? alike().indexOf(focused) : -1;
+  parent.replaceChildren(...children);
+  if (focused) /** @type {HTMLElement | undefined} */ (alike()[place])?.focus({ preventScroll: true });
+}
+
+/**
+ * @typedef {object} Item an entry of a list that changes while it is used
+ * @property {string} key
+ * @property {() => HTMLElement} make
+ * @property {(item: HTMLElement) => void} [refresh]
+ */
+
+/**
+ * Show items in order. Those that are there already stay, with what is typed and focused in them.
+ * @param {HTMLElement} list
+ * @param {Item[]} items
+ */
+export function arrange(list, items) {
+  const known = new Map([...list.children].map((one) => [/** @type {HTMLElement} */ (one).dataset.key, /** @type {HTMLElement} */ (one)]));
+  const keys = new Set(items.map((one) => one.key));
+  for (const [key, one] of known) if (!key || !keys.has(key)) one.remove();
+  items.forEach(({ key, make, refresh }, position) => {
+    const item = known.get(key) ?? make();
+    item.dataset.key = key;
+    refresh?.(item);
+    if (list.children[position] !== item) list.insertBefore(item, list.children[position] ?? null);
+  });
+}
+
+/**
  * Show a message for a while, perhaps with something to do about it.
  * @param {string} text
  * @param {{action?: string, run?: () => void, done?: () => void, seconds?: number}} [options]

@@ -2,7 +2,7 @@
 
 import { path, stream, url } from "./api.js";
 import { current, go } from "./address.js";
-import { h } from "./dom.js";
+import { h, refill } from "./dom.js";
 import { answered, hits, question, sentence } from "./views.js";
 
 class Answer extends HTMLElement {
@@ -91,7 +91,7 @@ class Answer extends HTMLElement {
     if (!found) return;
     const { shown, page, word } = current();
     const open = (/** @type {string} */ document, /** @type {number} */ number) => go({ shown: document, page: String(number) });
-    this.replaceChildren(
+    refill(this,
       question(found.question, this.words, word, (chosen) => go({ word: chosen })),
       this.answer ? answered(found, this.answer, open) : h("div", { class: "card" }, h("p", { class: "text" }, this.text || "…")),
       sentence(found),

@@ -30,10 +30,10 @@ async function refused(response) {
  * @returns {Promise<Response>}
  */
 async function send(method, where, body, signal) {
-  const options = { method, signal, headers: body === undefined ? {} : { "Content-Type": "application/json" } };
+  /** @type {Record<string, string>} */ const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   let response;
   try {
-    response = await fetch(url(where), { ...options, body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(url(where), { method, signal, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (error) {
     if (/** @type {Error} */ (error).name === "AbortError") throw error;
     throw new ApiError("The server does not answer. Is it still running?", "connection");
@@ -94,7 +94,7 @@ export function upload(file, collection, progress) {
  */
 export async function stream(where, body, take, signal) {
   const response = await send("POST", where, body, signal);
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+  const reader = /** @type {ReadableStream<BufferSource>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   let name = "";
   for (;;) {

@@ -2,7 +2,7 @@
 
 import { change, get, path, post, upload, url } from "./api.js";
 import { current, go } from "./address.js";
-import { counted, h, notice } from "./dom.js";
+import { arrange, counted, h, notice, refill } from "./dom.js";
 
 const STAGES = { reading: "reading", ocr: "reading by OCR", encoding: "encoding" };
 
@@ -122,38 +122,46 @@ class Library extends HTMLElement {
 
   show() {
     const { document: chosen, collection } = current();
-    const entries = [];
-    for (const [id, one] of this.uploads) entries.push(this.uploading(id, one));
-    for (const job of [...this.jobs.values()].reverse()) if (job.state !== "done") entries.push(this.job(job));
+    /** @type {import("./dom.js").Item[]} */ const entries = [];
+    for (const [id, one] of this.uploads) {
+      entries.push({ key: `upload ${id}`, make: () => this.uploading(one), refresh: (item) => progress(item, `sending, ${Math.round(one.share * 100)} %`, one.share, 1) });
+    }
+    for (const job of [...this.jobs.values()].reverse()) {
+      if (job.state === "done") continue;
+      const busy = job.state === "waiting" || job.state === "running";
+      entries.push({ key: `job ${job.id} ${busy || job.state} ${job.reason}`, make: () => this.job(job), refresh: busy ? (item) => progress(item, stage(job), job.pages_done, job.pages) : undefined });
+    }
     for (const one of [...this.documents].reverse()) {
       if (this.removed.has(one.id) || !one.name.toLowerCase().includes(this.filter)) continue;
       if (collection && !one.collections.includes(collection)) continue;
-      entries.push(this.entry(one, one.id === chosen));
+      entries.push({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (item) => item.firstElementChild?.setAttribute("aria-current", String(one.id === chosen)) });
     }
-    if (!entries.length) entries.push(h("li", { class: "soft small" }, this.filter ? "No document has that in its name." : "Nothing here yet."));
-    this.list?.replaceChildren(...entries);
-    this.groups?.replaceChildren(
+    const none = this.filter ? "No document has that in its name." : "Nothing here yet.";
+    if (!entries.length) entries.push({ key: none, make: () => h("li", { class: "soft small" }, none) });
+    if (!this.list || !this.groups) return;
+    arrange(this.list, entries);
+    refill(this.groups,
       ...this.collections.map((one) =>
         h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
           one.name, h("div", { class: "soft small" }, counted(one.documents, "document")))),
       ),
-      h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")),
+      this.documents.length ? h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")) : h("li", { class: "soft small" }, "Groups of documents to ask at once."),
     );
   }
 
-  /** @param {any} one @param {boolean} chosen */
-  entry(one, chosen) {
+  /** @param {any} one */
+  entry(one) {
     const open = () => go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined });
     return h("li", { class: "row" },
-      h("button", { class: "entry", "aria-current": chosen, onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"))),
+      h("button", { class: "entry", onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"))),
       h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.remove_(one) }, "×"));
   }
 
-  /** @param {string} id @param {{name: string, share: number, abort: () => void}} one */
-  uploading(id, one) {
+  /** @param {{name: string, abort: () => void}} one */
+  uploading(one) {
     return h("li", { class: "entry" }, one.name,
-      h("div", { class: "row small soft" }, h("span", {}, `sending, ${Math.round(one.share * 100)} %`), h("button", { class: "link", onclick: one.abort }, "Cancel")),
-      h("progress", { value: one.share, max: 1, "aria-label": `Sending ${one.name}` }));
+      h("div", { class: "row small soft" }, h("span"), h("button", { class: "link", onclick: one.abort }, "Cancel")),
+      h("progress", { "aria-label": `Sending ${one.name}` }));
   }
 
   /** @param {any} job */
@@ -161,10 +169,9 @@ class Library extends HTMLElement {
     const act = (/** @type {string} */ what, body = {}) => post(`jobs/${path(job.id, what)}`, body).catch((error) => notice(error.message));
     const entry = h("li", { class: "entry" }, job.name);
     if (job.state === "waiting" || job.state === "running") {
-      const stage = job.state === "waiting" ? "waiting" : `${STAGES[/** @type {keyof STAGES} */ (job.stage)] ?? "opening"}${job.pages ? ` page ${job.pages_done} of ${job.pages}` : ""}`;
       entry.append(
-        h("div", { class: "row small soft" }, h("span", {}, stage), h("button", { class: "link", onclick: () => act("cancel") }, "Cancel")),
-        h("progress", { value: job.pages_done, max: Math.max(1, job.pages), "aria-label": `Adding ${job.name}` }));
+        h("div", { class: "row small soft" }, h("span"), h("button", { class: "link", onclick: () => act("cancel") }, "Cancel")),
+        h("progress", { "aria-label": `Adding ${job.name}` }));
       return entry;
     }
     const drop = h("button", { class: "link", "aria-label": `Dismiss ${job.name}`, onclick: () => change("DELETE", `jobs/${path(job.id)}`) }, "Dismiss");
@@ -222,6 +229,22 @@ class Library extends HTMLElement {
       notice(/** @type {Error} */ (error).message);
     }
   }
+}
+
+/** @param {any} job */
+function stage(job) {
+  if (job.state === "waiting") return "waiting";
+  const doing = STAGES[/** @type {keyof STAGES} */ (job.stage)] ?? "opening";
+  return job.pages ? `${doing} page ${job.pages_done} of ${job.pages}` : doing;
+}
+
+/** @param {HTMLElement} item @param {string} said @param {number} done @param {number} all */
+function progress(item, said, done, all) {
+  const bar = item.querySelector("progress");
+  const text = item.querySelector(".row > span");
+  if (!bar || !text) return;
+  text.textContent = said;
+  Object.assign(bar, { max: Math.max(1, all), value: done });
 }
 
 customElements.define("visar-library", Library);

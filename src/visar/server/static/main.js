@@ -34,13 +34,14 @@ function showScope() {
   document.title = q ? `${q} · ViSAR` : "ViSAR";
 }
 
-menu.addEventListener("click", () => {
-  const open = library.classList.toggle("open");
+/** @param {boolean} open whether the library is drawn out, where it has no column of its own */
+function draw(open) {
+  library.classList.toggle("open", open);
   menu.setAttribute("aria-expanded", String(open));
-});
-library.addEventListener("click", (/** @type {Event} */ event) => {
-  if (/** @type {HTMLElement} */ (event.target).closest(".entry")) library.classList.remove("open");
-});
+}
+menu.addEventListener("click", () => draw(!library.classList.contains("open")));
+document.getElementById("answer")?.addEventListener("pointerdown", () => draw(false));
+window.addEventListener("view", () => draw(false));
 
 const theme = /** @type {HTMLElement} */ (document.getElementById("theme"));
 const root = document.documentElement;

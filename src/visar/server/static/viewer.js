@@ -2,7 +2,7 @@
 
 import { get, path, post, url } from "./api.js";
 import { current, go } from "./address.js";
-import { h } from "./dom.js";
+import { h, refill } from "./dom.js";
 import { paint, spots } from "./views.js";
 
 const ZOOMS = [0.5, 0.75, 1, 1.5, 2, 3];
@@ -127,7 +127,7 @@ class Viewer extends HTMLElement {
     const overlays = this.words.length ? [overlay(undefined, "All words"), ...strongest.map((one) => overlay(String(one.place), one.text)), overlay("off", "Off")] : [];
     const original = h("a", { href: `${url(`documents/${path(this.document.id)}/original`)}#page=${number}`, target: "_blank", rel: "noopener", class: "small" }, "Original ↗");
     const invert = h("button", { class: "small", "aria-pressed": this.inverted, "aria-label": "Invert the page", onclick: () => { this.inverted = !this.inverted; this.size(); this.bar(); } }, "◑");
-    this.tools.replaceChildren(
+    refill(this.tools,
       h("button", { "aria-label": "Previous page", onclick: () => this.step(-1) }, "‹"), field, h("span", { class: "soft small" }, `of ${this.document.pages}`),
       h("button", { "aria-label": "Next page", onclick: () => this.step(1) }, "›"), original,
       h("span", { class: "end" }, ...overlays, h("button", { class: "small", "aria-label": "Smaller", onclick: () => this.scale(-1) }, "−"), h("button", { class: "small", "aria-label": "Larger", onclick: () => this.scale(1) }, "+"), invert,

@@ -1,0 +1,73 @@
+"""A server with a small document in its index, and what is sent to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pikepdf
+import pytest
+from reportlab.pdfgen.canvas import Canvas
+
+from tests.server.service import client, serving
+from visar.index import Index
+
+MakePdf = Callable[..., Path]
+
+
+def write_pdf(path: Path, *pages: str) -> Path:
+    """A PDF with a few lines a page."""
+    sheet = Canvas(str(path), pagesize=(400, 500), invariant=True)
+    for text in pages:
+        for number, line in enumerate(text.split("\n")):
+            sheet.drawString(40, 440 - 16 * number, line)
+        sheet.showPage()
+    sheet.save()
+    return path
+
+
+def encrypt(path: Path, password: str) -> Path:
+    """A copy of a PDF that needs a password."""
+    locked = path.with_name(f"locked-{path.name}")
+    with pikepdf.open(path) as pdf:
+        pdf.save(locked, encryption=pikepdf.Encryption(owner=password, user=password))
+    return locked
+
+
+@pytest.fixture(scope="session")
+def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five pages, two of which speak of the same thing."""
+    return write_pdf(
+        tmp_path_factory.mktemp("manual") / "manual.pdf",
+        "Lantern manual.\nThis book is about the Aurora lantern.",
+        "Warranty. The warranty of the Aurora lantern is seven years.\nKeep the bill.",
+        "Cleaning. Wipe the glass with a dry cloth every month.",
+        "Repairs. Repairs under the warranty of seven years are free.",
+        "Contact. Write to the harbour office in Whitby.",
+    )
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, manual: Path) -> Iterator[Index]:
+    with Index.open(tmp_path_factory.mktemp("server") / "index") as index:
+        index.add(manual)
+        yield index
+
+
+@pytest.fixture(scope="module")
+def address(index: Index) -> Iterator[str]:
+    with serving(index) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def http(address: str) -> Iterator[httpx2.Client]:
+    with client(address) as http:
+        yield http
+
+
+@pytest.fixture(scope="module")
+def document(index: Index) -> str:
+    """The id of the manual."""
+    return index.get("manual.pdf").id

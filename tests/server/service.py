@@ -1,0 +1,114 @@
+"""Real servers of an index on loopback: in a thread, and as the program a user starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from visar.index import Index
+from visar.server import Settings, create_app
+from visar.serving import http_server, listen
+
+SECONDS = 120.0
+FINISHED = ("done", "failed", "cancelled")
+
+
+@contextlib.contextmanager
+def serving(index: Index, settings: Settings | None = None) -> Iterator[str]:
+    """Serve an index from a thread; gives its address."""
+    settings = settings or Settings(requests_per_minute=1_000_000)
+    listener = listen("127.0.0.1", 0, token=settings.token)
+    server = http_server(create_app(index, settings))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        wait_until(lambda: server.started or not thread.is_alive(), "the server starts")
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def client(address: str, **options: Any) -> httpx2.Client:
+    """Requests to the API of a server."""
+    options = {"timeout": SECONDS, "trust_env": False} | options
+    return httpx2.Client(base_url=f"{address}/api/v1/", **options)
+
+
+def upload(http: httpx2.Client, path: Path, name: str | None = None, **params: str) -> Any:
+    """Upload a file; gives the job."""
+    response = send(http, path.read_bytes(), name or path.name, **params)
+    assert response.status_code == 202, response.text
+    return response.json()
+
+
+def send(http: httpx2.Client, content: Any, name: str, **params: str) -> httpx2.Response:
+    """Upload bytes under a name; gives the answer, whatever it is."""
+    headers = {"Content-Type": "application/octet-stream"}
+    return http.post("documents", params={"name": name, **params}, content=content, headers=headers)
+
+
+def finished(http: httpx2.Client, job: str) -> Any:
+    """Wait until a job has ended, and give it."""
+    found: Any = None
+
+    def has_ended() -> bool:
+        nonlocal found
+        found = http.get(f"jobs/{job}").json()
+        return found["state"] in FINISHED
+
+    wait_until(has_ended, "the job ends")
+    return found
+
+
+def wait_until(condition: Any, what: str, seconds: float = SECONDS) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"Waited for {seconds:.0f} s until {what}.")
+        time.sleep(0.05)
+
+
+def events(response: httpx2.Response) -> Iterator[tuple[str, str]]:
+    """The server-sent events of an answer: names and data."""
+    name = ""
+    for line in response.iter_lines():
+        if line.startswith("event: "):
+            name = line[len("event: ") :]
+        elif line.startswith("data: "):
+            yield name, line[len("data: ") :]
+
+
+@contextlib.contextmanager
+def program(index: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run ``visar serve``; gives its address and its process, which is killed at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "visar", "serve", "--index", str(index), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "500"},
+    )
+    assert process.stderr is not None
+    try:
+        said = ""
+        while not (found := re.search(r"at (http://\S+)", said)):
+            line = process.stderr.readline()
+            assert line, f"visar serve has ended: {said}"
+            said += line
+        yield found[1], process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
