@@ -73,6 +73,7 @@ def _draw_detail(detail: Detail) -> str:
         import matplotlib as mpl
         from matplotlib.colors import ListedColormap
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
         figure = Figure(figsize=(8.4, 3.5))
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
@@ -99,5 +100,6 @@ def _draw_detail(detail: Detail) -> str:
             if k is not None:
                 right.axvline(k, color=drawing.LOOKS[method][0], linestyle=line, label=name)
         right.set(xlabel="k", title="J(k)")
+        right.xaxis.set_major_locator(MaxNLocator(integer=True))
         right.legend(loc="best")
         return drawing.to_svg(figure)

@@ -52,9 +52,14 @@ def adaptive_others(findings: Findings) -> tuple[str, ...]:
     return tuple(filter(scope.is_adaptive, scope.other_methods(findings)))
 
 
+def foreign_methods(findings: Findings) -> tuple[str, ...]:
+    """Return those of other packages alone: figures with a line a method have no room for more."""
+    return tuple(filter(scope.is_other, adaptive_others(findings)))
+
+
 def distribution_figures(findings: Findings) -> list[Picture]:
     """Figures S1 and S2: how often a method takes 1, 2, 3 … pages."""
-    others = adaptive_others(findings)
+    others = foreign_methods(findings)
     pictures = []
     for key, title, methods in (
         ("figure-s1", "Figure S1. Pages taken: ViSAR, Oracle and evidence", ("visar", "oracle")),
@@ -104,7 +109,7 @@ def _draw_distribution(
 
 def oracle_figures(findings: Findings) -> list[Picture]:
     """Figures 3 and S3 to S6: a method's choice against the size of Oracle's."""
-    others = adaptive_others(findings)
+    others = foreign_methods(findings)
     measures: tuple[tuple[str, str, str, Measure], ...] = (
         ("figure-s3", "Figures 3 (a) and S3. k − k_oracle", "mean k − k_oracle", k_of),
         ("figure-s4", "Figures 3 (b) and S4. F1", "mean F1, %", f1_of),
@@ -137,7 +142,7 @@ def oracle_figures(findings: Findings) -> list[Picture]:
             "the questions.",
             partial(_draw_against_oracle, heading=heading, looks=drawing.method_looks(others)),
             panels,
-            size=(6.4, 3.4),
+            size=(8.4, 3.6),
             same_heights=True,
         )
     return pictures

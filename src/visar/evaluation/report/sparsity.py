@@ -28,7 +28,7 @@ _FEWEST_VERDICTS = 3
 _SAMPLES = 1_000
 # The paper's: the accuracy of the questions at or above these percentiles of sparsity.
 PERCENTILES = tuple(range(0, 100, 5))
-_INACTIVE = f"pages whose s_p is at most {PAPER_INACTIVE} of the largest"
+_INACTIVE = f"pages whose s_p, rescaled to [0, 1], is at most {PAPER_INACTIVE}"
 
 Points = list[tuple[float, bool]]
 """Sparsity and verdict of each answer."""
