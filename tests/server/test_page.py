@@ -12,7 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.server.conftest import encrypt, write_pdf
+from tests.conftest import write_pdf
+from tests.server.conftest import encrypt
 from tests.server.service import serving
 from visar.index import Index
 from visar.server import Settings
