@@ -64,7 +64,7 @@ def create_app(
         speak of what was sent or where files lie, the answer says nothing; the server logs them.
     """
     app = FastAPI(openapi_url=None)
-    app.add_middleware(RequestGuard, token=token, max_bytes=max_bytes)
+    app.add_middleware(RequestGuard, token=token, max_bytes=max_bytes, max_requests=MAX_REQUESTS)
 
     answer_errors(app, errors)
     return app
@@ -130,7 +130,7 @@ class RequestGuard:
         *,
         token: str | None,
         max_bytes: Mapping[str, int],
-        max_requests: int = MAX_REQUESTS,
+        max_requests: int,
     ) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()

@@ -115,11 +115,18 @@ class Library extends HTMLElement {
         if (entry) entry.share = share;
         this.show();
       });
-      this.uploads.set(id, { name: file.name, share: 0, abort: sending.abort });
+      let cancelled = false;
+      const abort = () => {
+        cancelled = true;
+        // Once all is sent the server may have begun: its answer is waited for, and cancelled.
+        if ((this.uploads.get(id)?.share ?? 1) < 1) sending.abort();
+      };
+      this.uploads.set(id, { name: file.name, share: 0, abort });
       this.show();
       try {
         const job = await sending.done;
         this.jobs.set(job.id, this.jobs.get(job.id) ?? job);
+        if (cancelled) await post(`jobs/${path(job.id, "cancel")}`, {});
       } catch (error) {
         notice(`${file.name}: ${/** @type {Error} */ (error).message}`);
       }
