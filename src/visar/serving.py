@@ -130,7 +130,7 @@ class RequestGuard:
         *,
         token: str | None,
         max_bytes: Mapping[str, int],
-        max_requests: int,
+        max_requests: int = MAX_REQUESTS,
     ) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()
