@@ -39,19 +39,23 @@ def library(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Index:
     return index
 
 
+def write_pdf(path: Path, *pages: str) -> Path:
+    """Write a PDF with one paragraph a page."""
+    sheet = Canvas(str(path), pagesize=(400, 500), invariant=True)
+    for text in pages:
+        for number, line in enumerate(text.split("\n")):
+            sheet.drawString(40, 440 - 16 * number, line)
+        sheet.showPage()
+    sheet.save()
+    return path
+
+
 @pytest.fixture
 def make_pdf(tmp_path: Path) -> Callable[..., Path]:
     """Make a PDF with one paragraph a page."""
 
     def make(name: str, *pages: str) -> Path:
-        path = tmp_path / name
-        sheet = Canvas(str(path), pagesize=(400, 500), invariant=True)
-        for text in pages:
-            for number, line in enumerate(text.split("\n")):
-                sheet.drawString(40, 440 - 16 * number, line)
-            sheet.showPage()
-        sheet.save()
-        return path
+        return write_pdf(tmp_path / name, *pages)
 
     return make
 

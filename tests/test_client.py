@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.conftest import encrypt, write_pdf
+from tests.conftest import write_pdf
+from tests.server.conftest import encrypt
 from tests.server.service import serving
 from visar.client import AsyncClient, Client
 from visar.errors import DocumentError, ServiceError

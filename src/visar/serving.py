@@ -66,7 +66,7 @@ def create_app(
         speak of what was sent or where files lie, the answer says nothing; the server logs them.
     """
     app = FastAPI(openapi_url=None)
-    app.add_middleware(RequestGuard, token=token, max_bytes=max_bytes)
+    app.add_middleware(RequestGuard, token=token, max_bytes=max_bytes, max_requests=MAX_REQUESTS)
 
     answer_errors(app, errors)
     return app

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pikepdf
 import pytest
-from reportlab.pdfgen.canvas import Canvas
 
+from tests.conftest import write_pdf
 from tests.server.service import client, serving
 from visar.index import Index
-
-MakePdf = Callable[..., Path]
-
-
-def write_pdf(path: Path, *pages: str) -> Path:
-    """A PDF with a few lines a page."""
-    sheet = Canvas(str(path), pagesize=(400, 500), invariant=True)
-    for text in pages:
-        for number, line in enumerate(text.split("\n")):
-            sheet.drawString(40, 440 - 16 * number, line)
-        sheet.showPage()
-    sheet.save()
-    return path
 
 
 def encrypt(path: Path, password: str) -> Path:

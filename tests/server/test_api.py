@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.server.conftest import encrypt, write_pdf
+from tests.conftest import write_pdf
+from tests.server.conftest import encrypt
 from tests.server.service import (
     client,
     events,

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.server.conftest import write_pdf
+from tests.conftest import write_pdf
 from tests.server.service import client, finished, send, serving
 from visar.documents import Limits, ReadOptions
 from visar.index import Index

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.server.conftest import write_pdf
+from tests.conftest import write_pdf
 from tests.server.service import client, finished, program, serving, upload, wait_until
 from visar.index import Index
 from visar.server.jobs import KEPT, JobQueue

@@ -12,7 +12,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.server.conftest import encrypt, write_pdf
+from tests.conftest import write_pdf
+from tests.server.conftest import encrypt
 from tests.server.service import serving
 from visar.index import Index
 from visar.server import Settings
@@ -135,6 +136,27 @@ def test_a_file_becomes_a_document(open_page: Open, address: str, tmp_path: Path
     expect(entry).to_be_visible()
     page.get_by_label("Find a document by its name").fill("nothing")
     expect(page.get_by_text("No document has that in its name.")).to_be_visible()
+
+
+def test_dropped_files_are_added(open_page: Open, address: str, tmp_path: Path) -> None:
+    page = open_page(at=address)
+    page.wait_for_selector(".entry")
+    content = (
+        write_pdf(tmp_path / "sails.pdf", "The sails are brown.").read_bytes().decode("latin-1")
+    )
+    page.evaluate(
+        """(content) => {
+            const data = new DataTransfer();
+            const bytes = Uint8Array.from(content, (letter) => letter.charCodeAt(0));
+            data.items.add(new File([bytes], "sails.pdf"));
+            data.items.add(new File(["hidden"], ".hidden"));
+            const options = { dataTransfer: data, bubbles: true };
+            document.body.dispatchEvent(new DragEvent("drop", options));
+        }""",
+        content,
+    )
+    expect(page.get_by_role("button", name="sails.pdf 1 page", exact=True)).to_be_visible()
+    expect(page.get_by_text(".hidden")).to_have_count(0)
 
 
 def test_a_job_can_be_cancelled_and_a_locked_file_opened(
@@ -307,6 +329,26 @@ def assert_accessible(page: Page) -> None:
         if each["impact"] in ("serious", "critical")
     ]
     assert serious == []
+
+
+def test_a_token_is_asked_for_once(browser: Browser, index: Index) -> None:
+    token = "correct-horse-battery-staple"  # noqa: S105
+    with serving(index, Settings(token=token)) as address, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(address)
+        page.get_by_label("Token").fill("another-horse-another-staple")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text("That is not its token.")).to_be_visible()
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
+        # Pictures come without headers, and are there all the same.
+        page.get_by_role("button", name="manual.pdf 5 pages").click()
+        page.wait_for_function("() => document.querySelector('.sheet img')?.naturalWidth > 0")
+        page.reload()
+        expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
+        # No script can read what stands for the token.
+        assert page.evaluate("() => document.cookie") == ""
 
 
 def test_an_empty_library_says_what_to_do(open_page: Open, tmp_path: Path) -> None:

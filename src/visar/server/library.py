@@ -27,6 +27,7 @@ from visar.text import clean_line
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, Query, Request, Response  # isort: skip
 from fastapi.responses import FileResponse  # isort: skip
+from starlette.requests import ClientDisconnect  # isort: skip
 from fastapi.sse import EventSourceResponse, ServerSentEvent  # isort: skip
 
 LONGEST_NAME = 200
@@ -95,6 +96,8 @@ def _documents(routes: APIRouter, context: Context) -> None:
                     await asyncio.to_thread(file.write, part)
                 file.flush()
                 await asyncio.to_thread(os.fsync, file.fileno())
+            if await request.is_disconnected():  # cancelled, and nobody waits for the job
+                raise ClientDisconnect
             if not size:
                 raise refusal(422, "empty", "The file is empty.")
             job = await asyncio.to_thread(

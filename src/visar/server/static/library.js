@@ -30,8 +30,12 @@ class Library extends HTMLElement {
 
   build() {
     const input = /** @type {HTMLInputElement} */ (
-      h("input", { type: "file", multiple: true, class: "hidden", id: "files", onchange: () => this.add([...(input.files ?? [])]) })
+      h("input", { type: "file", multiple: true, class: "hidden", id: "files" })
     );
+    input.addEventListener("change", () => {
+      this.add([...(input.files ?? [])]);
+      input.value = ""; // so that the same file can be chosen again
+    });
     const filter = /** @type {HTMLInputElement} */ (
       h("input", { class: "filter", type: "search", placeholder: "Find a document", "aria-label": "Find a document by its name" })
     );
@@ -80,7 +84,8 @@ class Library extends HTMLElement {
 
   /** @param {DataTransfer | null} dropped */
   async take(dropped) {
-    const entries = [...(dropped?.items ?? [])].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry != null);
+    // Before anything is awaited: after that the items are gone. Some are files without an entry.
+    const items = [...(dropped?.items ?? [])].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
     /** @type {File[]} */ const files = [];
     const walk = async (/** @type {any} */ entry) => {
       if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
@@ -93,7 +98,10 @@ class Library extends HTMLElement {
         }
       }
     };
-    for (const entry of entries) await walk(entry);
+    for (const item of items) {
+      if (item instanceof File) files.push(item);
+      else if (item) await walk(item);
+    }
     this.add(files.filter((file) => !file.name.startsWith(".")));
   }
 
@@ -107,11 +115,18 @@ class Library extends HTMLElement {
         if (entry) entry.share = share;
         this.show();
       });
-      this.uploads.set(id, { name: file.name, share: 0, abort: sending.abort });
+      let cancelled = false;
+      const abort = () => {
+        cancelled = true;
+        // Once all is sent the server may have begun: its answer is waited for, and cancelled.
+        if ((this.uploads.get(id)?.share ?? 1) < 1) sending.abort();
+      };
+      this.uploads.set(id, { name: file.name, share: 0, abort });
       this.show();
       try {
         const job = await sending.done;
         this.jobs.set(job.id, this.jobs.get(job.id) ?? job);
+        if (cancelled) await post(`jobs/${path(job.id, "cancel")}`, {});
       } catch (error) {
         notice(`${file.name}: ${/** @type {Error} */ (error).message}`);
       }
