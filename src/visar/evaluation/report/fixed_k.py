@@ -41,8 +41,9 @@ def fixed_k_tables(findings: Findings) -> list[Table]:
         rows: list[Row] = []
         counts = {}
         for (of, encoder), by_method in findings.choices.items():
-            pairs = with_evidence(findings, dataset, by_method.get(LATE, {}))
-            if of != dataset or not pairs:
+            chosen = by_method.get(LATE, {}) if of == dataset else {}
+            pairs = with_evidence(findings, dataset, chosen)
+            if not pairs:
                 continue
             counts[label(LATE), encoder] = len(pairs)
             curve = fixed_k_curve(pairs)
