@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.output import console, errors, plain_table
 from visar.explain.words import numbers, why_so_many
-from visar.generation.protocol import OnText
+from visar.generation import extractive
+from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.results import Answer, Generation, PageHit, SearchResult
 from visar.text import clean_line
 
@@ -21,8 +21,13 @@ PAGES_SHOWN = 10
 
 
 @contextmanager
-def shown_while_written() -> Iterator[OnText]:
+def shown_while_written(generator: str | Generator) -> Iterator[OnText]:
     """Show an answer on stderr while it is written, and take it away when it is done."""
+    if generator == extractive.NAME:  # a quotation is there at once
+        yield ignore_text
+        return
+    from rich.live import Live
+
     written = Text()
     with Live(console=errors, transient=True, refresh_per_second=12) as live:
 

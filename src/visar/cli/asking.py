@@ -123,7 +123,7 @@ def ask(
 
     writer = open_generator(generator, base_url, device)
     asked = documents_asked(library, files, documents, encoder, quiet=quiet)
-    with waiting("answering", quiet=quiet), shown_while_written() as on_text:
+    with waiting("answering", quiet=quiet), shown_while_written(writer) as on_text:
         answer = library.ask(
             question,
             documents=asked,

@@ -35,7 +35,6 @@ from visar.documents import ReadOptions
 from visar.errors import StoreError, VisarError
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
-from visar.generation.protocol import OnText
 from visar.results import Answer
 from visar.text import clean_line
 
@@ -75,18 +74,19 @@ def chat(
     writer = open_generator(generator, base_url, device)
     asked = documents_asked(library, [str(f) for f in files or []], documents, encoder, quiet=quiet)
 
-    def answer(question: str, on_text: OnText) -> Answer:
-        return library.ask(
-            question,
-            documents=asked,
-            encoder=encoder,
-            method=method,
-            max_k=max_k,
-            neighbors=neighbors,
-            generator=writer,
-            budget=Budget(pixels=int(send_megapixels * 1e6), tokens=send_tokens),
-            on_text=on_text,
-        )
+    def answer(question: str) -> Answer:
+        with shown_while_written(writer) as on_text:
+            return library.ask(
+                question,
+                documents=asked,
+                encoder=encoder,
+                method=method,
+                max_k=max_k,
+                neighbors=neighbors,
+                generator=writer,
+                budget=Budget(pixels=int(send_megapixels * 1e6), tokens=send_tokens),
+                on_text=on_text,
+            )
 
     _Session(answer, as_json=as_json).run()
 
@@ -94,7 +94,7 @@ def chat(
 class _Session:
     """A chat: reads lines from stdin, answers them, and keeps the answers."""
 
-    def __init__(self, answer: Callable[[str, OnText], Answer], *, as_json: bool) -> None:
+    def __init__(self, answer: Callable[[str], Answer], *, as_json: bool) -> None:
         self._answer = answer
         self._as_json = as_json
         self._answers: list[Answer] = []
@@ -117,8 +117,7 @@ class _Session:
     def _ask(self, question: str) -> None:
         """Answer a question. An error ends the session only if the index is gone or damaged."""
         try:
-            with shown_while_written() as on_text:
-                answer = self._answer(question, on_text)
+            answer = self._answer(question)
         except StoreError:
             raise
         except VisarError as error:
