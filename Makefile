@@ -25,8 +25,9 @@ serve: .venv/installed
 	$(BIN)/visar add --index .venv/demo-index $(REPORT)
 	$(BIN)/visar serve --index .venv/demo-index --open
 
+# Two files at a time, whatever the machine: many tests start processes of their own.
 test: .venv/installed-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .
