@@ -51,9 +51,7 @@ def test_stores(recipe: str) -> None:
     assert len(selection.ranking) == 4
 
 
-def test_colpali_engine(
-    checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_colpali_engine(checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """On a tiny checkpoint of the same layout."""
     model = str(checkpoint("colpali"))
     shown = RECIPES["colpali-engine"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from haystack import Document, Pipeline
-from haystack_integrations.components.retrievers.visar import VisarRetriever
 
+from haystack_integrations.components.retrievers.visar import VisarRetriever
 from tests.integrations.conftest import QUESTION
 from visar.client import Client
 from visar.errors import StoreError
