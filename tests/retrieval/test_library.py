@@ -20,6 +20,7 @@ from visar.results import SearchResult
 from visar.retrieval import candidates, search
 from visar.retrieval.candidates import PageSummaries, document_key
 from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store.database import SUMMARIES
 from visar.store.sqlite import SqliteStore
 
 REFERENCE = EncoderRef.of(ENCODER)
@@ -42,6 +43,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "SCANNED", 10)
     monkeypatch.setattr(search, "CANDIDATES", 6)
     monkeypatch.setattr(candidates, "CODED", 40)
+    monkeypatch.setattr(candidates, "CODED_ROOT", 1)
 
 
 def places(found: SearchResult) -> list[tuple[str, int]]:
@@ -119,7 +121,7 @@ def test_a_small_library_is_compared_as_a_whole(store: SqliteStore) -> None:
     found = Index(store).search(asking(3, 5), encoder=ENCODER)
     assert found.candidates == search.CANDIDATES
     assert places(found)[0] == ("id-3.pdf", 5)
-    assert not (store.folder / candidates.FOLDER).exists()
+    assert not (store.folder / SUMMARIES).exists()
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -159,11 +161,21 @@ def test_a_new_document_is_seen_and_a_removed_one_is_not(store: SqliteStore) -> 
     add_texts(store, "new.pdf", ["word1", "", *texts(55, 2)])
     assert places(index.search(question, encoder=ENCODER))[0] == ("id-new.pdf", 4)
     index.remove("new.pdf")
+    # Nothing of it is left, and nothing that belongs to nothing.
+    (folder,) = (store.folder / SUMMARIES).iterdir()
+    keys = {document_key(document) for document in store.documents()}
+    assert {file.name for file in folder.iterdir()} == keys
     assert "id-new.pdf" not in {d for d, _ in index.search(question, encoder=ENCODER).places}
-    (folder,) = (store.folder / candidates.FOLDER).iterdir()
-    assert {file.name for file in folder.iterdir()} == {
-        document_key(document) for document in store.documents()
-    }
+    assert store.verify() == []
+
+
+def test_summaries_that_another_process_left_are_dropped(store: SqliteStore) -> None:
+    left = store.folder / SUMMARIES / "of-an-encoder" / "gone-1"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of a document that was removed")
+    assert [problem.kind for problem in store.verify()] == ["orphan"]
+    assert store.compact().files == 1
+    assert not left.exists()
 
 
 @pytest.mark.usefixtures("small_limits")

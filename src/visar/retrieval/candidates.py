@@ -25,14 +25,17 @@ from visar.files import write_whole
 from visar.results import Place
 from visar.retrieval.corpus import Corpus
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
+from visar.store.database import SUMMARIES
 
 MEAN_NUMBERS = 4096
 """Numbers of a page's mean vectors: 32 vectors of 128 dimensions, 9 of 448."""
-CODED = 1500
-"""Pages whose bits are compared with those of the question, the best by their means."""
+CODED = 1000
+CODED_ROOT = 12
+"""Pages whose bits are compared with those of the question, the best by their means: so many, or
+so many times the root of the number of pages. The rank by means of pages that belong to the best
+grows with the root of a library's size."""
 COMPARED = 2
 """Pages compared exactly for each one that is wanted, the best by their bits."""
-FOLDER = "summaries"
 
 # Pages and vectors that are compared at a time: their products stay small.
 _PAGES_AT_A_TIME = 256
@@ -139,11 +142,11 @@ class Candidates:
 def _folder(location: str, encoder: EncoderRef) -> Path:
     name = hashlib.sha256(str(encoder).encode()).hexdigest()[:16]
     if "://" not in location:
-        return Path(location) / FOLDER / name
+        return Path(location) / SUMMARIES / name
     from platformdirs import user_cache_path
 
     place = hashlib.sha256(location.encode()).hexdigest()[:16]
-    return user_cache_path("visar") / FOLDER / place / name
+    return user_cache_path("visar") / SUMMARIES / place / name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,10 +254,11 @@ class PageSummaries:
             summaries = [self._kept[key] for key in ordered]
         edges = np.cumsum([0, *(len(one.numbers) for one in summaries)])
         positions = np.arange(edges[-1])
-        if len(positions) > max(CODED, n):
+        coded = max(n, CODED, int(CODED_ROOT * len(positions) ** 0.5))
+        if len(positions) > coded:
             runs = _runs([stacked.documents[key] for key in ordered])
             scores = np.concatenate([_mean_scores(query, stacked, pages) for pages in runs])
-            positions = np.sort(_largest(scores, max(CODED, n)))
+            positions = np.sort(_largest(scores, coded))
         if not len(positions):
             return []
         places = np.searchsorted(edges, positions, side="right") - 1
