@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -86,6 +86,43 @@ OcrChoice = Annotated[
 ]
 OcrEngineChoice = Annotated[
     Literal["rapidocr", "tesseract"], typer.Option("--ocr-engine", help="What reads them.")
+]
+Collection = Annotated[
+    str | None,
+    typer.Option(
+        "--collection",
+        metavar="NAME",
+        help="The documents of this collection alone.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="FILTER",
+        help="The documents with these metadata alone: 'year >= 2020 and kind = \"report\"'.",
+        show_default=False,
+    ),
+]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="Compare every page of a large library, however long it takes."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Keep this with the documents, for --where: year=2021. Several times for several.",
+        show_default=False,
+    ),
+]
+IntoCollection = Annotated[
+    str | None,
+    typer.Option(
+        "--collection", metavar="NAME", help="Put them into this collection.", show_default=False
+    ),
 ]
 MaxPages = Annotated[int, typer.Option("--max-pages", help="Refuse longer documents.", min=1)]
 MaxMegabytes = Annotated[int, typer.Option("--max-megabytes", help="Refuse larger files.", min=1)]
@@ -192,6 +229,8 @@ def add_files(
     *,
     quiet: bool,
     added: list[StoredDocument],
+    metadata: Mapping[str, Any] | None = None,
+    collection: str | None = None,
 ) -> tuple[Refusal, ...]:
     """Add files with their progress shown; name those that were refused, or are there already.
 
@@ -215,7 +254,14 @@ def add_files(
     fetch_encoder(library, encoder, quiet=quiet)
     try:
         with progress_shown(quiet=quiet) as display:
-            library.add_all(files, encoder=encoder, progress=display.document, each=keep)
+            library.add_all(
+                files,
+                encoder=encoder,
+                progress=display.document,
+                each=keep,
+                metadata=metadata,
+                collection=collection,
+            )
     finally:
         for line in copies:
             errors.print(Text(line), soft_wrap=True)

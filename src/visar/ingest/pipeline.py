@@ -9,23 +9,34 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from visar.documents import Document, Identity, Limits, Page, ReadOptions, identify, open_document
+from visar.documents import (
+    Document,
+    Identity,
+    Limits,
+    Page,
+    ReadOptions,
+    find_documents,
+    identify,
+    open_document,
+)
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.errors import DocumentError, NotInIndex
 from visar.ingest.ocr_processes import OcrClient
 from visar.ingest.sources import file_source, source_path
 from visar.models.devices import usable_cores
 from visar.models.loading import load_ahead
+from visar.results import Additions, Refusal
 from visar.store import EncoderRef, NewDocument, Store, StoredDocument
+from visar.store.checks import check_metadata
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -64,6 +75,8 @@ def add_document(
     *,
     name: str | None = None,
     workers: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    collection: str | None = None,
 ) -> StoredDocument:
     """Add a document to a store, or the vectors of another encoder to one that is there.
 
@@ -90,6 +103,10 @@ def add_document(
     workers
         How many pages are read at once; each page that needs OCR takes a process. All usable
         cores by default.
+    metadata
+        Are set beside, or in place of, those that the file or the store has.
+    collection
+        The document is put into it.
 
     Raises
     ------
@@ -104,12 +121,55 @@ def add_document(
     identity = identify(path, options.limits)
     source = file_source(path) if name is None else ""
     identity = replace(identity, name=name or identity.name)
+    given = check_metadata(metadata or {})
+
+    def add() -> StoredDocument:
+        added = _add(store, path, source, identity, encoder, options, progress, workers, given)
+        if any(name not in added.metadata or added.metadata[name] != given[name] for name in given):
+            added = store.set_metadata(added.id, {**added.metadata, **given})
+        if collection is not None and collection not in added.collections:
+            store.collect(collection, [added.id])
+            added = store.get(added.id)
+        return added
+
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _add(store, path, source, identity, encoder, options, progress, workers)
+            return add()
         except NotInIndex:  # removed since it was found there
             continue
-    return _add(store, path, source, identity, encoder, options, progress, workers)
+    return add()
+
+
+def add_documents(
+    paths: Iterable[str | PathLike[str]],
+    add: Callable[[Path], StoredDocument],
+    each: Callable[[Path, StoredDocument | Refusal], None] | None = None,
+) -> Additions:
+    """Add files and the documents of folders with ``add``, which may refuse some of them.
+
+    ``each`` is called as soon as a document is added or refused.
+    """
+    results: list[StoredDocument | Refusal] = []
+
+    def keep(path: Path, result: StoredDocument | Refusal) -> None:
+        results.append(result)
+        if each is not None:
+            each(path, result)
+
+    found = find_documents(Path(path) for path in paths)
+    for path, reason in found.refused:
+        keep(path, Refusal(str(path), reason))
+    for path in found.paths:
+        try:
+            document = add(path)
+        except DocumentError as error:
+            keep(path, Refusal(str(path), str(error)))
+        else:
+            keep(path, document)
+    return Additions(
+        tuple(result for result in results if not isinstance(result, Refusal)),
+        tuple(result for result in results if isinstance(result, Refusal)),
+    )
 
 
 def _add(
@@ -121,6 +181,7 @@ def _add(
     options: ReadOptions,
     progress: Progress,
     workers: int | None,
+    metadata: Mapping[str, Any],
 ) -> StoredDocument:
     reference = EncoderRef.of(encoder)
     known = _known(store, identity.id)
@@ -135,7 +196,8 @@ def _add(
         name = identity.name
         if known is not None and (known.source == source or _still_there(known)):
             name, source = known.name, known.source
-        new = NewDocument(identity.id, name, source, total, identity.size)
+        said = {**document.metadata, **metadata} if document is not None else metadata
+        new = NewDocument(identity.id, name, source, total, identity.size, said)
         addition = stack.enter_context(store.adding(new, reference, path))
         if addition.stored is not None:
             return addition.stored
