@@ -35,13 +35,14 @@ EncoderName = Annotated[
     str,
     typer.Option(
         "--encoder",
+        envvar="VISAR_ENCODER",
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
         "@REVISION, +patches and +pool3 may follow.",
     ),
 ]
 DeviceChoice = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
-    typer.Option("--device", help="Where encoders of page images run."),
+    typer.Option("--device", envvar="VISAR_DEVICE", help="Where encoders of page images run."),
 ]
 GeneratorName = Annotated[
     str,
