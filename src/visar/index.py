@@ -380,7 +380,7 @@ class Index:
 
     def search(
         self,
-        question: str,
+        question: str = "",
         *,
         documents: Sequence[str] | None = None,
         encoder: str | Encoder = "embedded",
@@ -388,13 +388,15 @@ class Index:
         k: int | None = None,
         max_k: int | None = None,
         neighbors: int = 0,
+        image: Image | None = None,
     ) -> SearchResult:
         """Find the pages a question needs.
 
         Parameters
         ----------
         question
-            In plain words.
+            In plain words; or else ``image``, a picture to look for, such as a cut-out of a page,
+            if the encoder reads page images.
         documents
             Ids or names of the documents to search; all by default.
         encoder
@@ -417,7 +419,7 @@ class Index:
             If there is no such method or encoder, or an option is out of its range.
         """
         return self.searcher(documents, encoder).search(
-            question, method=method, k=k, max_k=max_k, neighbors=neighbors
+            question, method=method, k=k, max_k=max_k, neighbors=neighbors, image=image
         )
 
     def ask(

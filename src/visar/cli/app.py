@@ -53,6 +53,11 @@ COMMANDS = (
         "calibrate:calibrate",
         "Fit how likely pages are, for an encoder and documents of your own, from questions.",
     ),
+    (
+        "setup",
+        "setup:setup",
+        "Choose an encoder and a language model for this machine, download them, and set them.",
+    ),
     ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
     (
         "generators",
@@ -66,8 +71,8 @@ GROUPS = (
     ("eval", "evaluation:app", "Evaluate on a benchmark, and report it as the paper does."),
 )
 ALL = "all"
-UNSET = ("config", "eval")
-"""Groups without the user's settings: they are changed there; a run has its own options alone."""
+UNSET = ("config", "setup", "eval")
+"""Commands without the user's settings: those change them, and a run has its own options alone."""
 _INTERRUPTED = 130
 # Typer brings its own copy of Click from some version on, and shows no more of it than this.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -153,11 +158,9 @@ def _call(app: typer.Typer, typed: str | None) -> int | None:
         from visar.cli.settings import option_defaults, read
 
         settings = read()
-    if not settings:
-        code: int | None = app(standalone_mode=False)
-        return code
-    defaults = option_defaults(typer.main.get_command(app), settings)
-    code = app(standalone_mode=False, default_map=defaults)
+    command = typer.main.get_command(app)
+    defaults = option_defaults(command, settings) if settings else None
+    code: int | None = command(standalone_mode=False, default_map=defaults)
     return code
 
 

@@ -147,6 +147,12 @@ ServerAddress = Annotated[
 Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]
 
 
+def was_given(context: typer.Context, option: str) -> bool:
+    """Whether an option was typed or is in the environment, and is not a default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+
+
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:
     """The generator of that name; the default needs none."""
     from visar.generation import extractive

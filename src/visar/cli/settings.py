@@ -71,17 +71,31 @@ def write(changes: Mapping[str, str | None]) -> None:
     from visar.files import write_whole
 
     path = location()
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = _lines(path)
     for key, value in changes.items():
         if key not in SETTINGS and value is not None:
             raise _unknown(path, key)
-        lines = [line for line in lines if not re.match(rf"\s*{re.escape(key)}\s*=", line)]
+        own = [bool(re.match(rf"\s*{re.escape(key)}\s*=", line)) for line in lines]
+        place = own.index(True) if any(own) else len(lines)
+        lines = [line for line, is_own in zip(lines, own, strict=True) if not is_own]
         if value is not None:
-            # Before the first table, if somebody has added one: it is refused with its name below.
-            lines.insert(0, f"{key} = {json.dumps(value, ensure_ascii=False)}")
-    content = "".join(f"{line}\n" for line in lines).encode()
-    _parsed(path, content)
-    write_whole(path, content)
+            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.insert(place, f"{key} = {text}")
+    content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+    if any(value is not None for value in changes.values()):
+        _parsed(path, content)
+    # The file may be a link to where somebody keeps all such files.
+    write_whole(path.resolve(), content)
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidOption(f"{path} is no TOML: {error}.") from error
+    return text.rstrip("\n").split("\n") if text.strip() else []
 
 
 def option_defaults(command: Any, settings: Mapping[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Visual encoders: a page's image in, a vector for each patch of it out.
 
-ColPali, ColQwen2.5, ColModernVBERT and ColSmol through colpali-engine, from the hub or a local folder.
+ColPali, ColQwen2.5, ColModernVBERT and ColSmol through colpali-engine, from the hub or a folder.
 ``docs/visual-encoders.md`` says what they need and how far they were tried.
 """
 

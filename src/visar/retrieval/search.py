@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from visar.core import PageVectors, Selection
 from visar.core.vectors import Float64
 from visar.documents.page import Page
-from visar.encoders.protocol import Encoder
+from visar.encoders.protocol import Encoder, encode_image_query
 from visar.errors import InvalidOption, NotInIndex
 from visar.results import PageHit, PageSource, Passage, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
@@ -23,6 +23,8 @@ from visar.retrieval.methods import DocumentPages, Method, MethodFunction, Score
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from visar.retrieval.quotes import WeightedPage
 
 # Of what an encoder calls a weak match: below it there is none. For encoders without calibration;
@@ -183,15 +185,18 @@ class Searcher:
         k: int | None = None,
         max_k: int | None = None,
         neighbors: int = 0,
+        image: Image | None = None,
     ) -> SearchResult:
         """Find the pages a question needs; see :meth:`visar.Index.search`."""
         started = time.perf_counter()
         chosen_by = _with_k(get_method(method), k)
         if neighbors < 0:
             raise InvalidOption(f"neighbors must be at least 0, not {neighbors}.")
+        if image is not None and question:
+            raise InvalidOption("A search has a question or an image, not both: leave one out.")
         with ThreadPoolExecutor(1) as pool:
             # The question is encoded, and a model loaded for it, while all else is got ready.
-            encoding = pool.submit(self._encoder.encode_query, question)
+            encoding = pool.submit(self._encode, question, image)
             from visar.retrieval.front_page import about_document
             from visar.retrieval.quotes import choose_quotes
 
@@ -248,6 +253,11 @@ class Searcher:
             query=query,
             selection=selection,
         )
+
+    def _encode(self, question: str, image: Image | None) -> NDArray[np.float32]:
+        if image is not None:
+            return encode_image_query(self._encoder, image)
+        return self._encoder.encode_query(question)
 
     def weigh(
         self, question: str, selection: Selection, positions: Sequence[int]
