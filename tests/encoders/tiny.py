@@ -67,7 +67,7 @@ def colpali() -> tuple[Any, Any]:
     from transformers import PaliGemmaConfig, SiglipImageProcessor
 
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<image>"]
-    marks = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
+    marks: dict[str, Any] = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk")}
     images: Any = SiglipImageProcessor(
         size={"height": IMAGE_SIDE, "width": IMAGE_SIDE}, image_mean=[0.5] * 3, image_std=[0.5] * 3
     )
@@ -285,7 +285,6 @@ def colsmol() -> tuple[Any, Any]:
             "patch_size": TILE_PATCH,
         },
         image_token_id=words.convert_tokens_to_ids("<image>"),
-        pad_token_id=words.pad_token_id,
         scale_factor=SHUFFLE,
     )
     model = ColIdefics3(config)
@@ -368,6 +367,8 @@ def save_colbert(folder: Path, dimension: int = 128) -> Path:
     answerai-colbert-small is published the same way, with 96 dimensions.
     """
     from safetensors.torch import save_file
+
+    import_torchvision()
     from transformers import BertConfig, BertModel, BertTokenizer
 
     torch.manual_seed(7)
@@ -415,6 +416,8 @@ def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
     Its tokenizer reads a word after a space as other tokens than at the beginning of a text.
     """
     from safetensors.torch import save_file
+
+    import_torchvision()
     from transformers import ModernBertConfig, ModernBertModel
 
     torch.manual_seed(7)

@@ -53,14 +53,13 @@ if TYPE_CHECKING:
     from visar.results import SearchResult
     from visar.store import StoredDocument
 
-Question = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[FILE]... QUESTION",
-        help="The question, after the files it is about. Without files: the whole index, or --doc.",
-        show_default=False,
-    ),
-]
+_WORDS = typer.Argument(
+    metavar="[FILE]... QUESTION",
+    help="The question, after the files it is about. Without files: the whole index, or --doc.",
+    show_default=False,
+)
+Question = Annotated[list[str], _WORDS]
+QuestionOrNone = Annotated[list[str] | None, _WORDS]
 Documents = Annotated[
     list[str] | None,
     typer.Option("--doc", help="Ask about this document: its id, or its name.", show_default=False),
@@ -162,7 +161,7 @@ def ask(
 
 
 def search(
-    words: Annotated[list[str] | None, Question.__metadata__[0]] = None,
+    words: QuestionOrNone = None,
     *,
     image: ImageFile = None,
     documents: Documents = None,

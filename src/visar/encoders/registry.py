@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from visar.encoders.names import EncoderName, parse_name
 from visar.encoders.protocol import Encoder, Reads
@@ -326,13 +326,13 @@ def _of_checkpoint(
     if name.patches and entry.factory != _VISUAL:
         raise _without_instruction(name.base)
     _refuse_unavailable(name.base if name.base in PUBLISHED else name.unpooled, entry)
-    own = {
+    kinds: dict[str, dict[str, Any]] = {
         _COLBERT: {"dimension": entry.dimension if name.base in PUBLISHED else None},
         _VISRAG: {"trust_remote_code": trust_remote_code},
         _VISUAL: {"instruction_tokens": not name.patches},
-    }[entry.factory]
+    }
     kind = load(entry.factory)
-    encoder: Encoder = kind(name.unpooled, source, **own, **options)
+    encoder: Encoder = kind(name.unpooled, source, **kinds[entry.factory], **options)
     return encoder
 
 
