@@ -44,6 +44,21 @@ def test_a_cut_out_finds_its_page(
     assert len(list(index.heat(found, dpi=36))) == 1
 
 
+def test_pages_with_words_are_found_by_an_image_and_by_signs(
+    tmp_path: Path, make_pdf: Callable[..., Path]
+) -> None:
+    """Neither asks for a word that a quote could have."""
+    index = Index.open(tmp_path / "index")
+    encoder = PixelEncoder()
+    path = make_pdf("a.pdf", "The warranty lasts seven years.\nFive on the battery.", "Cats sleep.")
+    document = index.add(path, encoder=encoder)
+    page = index.image(document.id, 2)
+    found = index.search(image=page, encoder=encoder)
+    assert found.pages[0].page == 2
+    assert found.pages[0].snippet == "Cats sleep."
+    assert index.search("???", encoder=encoder).pages
+
+
 def test_pooled_and_remote_encoders_can_too() -> None:
     image = picture(1)
     expected = encode_image_query(PixelEncoder(), image)
