@@ -370,7 +370,7 @@ class Index:
 
     def search(
         self,
-        question: str,
+        question: str = "",
         *,
         documents: Sequence[str] | None = None,
         collection: str | None = None,
@@ -381,13 +381,15 @@ class Index:
         k: int | None = None,
         max_k: int | None = None,
         neighbors: int = 0,
+        image: Image | None = None,
     ) -> SearchResult:
         """Find the pages a question needs.
 
         Parameters
         ----------
         question
-            In plain words.
+            In plain words; or else ``image``, a picture to look for, such as a cut-out of a page,
+            if the encoder reads page images.
         documents
             Ids or names of the documents to search; all by default.
         collection, where
@@ -418,7 +420,13 @@ class Index:
         """
         searcher = self.searcher(documents, encoder, collection=collection, where=where)
         return searcher.search(
-            question, method=method, k=k, max_k=max_k, neighbors=neighbors, exact=exact
+            question,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+            exact=exact,
+            image=image,
         )
 
     def ask(

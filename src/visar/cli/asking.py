@@ -36,6 +36,7 @@ from visar.cli.options import (
     add_files,
     open_generator,
     open_index,
+    was_given,
 )
 from visar.cli.output import console, print_json
 from visar.cli.progress import waiting
@@ -50,18 +51,18 @@ from visar.text import clean_line
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from visar.encoders.protocol import Encoder
     from visar.index import Index
     from visar.results import SearchResult
     from visar.store import StoredDocument
 
-Question = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[FILE]... QUESTION",
-        help="The question, after the files it is about. Without files: the whole index, or --doc.",
-        show_default=False,
-    ),
-]
+_WORDS = typer.Argument(
+    metavar="[FILE]... QUESTION",
+    help="The question, after the files it is about. Without files: the whole index, or --doc.",
+    show_default=False,
+)
+Question = Annotated[list[str], _WORDS]
+QuestionOrNone = Annotated[list[str] | None, _WORDS]
 Documents = Annotated[
     list[str] | None,
     typer.Option("--doc", help="Ask about this document: its id, or its name.", show_default=False),
@@ -77,7 +78,20 @@ OpenFolder = Annotated[
 ]
 
 
+ImageFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--image",
+        metavar="FILE",
+        help="Look for what this picture shows, such as a cut-out of a page; then there is no "
+        "question, and the encoder must read page images.",
+        show_default=False,
+    ),
+]
+
+
 def ask(
+    context: typer.Context,
     words: Question,
     *,
     documents: Documents = None,
@@ -114,7 +128,8 @@ def ask(
             files,
             question,
             as_json=as_json,
-            generator=None if generator == extractive.NAME else generator,
+            # What is set for this machine is not what the server has.
+            generator=generator if was_given(context, "generator") else None,
             documents=documents,
             collection=collection,
             where=where,
@@ -158,8 +173,9 @@ def ask(
 
 
 def search(
-    words: Question,
+    words: QuestionOrNone = None,
     *,
+    image: ImageFile = None,
     documents: Documents = None,
     collection: Collection = None,
     where: Where = None,
@@ -181,8 +197,12 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
-    files, question = split_question(words)
+    files, question = _files_and_question(words or []) if image else split_question(words or [])
+    if image and question:
+        raise InvalidOption(f"--image is the question: leave out {question!r:.60}, or the image.")
     if server:
+        if image:
+            raise InvalidOption("--image goes with an index of this machine: leave out --server.")
         from visar.cli import remote
 
         remote.search(
@@ -205,10 +225,12 @@ def search(
     library.preload(encoder)
     from visar.cli.answers import print_pages
 
+    picture = None if image is None else _picture(image, library.encoder(encoder))
     asked = documents_asked(library, files, documents, encoder, quiet=quiet)
     with waiting("searching", quiet=quiet):
         found = library.search(
             question,
+            image=picture,
             documents=asked,
             collection=collection,
             where=where,
@@ -239,7 +261,19 @@ def split_question(words: list[str]) -> tuple[list[str], str]:
     return files, question
 
 
+def _picture(path: Path, encoder: Encoder) -> Image:
+    """Read the picture of ``--image``, with the checks of a document that is added."""
+    from visar.documents import open_document
+    from visar.encoders.protocol import refuse_image_query
+
+    refuse_image_query(encoder)
+    with open_document(path) as document:
+        return document.image(1)
+
+
 def _files_and_question(words: list[str]) -> tuple[list[str], str]:
+    if not words:
+        return [], ""
     *before, last = words
     if len(last.split()) > 1 and not _is_path(last):  # a question in quotes
         return before, last

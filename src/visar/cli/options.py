@@ -35,13 +35,14 @@ EncoderName = Annotated[
     str,
     typer.Option(
         "--encoder",
+        envvar="VISAR_ENCODER",
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
         "@REVISION, +patches and +pool3 may follow.",
     ),
 ]
 DeviceChoice = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
-    typer.Option("--device", help="Where encoders of page images run."),
+    typer.Option("--device", envvar="VISAR_DEVICE", help="Where encoders of page images run."),
 ]
 GeneratorName = Annotated[
     str,
@@ -181,6 +182,12 @@ ServerAddress = Annotated[
     ),
 ]
 Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]
+
+
+def was_given(context: typer.Context, option: str) -> bool:
+    """Whether an option was typed or is in the environment, and is not a default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
 
 
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from visar.core import PageVectors, Selection, maxsim
 from visar.core.vectors import Float32, Float64
-from visar.encoders.protocol import Encoder
+from visar.encoders.protocol import Encoder, encode_image_query
 from visar.errors import InvalidOption
 from visar.results import PageHit, PageSource, Passage, Place, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
@@ -21,6 +21,8 @@ from visar.retrieval.methods import Method, MethodFunction, ScoredPages, get_met
 from visar.store import StoredDocument
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from visar.retrieval.candidates import Candidates
     from visar.retrieval.quotes import WeightedPage
 
@@ -79,15 +81,18 @@ class Searcher:
         max_k: int | None = None,
         neighbors: int = 0,
         exact: bool = False,
+        image: Image | None = None,
     ) -> SearchResult:
         """Find the pages a question needs; see :meth:`visar.Index.search`."""
         started = time.perf_counter()
         chosen_by = _with_k(get_method(method), k)
         if neighbors < 0:
             raise InvalidOption(f"neighbors must be at least 0, not {neighbors}.")
+        if image is not None and question:
+            raise InvalidOption("A search has a question or an image, not both: leave one out.")
         with ThreadPoolExecutor(1) as pool:
             # The question is encoded, and a model loaded for it, while all else is got ready.
-            encoding = pool.submit(self._encoder.encode_query, question)
+            encoding = pool.submit(self._encode, question, image)
             from visar.retrieval.front_page import about_document
             from visar.retrieval.quotes import choose_quotes
 
@@ -147,6 +152,11 @@ class Searcher:
             places=corpus.places,
             selection=selection,
         )
+
+    def _encode(self, question: str, image: Image | None) -> NDArray[np.float32]:
+        if image is not None:
+            return encode_image_query(self._encoder, image)
+        return self._encoder.encode_query(question)
 
     def weigh(
         self, question: str, selection: Selection, positions: Sequence[int]
