@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 import numpy as np
 
 from visar.documents import Page, ReadOptions
-from visar.encoders.protocol import Encoder, SpanEncoder
+from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, NotInIndex
 from visar.generation import extractive
 from visar.generation.answering import (
@@ -41,12 +41,10 @@ from visar.store import (
 )
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    from visar.explain.explanation import Explanation
+    from visar.explain.explanation import Explanation, PatchPair
     from visar.ingest.pipeline import Progress
     from visar.results import PageHit
 
@@ -128,12 +126,7 @@ class Index:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -200,8 +193,14 @@ class Index:
             return source.image(number, dpi)
 
     def unlock(self, document: str, password: str) -> None:
-        """Keep the password of a document that was added elsewhere, to draw its pages with."""
-        self._options_of[self.get(document).id] = replace(self._options, password=password)
+        """Keep the password of a document, to draw its pages with.
+
+        Raises EncryptedDocument, and keeps nothing, if it is not the right one.
+        """
+        stored = self.get(document)
+        options = replace(self._options, password=password)
+        with self._sources.lease(stored, options, self._store.original(stored.id)):
+            self._options_of[stored.id] = options
 
     def vectors(self, document: str, *, encoder: str | Encoder = "embedded") -> DocumentVectors:
         """Return the vectors that an encoder gave the pages of a document."""
@@ -308,8 +307,8 @@ class Index:
     ) -> Additions:
         """Add files and the documents of folders; one that is refused does not stop the others.
 
-        ``each`` is called as soon as a document is added or refused: a later error, of the index,
-        ends the call without a result.
+        ``each`` is called with each document that is added or refused, before a later error of
+        the index ends the call.
         """
         added: list[StoredDocument] = []
         refused: list[Refusal] = []
@@ -465,12 +464,17 @@ class Index:
         """Return everything the method saw of a question: weights, matrix, costs, other cuts."""
         from visar.explain.explanation import explain
 
-        with self._lock:
-            known = [one for one in self._encoders.values() if EncoderRef.of(one) == found.encoder]
-        spans = None
-        if known and isinstance(known[0], SpanEncoder):
-            spans = known[0].question_spans(found.question)
-        return explain(found, self._corpora.get(found.documents, found.encoder).pages, spans)
+        corpus = self._corpora.get(found.documents, found.encoder)
+        return explain(found, corpus.pages, corpus.read)
+
+    def pairs(
+        self, found: SearchResult, first: tuple[str, int], second: tuple[str, int]
+    ) -> tuple[PatchPair, ...]:
+        """Return the best matching patches of two searched pages, by ids and page numbers."""
+        from visar.explain.explanation import patch_pairs
+
+        corpus = self._corpora.get(found.documents, found.encoder)
+        return patch_pairs(found, corpus, corpus.position(*first), corpus.position(*second))
 
     def patches(
         self, found: SearchResult, document: str, number: int
@@ -489,9 +493,6 @@ class Index:
         """Yield each found page with its picture, the question's heat laid over it."""
         from visar.explain.heat import with_heat
 
-        corpus = self._corpora.get(found.documents, found.encoder)
         for hit in found.pages:
-            position = corpus.position(hit.document, hit.page)
-            boxes, _ = corpus.patches(position)
-            weights = found.selection.patch_weights[position]
-            yield hit, with_heat(self.image(hit.document, hit.page, dpi), boxes, weights)
+            boxes, weights = self.patches(found, hit.document, hit.page)
+            yield hit, with_heat(self.image(hit.document, hit.page, dpi), boxes, weights[0])

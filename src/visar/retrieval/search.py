@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from visar.core import PageVectors, Selection
 from visar.core.vectors import Float64
 from visar.documents.page import Page
-from visar.encoders.protocol import Encoder
+from visar.encoders.protocol import Encoder, SpanEncoder
 from visar.errors import InvalidOption, NotInIndex
 from visar.results import PageHit, PageSource, Passage, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
@@ -212,11 +212,6 @@ class Searcher:
         passages, snippets = choose_quotes(question, read)
         snippets = snippets[: len(shown)]
         snippets += choose_quotes(question, weighted[len(shown) :])[1]
-        chances = None if calibration is None else calibration.probabilities(selection)
-        hits = [
-            self._hit(selection, chances, position, page, snippet, beside.get(position))
-            for position, page, snippet in zip(positions, weighted, snippets, strict=True)
-        ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
         strength = (
@@ -227,6 +222,14 @@ class Searcher:
         if of_document and strength == "none":
             # The words of such a question need not stand in the document.
             strength = "weak"
+        chances = None if calibration is None else calibration.probabilities(selection)
+        hits = [
+            self._hit(selection, chances, strength, position, page, snippet, beside.get(position))
+            for position, page, snippet in zip(positions, weighted, snippets, strict=True)
+        ]
+        spans = None
+        if isinstance(self._encoder, SpanEncoder):
+            spans = tuple(self._encoder.question_spans(question))
         return SearchResult(
             question=question,
             method=chosen_by.name,
@@ -247,6 +250,7 @@ class Searcher:
             passages=passages,
             query=query,
             selection=selection,
+            spans=spans,
         )
 
     def weigh(
@@ -305,6 +309,7 @@ class Searcher:
         self,
         selection: Selection,
         chances: Float64 | None,
+        strength: Strength,
         position: int,
         weighted: WeightedPage,
         best: Passage | None,
@@ -322,7 +327,7 @@ class Searcher:
             snippet=best.text if best else "",
             boxes=best.boxes if best else (),
             probability=probability,
-            likelihood=likelihood(probability),
+            likelihood=likelihood(probability, strength),
             beside=beside,
             source=self._source,
         )
