@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import numpy as np
 
 from visar.documents import Page, ReadOptions
-from visar.encoders.protocol import Encoder, SpanEncoder
+from visar.encoders.protocol import Encoder
 from visar.generation import extractive
 from visar.generation.answering import (
     USUAL_BUDGET,
@@ -42,12 +42,10 @@ from visar.store import (
 from visar.store.filters import filtered
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    from visar.explain.explanation import Explanation
+    from visar.explain.explanation import Explanation, PatchPair
     from visar.ingest.pipeline import Progress
     from visar.results import PageHit
 
@@ -129,12 +127,7 @@ class Index:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -207,8 +200,14 @@ class Index:
             return source.image(number, dpi)
 
     def unlock(self, document: str, password: str) -> None:
-        """Keep the password of a document that was added elsewhere, to draw its pages with."""
-        self._options_of[self.get(document).id] = replace(self._options, password=password)
+        """Keep the password of a document, to draw its pages with.
+
+        Raises EncryptedDocument, and keeps nothing, if it is not the right one.
+        """
+        stored = self.get(document)
+        options = replace(self._options, password=password)
+        with self._sources.lease(stored, options, self._store.original(stored.id)):
+            self._options_of[stored.id] = options
 
     def vectors(self, document: str, *, encoder: str | Encoder = "embedded") -> DocumentVectors:
         """Return the vectors that an encoder gave the pages of a document."""
@@ -310,8 +309,8 @@ class Index:
     ) -> Additions:
         """Add files and the documents of folders; one that is refused does not stop the others.
 
-        ``each`` is called as soon as a document is added or refused: a later error, of the index,
-        ends the call without a result. ``metadata`` and ``collection`` hold for all of them.
+        ``each`` is called with each document that is added or refused, before a later error of
+        the index ends the call. ``metadata`` and ``collection`` hold for all of them.
         """
         from visar.ingest.pipeline import add_documents
 
@@ -474,11 +473,17 @@ class Index:
         """Return everything the method saw of a question: weights, matrix, costs, other cuts."""
         from visar.explain.explanation import explain
 
-        known = [one for one in self._models.encoders() if EncoderRef.of(one) == found.encoder]
-        spans = None
-        if known and isinstance(known[0], SpanEncoder):
-            spans = known[0].question_spans(found.question)
-        return explain(found, self._searched(found).pages, spans)
+        corpus = self._searched(found)
+        return explain(found, corpus.pages, corpus.read)
+
+    def pairs(
+        self, found: SearchResult, first: tuple[str, int], second: tuple[str, int]
+    ) -> tuple[PatchPair, ...]:
+        """Return the best matching patches of two searched pages, by ids and page numbers."""
+        from visar.explain.explanation import patch_pairs
+
+        corpus = self._searched(found)
+        return patch_pairs(found, corpus, corpus.position(*first), corpus.position(*second))
 
     def patches(
         self, found: SearchResult, document: str, number: int

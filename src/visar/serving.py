@@ -11,6 +11,7 @@ import contextlib
 import hmac
 import json
 import re
+import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from concurrent.futures import Future
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from queue import SimpleQueue
+from types import FrameType
 from typing import Any, TypeVar
 
 from visar.errors import MissingExtra, ServiceError
@@ -43,6 +45,8 @@ MAX_CONNECTIONS = 64
 MAX_REQUESTS = 8
 SECONDS_PER_READ = 20.0
 SECONDS_PER_MESSAGE = 120.0
+# Large bodies have more time, as long as they arrive at least so fast.
+SLOWEST_BYTES_PER_SECOND = 50_000
 SECONDS_TO_STOP = 30
 # What a route sets in its scope if its answer ends with the client alone.
 ENDLESS = "visar.endless"
@@ -242,10 +246,11 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
         ) from error
 
 
-def http_server(app: ASGIApp) -> uvicorn.Server:
+def http_server(app: ASGIApp, started: Callable[[], None] | None = None) -> uvicorn.Server:
     """A server for an application: call its ``run(sockets=[listen(…)])``.
 
-    SIGINT or SIGTERM ends it, after the answers under way, with a KeyboardInterrupt.
+    ``started`` is called when it answers. After SIGINT or SIGTERM it finishes the answers under
+    way, and ``run`` returns; a second SIGINT does not wait for them.
     """
     config = uvicorn.Config(
         app,
@@ -257,7 +262,25 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
         timeout_keep_alive=15,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
     )
-    return uvicorn.Server(config)
+    return _Server(config, started)
+
+
+class _Server(uvicorn.Server):
+    """A server that a signal ends as any other end of its work: the process goes on."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._when_started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._when_started is not None and self.started:
+            self._when_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        # uvicorn's own raises the signal again once all has ended, which kills the process.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 class Worker:
@@ -341,13 +364,14 @@ class _Connection(H11Protocol):
 def _limited(receive: Receive, limit: int) -> Receive:
     """Receive a body of so many bytes at most, in time."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + SECONDS_PER_MESSAGE
+    started = clock()
     received, complete = 0, False
 
     async def limited() -> Message:
         nonlocal received, complete
         if complete:  # what comes now is that the client has gone
             return await receive()
+        deadline = started + SECONDS_PER_MESSAGE + received / SLOWEST_BYTES_PER_SECOND
         try:
             async with asyncio.timeout_at(min(deadline, clock() + SECONDS_PER_READ)):
                 part = await receive()

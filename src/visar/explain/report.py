@@ -17,15 +17,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.explain.explanation import Explanation
+from visar.explain.explanation import Explanation, PatchPair
 from visar.explain.words import numbers, why_so_many
 from visar.results import Answer, PageHit, PageSource, SearchResult, to_plain
 
 MOST_PICTURES = 20
+MOST_COMPARED = 10
+"""Of the chosen pages, each with each."""
 _DPI = 110
 _QUALITY = 75
 # In the order in which they use each other.
-_SCRIPTS = ("dom.js", "views.js", "report.js")
+_SCRIPTS = ("dom.js", "matrix.js", "methods.js", "views.js", "report.js")
 _STYLES = ("views.css", "report.css")
 _DECIMALS = 3
 
@@ -37,6 +39,12 @@ class PatchSource(PageSource, Protocol):
         self, found: SearchResult, document: str, number: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the boxes of a page's patches, and their weights and cosines."""
+        ...
+
+    def pairs(
+        self, found: SearchResult, first: tuple[str, int], second: tuple[str, int]
+    ) -> tuple[PatchPair, ...]:
+        """Return the best matching patches of two pages."""
         ...
 
 
@@ -70,6 +78,7 @@ def html_report(source: PatchSource, answer: Answer, explanation: Explanation) -
         "explanation": _explanation(explanation),
         "similarity": _base64(explanation.similarity.astype("<f4").tobytes()),
         "pictures": [_picture(source, found, hit) for hit in found.pages[:MOST_PICTURES]],
+        "pairs": _pairs(source, found),
         "numbers": list(numbers(found)),
     }
     style = "".join(_static(name) for name in _STYLES)
@@ -121,7 +130,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 
 def _explanation(explanation: Explanation) -> dict[str, Any]:
-    names = ("words", "pages", "cost", "k_star", "cuts")
+    names = ("words", "pages", "cost", "k_star", "choices")
     plain = {name: to_plain(getattr(explanation, name)) for name in names}
     return {**plain, "matrix_size": len(explanation.similarity)}
 
@@ -139,6 +148,18 @@ def _picture(source: PatchSource, found: SearchResult, hit: PageHit) -> dict[str
         "boxes": _rounded(boxes),
         "weights": _rounded(weights[0]),
         "cosines": _rounded(weights[1:]),
+    }
+
+
+def _pairs(source: PatchSource, found: SearchResult) -> dict[str, Any]:
+    """What the first chosen pages share, by ``document/page document/page``."""
+    places = [(hit.document, hit.page) for hit in found.pages[:MOST_COMPARED]]
+    return {
+        f"{first[0]}/{first[1]} {second[0]}/{second[1]}": to_plain(
+            source.pairs(found, first, second)
+        )
+        for first in places
+        for second in places
     }
 
 

@@ -138,17 +138,18 @@ class Corpus:
         part, rows = self._rows(position)
         return part.vectors[rows]
 
-    def read(self) -> list[Page]:
-        """Read the pages with their words, with one request to the store per document."""
+    def read(self, positions: Sequence[int] | None = None) -> list[Page]:
+        """Read pages, or all, with their words, with one request to the store per document."""
+        places = self.places if positions is None else [self.places[at] for at in positions]
         wanted: dict[str, list[int]] = {}
-        for document, number in self.places:
+        for document, number in places:
             wanted.setdefault(document, []).append(number)
         found = {
             (document, page.number): page
             for document, numbers in wanted.items()
             for page in self._store.pages(document, numbers)
         }
-        return [found[place] for place in self.places]
+        return [found[place] for place in places]
 
     def _rows(self, position: int) -> tuple[DocumentVectors, slice]:
         document, number = self.places[position]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from visar.core import PageVectors, Selection, maxsim
 from visar.core.vectors import Float32, Float64
-from visar.encoders.protocol import Encoder, encode_image_query
+from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
 from visar.errors import InvalidOption
 from visar.results import PageHit, PageSource, Passage, Place, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
@@ -114,11 +114,6 @@ class Searcher:
         passages, snippets = choose_quotes(question, read)
         snippets = snippets[: len(shown)]
         snippets += choose_quotes(question, weighted[len(shown) :])[1]
-        chances = None if calibration is None else calibration.probabilities(selection)
-        hits = [
-            self._hit(selection, corpus, chances, page, snippet, beside.get(place))
-            for place, page, snippet in zip(places, weighted, snippets, strict=True)
-        ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
         strength = (
@@ -129,6 +124,14 @@ class Searcher:
         if of_document and strength == "none":
             # The words of such a question need not stand in the document.
             strength = "weak"
+        chances = None if calibration is None else calibration.probabilities(selection)
+        hits = [
+            self._hit(selection, corpus, chances, strength, page, snippet, beside.get(place))
+            for place, page, snippet in zip(places, weighted, snippets, strict=True)
+        ]
+        spans = None
+        if image is None and isinstance(self._encoder, SpanEncoder):
+            spans = tuple(self._encoder.question_spans(question))
         return SearchResult(
             question=question,
             method=chosen_by.name,
@@ -151,6 +154,7 @@ class Searcher:
             query=query,
             places=corpus.places,
             selection=selection,
+            spans=spans,
         )
 
     def _encode(self, question: str, image: Image | None) -> NDArray[np.float32]:
@@ -246,6 +250,7 @@ class Searcher:
         selection: Selection,
         corpus: Corpus,
         chances: Float64 | None,
+        strength: Strength,
         weighted: WeightedPage,
         best: Passage | None,
         beside: int | None,
@@ -270,7 +275,7 @@ class Searcher:
             snippet=best.text if best else "",
             boxes=best.boxes if best else (),
             probability=probability,
-            likelihood=likelihood(probability),
+            likelihood=likelihood(probability, strength),
             beside=beside,
             source=self._source,
         )

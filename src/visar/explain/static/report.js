@@ -18,6 +18,13 @@ function open(document_, page) {
   document.getElementById(`page-${place}`)?.scrollIntoView({ block: "start" });
 }
 
+const key = (/** @type {any} */ page) => `${page.document}/${page.page}`;
+const why = search.pages_searched > 1 ? reasons(search, explanation, matrix, open, {
+  picture: (page) => pictures[search.pages.findIndex((/** @type {any} */ hit) => key(hit) === key(page))]?.source,
+  pairs: async (first, second) => data.pairs[`${key(first)} ${key(second)}`] ?? null,
+  change: () => {},
+}) : null;
+
 /** @param {string} [word] the number of the word whose heat is shown */
 function draw(word) {
   const several = search.documents.length > 1;
@@ -38,11 +45,15 @@ function draw(word) {
     answered(search, answer, open),
     sentence(search),
     hits(search, (hit) => pictureOf(hit)?.source, () => false, open),
-    ...(search.pages_searched > 1 ? [reasons(search, explanation, matrix, open)] : []),
+    ...(why ? [why.element] : []),
     h("details", { class: "card" }, h("summary", {}, "The numbers"), h("ul", { class: "small" }, ...numbers.map((/** @type {string} */ line) => h("li", {}, line)))),
     ...sheets,
     ...(more ? [h("p", { class: "soft" }, `${counted(more, "more page")} without a picture here.`)] : []));
 }
 
 draw();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+why?.map.label();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  draw();
+  why?.map.draw();
+});
