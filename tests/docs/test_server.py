@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 import subprocess
@@ -72,5 +73,5 @@ def test_curl_is_used_as_shown(folder: Path, address: str) -> None:
 
 def test_every_option_is_told() -> None:
     told = set(re.findall(r"`--([a-z-]+)`", PAGE))
-    names = {name.replace("_", "-") for name in serve.__kwdefaults__}
+    names = {name.replace("_", "-") for name in inspect.signature(serve).parameters}
     assert names - {"open-page", "base-url", "device"} <= told

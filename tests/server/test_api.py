@@ -7,7 +7,7 @@ import json
 import socket
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -414,13 +414,18 @@ def test_the_views_of_a_question_are_computed_once(
     tmp_path: Path,
 ) -> None:
     calls: list[str] = []
-    for name in ("search", "explain"):
+
+    def counted(name: str) -> Callable[..., Any]:
         real = getattr(index, name)
-        monkeypatch.setattr(
-            index,
-            name,
-            lambda *a, _real=real, _name=name, **k: calls.append(_name) or _real(*a, **k),
-        )
+
+        def call(*given: Any, **options: Any) -> Any:
+            calls.append(name)
+            return real(*given, **options)
+
+        return call
+
+    for name in ("search", "explain"):
+        monkeypatch.setattr(index, name, counted(name))
     question = "Which cloth cleans the glass?"
     body = {"question": question}
     http.post("ask", json=body)

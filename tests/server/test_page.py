@@ -213,7 +213,11 @@ def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
     every = wait_for_heat(page, lambda dots: dots > 0)
     # The words can be selected and found.
     expect(page.locator(".words span").filter(has_text="expenditure").first).to_be_attached()
-    # One word has another heat; without overlays there is none.
+    # One word has another heat, also while it is only pointed at; without overlays there is none.
+    page.locator(".asked").get_by_role("button", name="expenditure").hover()
+    wait_for_heat(page, lambda dots: dots not in (0, every))
+    page.mouse.move(0, 0)
+    wait_for_heat(page, lambda dots: dots == every)
     page.locator(".asked").get_by_role("button", name="expenditure").click()
     expect(page).to_have_url(re.compile("word=3"))
     wait_for_heat(page, lambda dots: dots not in (0, every))
@@ -466,6 +470,11 @@ def test_collections_are_made_named_and_asked(open_page: Open, address: str) -> 
     expect(page).to_have_url(re.compile(r"collection=Old\+books"))
     asked(page, "How long is the warranty of the Aurora lantern?")
     expect(page.locator(".card .text").first).to_contain_text("seven years")
+    # Ended, it leaves its documents.
+    page.get_by_role("button", name="End this collection").click()
+    expect(page).not_to_have_url(re.compile("collection="))
+    expect(page.get_by_role("button", name=re.compile(r"^Old books"))).to_have_count(0)
+    expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
 
 
 def test_a_document_full_of_markup_is_shown_as_text(open_page: Open, tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ function draw(word) {
     const hit = search.pages[place];
     const name = `${several ? `${hit.name}, page` : "Page"} ${hit.page}`;
     const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { width: picture.width, height: picture.height, "aria-hidden": "true" }));
-    paint(canvas, picture, word === undefined ? undefined : explanation.words[Number(word)]);
     const sheet = h("div", { class: "sheet" }, h("img", { src: picture.source, alt: name }), canvas, ...spots(search, hit));
     sheet.style.aspectRatio = `${picture.width} / ${picture.height}`;
     return h("figure", { id: `page-${place}` }, h("figcaption", { class: "label" }, name), sheet);
@@ -41,7 +40,7 @@ function draw(word) {
   const more = search.pages.length - pictures.length;
   main.replaceChildren(
     h("p", { class: "label" }, `ViSAR · ${about}, ${counted(search.pages_searched, "page")}`),
-    question(search.question, explanation.words, word, draw),
+    question(search.question, explanation.words, word, draw, (peeked) => heat(peeked ?? word)),
     answered(search, answer, open),
     sentence(search),
     hits(search, (hit) => pictureOf(hit)?.source, () => false, open),
@@ -49,6 +48,12 @@ function draw(word) {
     h("details", { class: "card" }, h("summary", {}, "The numbers"), h("ul", { class: "small" }, ...numbers.map((/** @type {string} */ line) => h("li", {}, line)))),
     ...sheets,
     ...(more ? [h("p", { class: "soft" }, `${counted(more, "more page")} without a picture here.`)] : []));
+  heat(word);
+}
+
+/** @param {string} [word] */
+function heat(word) {
+  main.querySelectorAll(".sheet canvas").forEach((canvas, place) => paint(/** @type {HTMLCanvasElement} */ (canvas), pictures[place], word === undefined ? undefined : explanation.words[Number(word)]));
 }
 
 draw();

@@ -12,12 +12,13 @@ const TRUSTED = 0.15;
 /**
  * The question, its words shaded by their influence.
  * @param {string} text @param {any[]} words @param {string | undefined} chosen @param {(word: string | undefined) => void} choose
+ * @param {(word: string | undefined) => void} peek called while a word is pointed at, and without one afterwards
  */
-export function question(text, words, chosen, choose) {
+export function question(text, words, chosen, choose, peek) {
   if (!words?.length) return h("h1", { class: "asked" }, text);
   return h("h1", { class: "asked" }, ...words.flatMap((one, place) => {
     const pressed = chosen === String(place);
-    const button = h("button", { "aria-pressed": pressed, title: "Show where this word matches", onclick: () => choose(pressed ? undefined : String(place)) }, one.text);
+    const button = h("button", { "aria-pressed": pressed, title: "Show where this word matches", onclick: () => choose(pressed ? undefined : String(place)), onmouseenter: () => peek(String(place)), onmouseleave: () => peek(undefined) }, one.text);
     button.style.background = `color-mix(in srgb, var(--accent) ${Math.round(40 * one.influence)}%, transparent)`;
     return [button, " "];
   }));

@@ -123,7 +123,7 @@ class Library extends HTMLElement {
       entries.push({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (item) => item.firstElementChild?.setAttribute("aria-current", String(one.id === chosen)) });
     }
     const none = this.filter ? "No document has that in its name." : "Nothing here yet.";
-    if (!entries.length) entries.push({ key: none, make: () => h("li", { class: "soft small" }, none) });
+    if (!entries.some((one) => one.key.startsWith("document")) && (this.filter || !entries.length)) entries.push({ key: none, make: () => h("li", { class: "soft small" }, none) });
     if (!this.list || !this.groups) return;
     arrange(this.list, entries);
     refill(this.groups,
@@ -131,6 +131,7 @@ class Library extends HTMLElement {
         h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
           one.name, h("div", { class: "soft small" }, counted(one.documents, "document")))),
       ),
+      ...(collection ? [h("li", {}, h("button", { class: "link small", onclick: () => this.dissolve(collection) }, "End this collection"))] : []),
       this.documents.length ? h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")) : h("li", { class: "soft small" }, "Groups of documents to ask at once."),
     );
   }
@@ -207,6 +208,17 @@ class Library extends HTMLElement {
         this.load();
       },
     });
+  }
+
+  /** Its documents stay, so nothing is asked. @param {string} collection */
+  async dissolve(collection) {
+    try {
+      await change("DELETE", `collections/${path(collection)}`);
+      await this.load();
+      go({ collection: undefined });
+    } catch (error) {
+      notice(/** @type {Error} */ (error).message);
+    }
   }
 
   async collect() {

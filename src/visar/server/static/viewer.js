@@ -12,6 +12,8 @@ class Viewer extends HTMLElement {
   /** @type {any} */ page = null;
   /** @type {any} */ found = null;
   /** @type {any[]} */ words = [];
+  /** @type {{key: string, patches: Promise<any>} | null} */ heated = null;
+  turn = 0;
   zoom = 1;
   inverted = false;
   key = "";
@@ -35,6 +37,7 @@ class Viewer extends HTMLElement {
       this.heat();
     });
     window.addEventListener("theme", () => this.heat());
+    window.addEventListener("peek", (event) => this.heat(/** @type {CustomEvent} */ (event).detail));
     document.addEventListener("keydown", (event) => this.press(event));
     this.update();
   }
@@ -169,17 +172,24 @@ class Viewer extends HTMLElement {
     this.sheet?.append(...spots(this.found?.search, hit));
   }
 
-  /** Colour the patches by their weight, or by how well they match one word. */
-  async heat() {
+  /** Colour the patches by their weight, or by how well they match one word. @param {string} [peeked] the word pointed at, if any */
+  async heat(peeked) {
     const canvas = this.canvas;
-    const { word } = current();
+    const word = peeked ?? current().word;
     const context = canvas?.getContext("2d");
+    const turn = (this.turn += 1);
     if (!canvas || !context) return;
-    context.clearRect(0, 0, canvas.width, canvas.height);
-    if (!this.found?.search || word === "off" || !this.words.length) return;
-    const key = this.key;
-    const patches = await post("explain/patches", { ...this.found.body, document: this.document.id, page: this.page.number }).catch(() => null);
-    if (!patches || key !== this.key || canvas !== this.canvas) return;
+    const asked = JSON.stringify(this.found?.body) + this.key;
+    if (asked !== this.heated?.key) context.clearRect(0, 0, canvas.width, canvas.height);
+    if (!this.found?.search || word === "off" || !this.words.length) {
+      context.clearRect(0, 0, canvas.width, canvas.height);
+      return;
+    }
+    // The patches of a page are those of all words: they are asked for once.
+    if (asked !== this.heated?.key) this.heated = { key: asked, patches: post("explain/patches", { ...this.found.body, document: this.document.id, page: this.page.number }) };
+    const patches = await this.heated.patches.catch(() => null);
+    if (!patches) this.heated = null;
+    if (!patches || turn !== this.turn || canvas !== this.canvas) return;
     [canvas.width, canvas.height] = [900, Math.round((900 * this.page.height) / this.page.width)];
     paint(canvas, patches, word === undefined ? undefined : this.words[Number(word)]);
   }
