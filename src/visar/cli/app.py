@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from visar._version import __version__
+from visar.cli import completion
 
 # Each command: its name, where it is, and the first line of its help.
 COMMANDS = (
@@ -54,6 +55,11 @@ COMMANDS = (
         "Fit how likely pages are, for an encoder and documents of your own, from questions.",
     ),
     ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
+    (
+        "completion",
+        "completion:completion",
+        "Write the script with which a shell completes commands, options and names.",
+    ),
     (
         "generators",
         "generators:generators",
@@ -126,9 +132,15 @@ def run() -> None:
     from visar.errors import VisarError
 
     _open_streams()
-    typed = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    words, options = sys.argv[1:], {}
+    if completion.VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
+        words, options = completion.typed_words(), {"prog_name": "visar"}
+    typed = next((word for word in words if not word.startswith("-")), None)
     try:
-        code = make_app(typed)(standalone_mode=False)
+        code = make_app(typed)(standalone_mode=False, **options)
         sys.stdout.flush()
     except VisarError as error:
         code = _fail(str(error), 2)

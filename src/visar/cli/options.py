@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.output import complain, errors
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ EncoderName = Annotated[
     str,
     typer.Option(
         "--encoder",
+        autocompletion=completion.encoders,
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
         "@REVISION, +patches and +pool3 may follow.",
     ),
@@ -48,6 +50,7 @@ GeneratorName = Annotated[
     typer.Option(
         "--generator",
         envvar="VISAR_GENERATOR",
+        autocompletion=completion.generators,
         help="What writes the answer: one of visar generators, a checkpoint's folder or hub name.",
     ),
 ]
@@ -115,6 +118,7 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         callback=_known_method,
+        autocompletion=completion.methods,
         help="What chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
         "score-cluster, visar-approx, or module:function.",
     ),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import webbrowser
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.options import BaseUrl, DeviceChoice, IndexLocation
 from visar.cli.output import errors
 from visar.errors import InvalidOption
@@ -19,6 +19,7 @@ Encoders = Annotated[
     list[str] | None,
     typer.Option(
         "--encoder",
+        autocompletion=completion.encoders,
         help="An encoder that requests may choose; the first is the default. [default: embedded]",
         show_default=False,
     ),
@@ -27,6 +28,7 @@ Generators = Annotated[
     list[str] | None,
     typer.Option(
         "--generator",
+        autocompletion=completion.generators,
         help="What requests may let write answers; the first is the default. [default: extractive]",
         show_default=False,
     ),
@@ -49,11 +51,11 @@ def serve(
 ) -> None:
     """Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."""
     from visar.index import Index
-    from visar.network import TOKEN_VARIABLE
+    from visar.network import own_token
     from visar.server import Settings, create_app
     from visar.serving import http_server, listen
 
-    token = os.environ.get(TOKEN_VARIABLE) or None
+    token = own_token()
     socket = listen(host, port, token=token)
     with socket, Index.open(index, device=device) as library:
         settings = Settings(
