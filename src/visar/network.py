@@ -12,6 +12,7 @@ import random
 import time
 import weakref
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
@@ -30,6 +31,28 @@ SECONDS_PER_REQUEST = 900.0
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 LONGEST_PAUSE = 30.0
 _RETRIED = {429, 502, 503, 504}
+
+
+def own_token() -> str | None:
+    """Return the token that a service here wants of its users: ``VISAR_TOKEN``, if that is set.
+
+    Otherwise the content of the file that ``VISAR_TOKEN_FILE`` names, as containers keep secrets.
+    Raises InvalidOption if it cannot be read, or is empty.
+    """
+    if token := os.environ.get(TOKEN_VARIABLE):
+        return token
+    name = os.environ.get(f"{TOKEN_VARIABLE}_FILE")
+    if not name:
+        return None
+    try:
+        token = Path(name).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidOption(
+            f"{TOKEN_VARIABLE}_FILE names {name}, which cannot be read: {error}."
+        ) from error
+    if not token:
+        raise InvalidOption(f"{TOKEN_VARIABLE}_FILE names {name}, which is empty.")
+    return token
 
 
 def is_loopback(host: str) -> bool:

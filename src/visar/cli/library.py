@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.options import (
     Collection,
     DeviceChoice,
@@ -44,7 +45,12 @@ SHORT_ID = 12
 _LIMITS = Limits()
 
 Files = Annotated[list[Path], typer.Argument(help="Documents, or folders of them.")]
-DocumentName = Annotated[str, typer.Argument(help="Its id, the beginning of it, or its name.")]
+DocumentName = Annotated[
+    str,
+    typer.Argument(
+        autocompletion=completion.documents, help="Its id, the beginning of it, or its name."
+    ),
+]
 
 
 def add(

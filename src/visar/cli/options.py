@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.output import complain, errors
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ EncoderName = Annotated[
     typer.Option(
         "--encoder",
         envvar="VISAR_ENCODER",
+        autocompletion=completion.encoders,
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
         "@REVISION, +patches and +pool3 may follow.",
     ),
@@ -49,6 +51,7 @@ GeneratorName = Annotated[
     typer.Option(
         "--generator",
         envvar="VISAR_GENERATOR",
+        autocompletion=completion.generators,
         help="What writes the answer: one of visar generators, a checkpoint's folder or hub name.",
     ),
 ]
@@ -153,6 +156,7 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         callback=_known_method,
+        autocompletion=completion.methods,
         help="What chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
         "score-cluster, visar-approx, or module:function.",
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import webbrowser
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.options import BaseUrl, DeviceChoice, IndexLocation
 from visar.cli.output import errors
 from visar.errors import InvalidOption
@@ -22,6 +22,7 @@ Encoders = Annotated[
     list[str] | None,
     typer.Option(
         "--encoder",
+        autocompletion=completion.encoders,
         help="An encoder that requests may choose; the first is the default. [default: embedded]",
         show_default=False,
     ),
@@ -30,6 +31,7 @@ Generators = Annotated[
     list[str] | None,
     typer.Option(
         "--generator",
+        autocompletion=completion.generators,
         help="What requests may let write answers; the first is the default. [default: extractive]",
         show_default=False,
     ),
@@ -62,11 +64,11 @@ def serve(
 ) -> None:
     """Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."""
     from visar.index import Index
-    from visar.network import TOKEN_VARIABLE
+    from visar.network import own_token
     from visar.server import Settings, create_app
     from visar.serving import http_server, listen
 
-    token = os.environ.get(TOKEN_VARIABLE) or None
+    token = own_token()
     # A supervisor's way to end it is the same as a person's, also before it answers.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
