@@ -3,6 +3,7 @@
 # make test   runs every test
 # make check  format, lint, types
 # make docs   writes docs/command-line.md
+# make mcpb   builds dist/visar.mcpb, which Claude Desktop installs
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
 #
 # Each sets itself up in .venv; only Python 3.11 (or newer) and pip are needed.
@@ -10,7 +11,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo serve test check format docs bench clean
+.PHONY: demo serve test check format docs mcpb bench clean
 
 REPORT := examples/harbour-light-annual-report.pdf
 ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
@@ -39,6 +40,9 @@ format: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python -m typer visar.cli.reference utils docs --name visar --title "The command line" --output docs/command-line.md
+
+mcpb: .venv/installed
+	$(BIN)/python -m mcpb.build dist/visar.mcpb
 
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.selection $(ARGS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from visar.errors import NotInIndex, VisarError
+from visar.errors import InvalidOption, NotInIndex, VisarError
 from visar.explain.words import why_so_many
 from visar.generation import extractive
 from visar.generation.answering import AnswerStream
-from visar.index import SearchOptions
+from visar.index import Index, SearchOptions
 from visar.results import Answer as FoundAnswer
 from visar.results import SearchResult
 from visar.retrieval.methods import METHODS
@@ -100,20 +100,27 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
+def documents_asked(
+    index: Index, documents: list[str] | None, collection: str | None
+) -> list[str] | None:
+    """The documents that a question is about: those named, or of a collection; None for all."""
+    if collection is None:
+        return documents
+    if documents is not None:
+        raise InvalidOption("Name documents or a collection, not both.")
+    members = [one.id for one in index.documents(collection=collection)]
+    if not members:
+        raise NotInIndex(f"There is no collection {collection!r}.")
+    return members
+
+
 def _options(context: Context, asked: Question) -> SearchOptions:
     """The options of ``Index.search`` that a request means."""
     if asked.method not in METHOD_NAMES:
         message = f"There is no method {asked.method!r} here, but {', '.join(METHOD_NAMES)}."
         raise refusal(422, "invalid", message)
-    documents = asked.documents
-    if asked.collection is not None:
-        if documents is not None:
-            raise refusal(422, "invalid", "Name documents or a collection, not both.")
-        documents = [one.id for one in context.index.documents(collection=asked.collection)]
-        if not documents:
-            raise NotInIndex(f"There is no collection {asked.collection!r}.")
     return {
-        "documents": documents,
+        "documents": documents_asked(context.index, asked.documents, asked.collection),
         "encoder": context.encoder(asked.encoder),
         "method": asked.method,
         "k": asked.k,
