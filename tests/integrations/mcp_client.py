@@ -65,7 +65,7 @@ def program(*arguments: str, **environment: str) -> Iterator[tuple[str, subproce
         process.stderr.close()
 
 
-def noisy_picture(path: Path, width: int = 2000, height: int = 2500) -> Path:
+def noisy_picture(path: Path, width: int = 1600, height: int = 2000) -> Path:
     """A picture that no JPEG makes small."""
     from PIL import Image
 

@@ -329,7 +329,7 @@ class Tools:
             image.save(encoded, "JPEG", quality=_QUALITY, optimize=True)
             if encoded.tell() <= max_bytes:
                 return encoded.getvalue(), f"{image.width} × {image.height}"
-            pixels = image.width * image.height * 2 // 3
+            pixels = int(0.9 * image.width * image.height * max_bytes / encoded.tell())
 
 
 def _lines(page: Page) -> tuple[list[Line], bool]:
