@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mcp import Client
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, TextResourceContents
 
 T = TypeVar("T")
 Mode = Literal["legacy", "auto"]
@@ -31,9 +31,16 @@ def talk(
     return asyncio.run(connected())
 
 
-def call(server: Any, tool: str, mode: Mode = "auto", **arguments: Any) -> CallToolResult:
+def call(server: Any, tool: str, mode: Mode = "auto", /, **arguments: Any) -> CallToolResult:
     """Call one tool."""
     return talk(server, lambda client: client.call_tool(tool, arguments), mode)
+
+
+def read_text(server: Any, uri: str) -> str:
+    """Read a resource that is text."""
+    (read,) = talk(server, lambda client: client.read_resource(uri)).contents
+    assert isinstance(read, TextResourceContents)
+    return read.text
 
 
 def text_of(result: CallToolResult) -> str:

@@ -209,8 +209,10 @@ def test_a_page_full_of_words_is_cut_off() -> None:
     lines, cut_off = _lines(Page(1, 400, 500, 0, tuple(words), "text layer"))
     assert cut_off
     assert 500 < len(lines) < 3_000
-    data = {"document": "a", "name": "b", "page": 1, "pages": 1, "label": "", "image": ""}
-    content = PageContent(**data, lines=lines, cut_off=cut_off, uri="visar://a/1")
+    content = PageContent(
+        document="a", name="b", page=1, pages=1, label="", image="", uri="visar://a/1",
+        lines=lines, cut_off=cut_off,
+    )  # fmt: skip
     # There is room for a picture beside them.
     assert size(make_result(content)) < MAX_RESULT * 0.7
 
@@ -224,7 +226,9 @@ def test_what_is_too_long_is_refused() -> None:
 def test_explain_tells_the_model_in_words_and_the_app_in_data(server: Any) -> None:
     async def look(client: Client) -> Any:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        app = tools["explain"].meta["ui"]["resourceUri"]
+        meta = tools["explain"].meta
+        assert meta is not None
+        app = meta["ui"]["resourceUri"]
         return app, await client.read_resource(app), await client.list_resources()
 
     uri, app, listed = talk(server, look)
@@ -278,7 +282,9 @@ def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
         assert str(tmp_path) not in text_of(result)
         assert "Traceback" not in text_of(result)
     path.unlink()
-    (kept := index.original("my report.pdf")) and kept.unlink()
+    kept = index.original("my report.pdf")
+    assert kept is not None
+    kept.unlink()
     # Its words are in the index all the same.
     gone = call(server, "read_page", mode, document="my report.pdf", page=1)
     assert [block.type for block in gone.content] == ["text", "resource_link"]
@@ -347,7 +353,7 @@ def test_documents_are_added_and_removed(index: Index, tmp_path: Path, mode: Mod
     server = create_server(index, roots=[root])
     told: list[str | None] = []
 
-    async def progress(_: float, __: float | None, message: str | None) -> None:
+    async def keep(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
         told.append(message)
 
     async def add(client: Client) -> CallToolResult:
@@ -357,7 +363,7 @@ def test_documents_are_added_and_removed(index: Index, tmp_path: Path, mode: Mod
         assert tools["remove"].annotations.destructive_hint
         assert tools["add"].annotations is not None
         assert not tools["add"].annotations.destructive_hint
-        return await client.call_tool("add", {"path": "deep"}, progress_callback=progress)
+        return await client.call_tool("add", {"path": "deep"}, progress_callback=keep)
 
     result = talk(server, add, mode)
     data = result.structured_content

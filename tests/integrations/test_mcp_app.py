@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.explain.browser import needs_chromium, opened
-from tests.integrations.mcp_client import call, talk
+from tests.integrations.mcp_client import call, read_text
 from visar.index import Index
 from visar.integrations.mcp import create_server
 from visar.integrations.mcp.server import EXPLAIN_APP
@@ -53,7 +53,7 @@ def host(folder: Path, app: str, result: Any) -> Path:
 @needs_chromium
 def test_the_app_shows_the_explanation_that_a_host_sends(library: Index, tmp_path: Path) -> None:
     server = create_server(library)
-    app = talk(server, lambda client: client.read_resource(EXPLAIN_APP)).contents[0].text
+    app = read_text(server, EXPLAIN_APP)
     result = call(server, "explain", question=QUESTION)
     plain = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     with opened(host(tmp_path, app, plain)) as seen:
@@ -79,13 +79,12 @@ def test_the_app_shows_the_explanation_that_a_host_sends(library: Index, tmp_pat
         ]
         assert not seen.requests
         assert not [one for one in seen.complaints if "willReadFrequently" not in one]
-        seen.page.locator("iframe").screenshot(path=tmp_path / "app.png")
 
 
 @needs_chromium
 def test_the_app_shows_the_text_of_a_result_without_data(tmp_path: Path, library: Index) -> None:
     server = create_server(library)
-    app = talk(server, lambda client: client.read_resource(EXPLAIN_APP)).contents[0].text
+    app = read_text(server, EXPLAIN_APP)
     failed = call(server, "explain", question="What?", documents=["<b>none</b>.pdf"])
     assert failed.is_error
     plain = failed.model_dump(mode="json", by_alias=True, exclude_none=True)

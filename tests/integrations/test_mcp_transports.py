@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx2
 import pytest
@@ -24,6 +25,11 @@ from tests.integrations.mcp_client import Mode, program, talk
 from visar.index import Index
 
 TOKEN = "sixteen-letters-x"  # noqa: S105
+HELLO = {
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {},
+               "clientInfo": {"name": "test", "version": "1"}},
+}  # fmt: skip
 LISTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 HEADERS = {
     "Accept": "application/json, text/event-stream",
@@ -70,19 +76,9 @@ def test_standard_input_and_output(place: Path, mode: Mode) -> None:
     assert linked.contents[0].mime_type == "image/jpeg"
 
 
-def test_nothing_but_messages_is_written(place: Path) -> None:
-    """Every line of the output is JSON-RPC, also when the input is not; its end ends the server."""
-    hello = {
-        "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {},
-                   "clientInfo": {"name": "test", "version": "1"}},
-    }  # fmt: skip
-    asked = {
-        "jsonrpc": "2.0", "id": 2, "method": "tools/call",
-        "params": {"name": "read_page", "arguments": {"document": "none", "page": 1}},
-    }  # fmt: skip
-    begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    lines = [json.dumps(hello), "no message", json.dumps(begun), json.dumps(asked)]
+@contextlib.contextmanager
+def started(place: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
+    """``visar mcp`` with its input and output."""
     process = subprocess.Popen(
         [sys.executable, "-m", "visar", "mcp", "--index", str(place / "index")],
         stdin=subprocess.PIPE,
@@ -92,17 +88,42 @@ def test_nothing_but_messages_is_written(place: Path) -> None:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write("\n".join(lines) + "\n")
-    process.stdin.flush()
-    answers = []
-    while not any(answer.get("id") == 2 for answer in answers):
-        answers.append(json.loads(process.stdout.readline()))
-    rest, said = process.communicate(timeout=60)
+    try:
+        yield process, process.stdin, process.stdout
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_nothing_but_messages_is_written(place: Path) -> None:
+    """Every line of the output is JSON-RPC, also when the input is not; its end ends the server."""
+    asked = {
+        "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "read_page", "arguments": {"document": "none", "page": 1}},
+    }  # fmt: skip
+    begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    lines = [json.dumps(HELLO), "no message", json.dumps(begun), json.dumps(asked)]
+    with started(place) as (process, typed, written):
+        typed.write("\n".join(lines) + "\n")
+        typed.flush()
+        answers: list[dict[str, Any]] = []
+        while not any(answer.get("id") == 2 for answer in answers):
+            answers.append(json.loads(written.readline()))
+        rest, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert rest == ""
     assert "Traceback" not in said
     (told,) = [answer for answer in answers if answer.get("id") == 2]
     assert told["result"]["isError"]
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_input(place: Path) -> None:
+    with started(place) as (process, typed, written):
+        typed.write(json.dumps(HELLO) + "\n")
+        typed.flush()
+        assert json.loads(written.readline())["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
 
 
 @both_eras
@@ -162,12 +183,11 @@ def test_with_a_token_it_and_a_known_name_are_needed(place: Path) -> None:
         assert "seven years" in asyncio.run(asked())
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
-def test_a_signal_ends_it(place: Path, sent: signal.Signals, code: int) -> None:
+def test_ctrl_c_ends_the_http_server(place: Path) -> None:
     with program("--index", str(place / "index")) as (address, process):
         talk(address, conversation)
-        process.send_signal(sent)
-        assert process.wait(60) == code
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -84,6 +85,8 @@ def mcp(
             roots=root,
         )
         if not http:
+            # Python's own handler would wait for a line of input first.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
             server.run("stdio")
             return
         token = os.environ.get(TOKEN_VARIABLE) or None

@@ -155,7 +155,7 @@ def http_app(
 class _Server(MCPServer[Any]):
     """A server that tells clients what our own errors say, and nothing of any other."""
 
-    def __init__(self, clean: Callable[[BaseException], str], **options: Any) -> None:
+    def __init__(self, clean: Callable[[object], str], **options: Any) -> None:
         self._clean = clean
         super().__init__(**options)
 
