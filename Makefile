@@ -6,6 +6,7 @@
 # make site   builds the documentation as a site in build/site
 # make dist   builds wheel and sdist, and checks them
 # make sbom   writes dist/visar.cdx.json: what an installation with OCR and the server holds
+# make mcpb   builds dist/visar.mcpb, which Claude Desktop installs
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
 #
 # Each sets itself up in .venv; only Python 3.11 (or newer) and pip are needed.
@@ -13,7 +14,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo serve test check format docs site dist sbom bench clean
+.PHONY: demo serve test check format docs site dist sbom mcpb bench clean
 
 REPORT := examples/harbour-light-annual-report.pdf
 ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
@@ -61,6 +62,9 @@ sbom: dist
 	build/sbom/bin/python -m pip uninstall --quiet --yes pip setuptools
 	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml --mc-type application \
 		--output-reproducible --output-file dist/visar.cdx.json build/sbom/bin/python
+
+mcpb: .venv/installed
+	$(BIN)/python -m mcpb.build dist/visar.mcpb
 
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.selection $(ARGS)

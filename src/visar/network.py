@@ -67,6 +67,19 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def is_address(host: str) -> bool:
+    """Whether a host is given as an address, not by a name, which may be made to mean any machine.
+
+    >>> [is_address(host) for host in ("10.0.0.7", "[::1]", "localhost", "gpu.lan")]
+    [True, True, False, False]
+    """
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 def parse_address(address: str) -> SplitResult:
     """Split ``http(s)://host:port/path``; anything else is an :class:`InvalidOption`."""
     try:

@@ -14,7 +14,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from visar.errors import MissingExtra, ServiceError
-from visar.network import TOKEN_VARIABLE, is_loopback
+from visar.network import TOKEN_VARIABLE, is_address, is_loopback
 
 try:
     import uvicorn
@@ -137,6 +137,9 @@ class RequestGuard:
         How many requests with bodies are read, wait or are answered at once.
     private
         The beginning of the paths that need the token; others hold nothing secret.
+    hosts
+        The names that a Host may have with a token, in lower case, beside localhost and addresses;
+        any by default.
 
     The cookie of :func:`session_cookie` does as well as the token: the pictures of a web page come
     without headers. A request that a web page of another site makes is refused, by its Origin.
@@ -150,11 +153,13 @@ class RequestGuard:
         max_bytes: Mapping[str, int],
         max_requests: int = MAX_REQUESTS,
         private: str = "/",
+        hosts: Container[str] | None = None,
     ) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()
         self._cookie = None if token is None else session_cookie(token)
         self._private = private
+        self._hosts = hosts
         self._max_bytes = max_bytes
         self._max_requests = max_requests
         self._running = 0
@@ -180,11 +185,15 @@ class RequestGuard:
             self._running -= counted
 
     def _admit(self, headers: dict[bytes, bytes], *, private: bool) -> None:
+        host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()
         if self._expected is not None:
             if private and not self._knows(headers):
                 message = f"The token is missing or wrong: set {TOKEN_VARIABLE} to the service's."
                 raise refusal(401, "token", message, {"WWW-Authenticate": "Bearer"})
-        elif not is_loopback(re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1"))):
+            known = self._hosts is None or is_loopback(host) or is_address(host)
+            if not known and host not in (self._hosts or ()):
+                raise refusal(403, "host", "The service does not answer to this name.")
+        elif not is_loopback(host):
             raise refusal(403, "host", "Without a token the service answers to localhost alone.")
         origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):

@@ -45,6 +45,11 @@ COMMANDS = (
     ("compact", "library:compact", "Drop what interrupted additions have left in the index."),
     ("serve", "serve:serve", "Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."),
     (
+        "mcp",
+        "mcp:mcp",
+        "Let assistants such as Claude use the index, over the Model Context Protocol.",
+    ),
+    (
         "bench",
         "bench:bench",
         "Measure on your documents and this machine how long it takes to choose pages.",
