@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypedDict, Unpack
@@ -13,7 +13,7 @@ import numpy as np
 
 from visar.documents import Page, ReadOptions
 from visar.encoders.protocol import Encoder, SpanEncoder
-from visar.errors import DocumentError, NotInIndex
+from visar.errors import NotInIndex
 from visar.generation import extractive
 from visar.generation.answering import (
     USUAL_BUDGET,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from visar.explain.explanation import Explanation
+    from visar.ingest.inputs import Input
     from visar.ingest.pipeline import Progress
     from visar.results import PageHit
 
@@ -101,6 +102,7 @@ class Index:
         create: bool = True,
         device: str = "auto",
         options: ReadOptions | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Index:
         """Open the index at a location, making it where there is none.
 
@@ -113,13 +115,15 @@ class Index:
             Whether a missing index is made; otherwise it is an error.
         device, options
             See :class:`Index`.
+        storage_options
+            Of object storage, such as ``aws_endpoint``; by default those of the environment.
 
         Raises
         ------
         StoreError
             If there is no index that this version can read.
         """
-        store = open_store(location, create=create)
+        store = open_store(location, create=create, options=storage_options)
         return cls(store, device=device, options=options)
 
     def __repr__(self) -> str:
@@ -147,6 +151,11 @@ class Index:
     def location(self) -> str:
         """Where the index is."""
         return self._store.location
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What other processes open the index with, beside its location."""
+        return self._store.storage_options
 
     def documents(self, *, collection: str | None = None) -> list[StoredDocument]:
         """Return all documents, or those of a collection, in the order they were added."""
@@ -303,38 +312,30 @@ class Index:
         *,
         encoder: str | Encoder = "embedded",
         options: ReadOptions | None = None,
-        progress: Callable[[Path], Progress] | None = None,
-        each: Callable[[Path, StoredDocument | Refusal], None] | None = None,
+        progress: Callable[[str], Progress] | None = None,
+        each: Callable[[Input, StoredDocument | Refusal], None] | None = None,
+        ray: str | None = None,
     ) -> Additions:
-        """Add files and the documents of folders; one that is refused does not stop the others.
+        """Add files, the documents of folders, and objects at addresses such as ``s3://bucket/key``.
 
-        ``each`` is called as soon as a document is added or refused: a later error, of the index,
-        ends the call without a result.
+        One that is refused does not stop the others. ``each`` is called as soon as a document is
+        added or refused: a later error, of the index, ends the call without a result. ``ray`` is
+        the address of a Ray cluster that does the work, with an encoder that is given by name.
         """
+        from visar.ingest.batch import Batch
+
+        chosen = options or self._options
+        batch = Batch(self._store, self.encoder(encoder), encoder, self._device, chosen)
         added: list[StoredDocument] = []
         refused: list[Refusal] = []
-
-        def keep(path: Path, result: StoredDocument | Refusal) -> None:
+        for item, result in batch.add(paths, progress, ray=ray):
             if isinstance(result, Refusal):
                 refused.append(result)
             else:
+                self._options_of[result.id] = chosen
                 added.append(result)
             if each is not None:
-                each(path, result)
-
-        from visar.documents import find_documents
-
-        found = find_documents(Path(path) for path in paths)
-        for path, reason in found.refused:
-            keep(path, Refusal(str(path), reason))
-        for path in found.paths:
-            try:
-                report = progress(path) if progress else None
-                document = self.add(path, encoder=encoder, options=options, progress=report)
-            except DocumentError as error:
-                keep(path, Refusal(str(path), str(error)))
-            else:
-                keep(path, document)
+                each(item, result)
         return Additions(tuple(added), tuple(refused))
 
     def remove(self, document: str) -> StoredDocument:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +19,7 @@ from visar.cli.options import (
     OcrEngineChoice,
     Password,
     Quiet,
+    RayAddress,
     SecondsPerPage,
     ServerAddress,
     add_files,
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 SHORT_ID = 12
 _LIMITS = Limits()
 
-Files = Annotated[list[Path], typer.Argument(help="Documents, or folders of them.")]
+Files = Annotated[
+    list[str], typer.Argument(help="Documents, folders of them, or addresses (s3://bucket/prefix).")
+]
 DocumentName = Annotated[str, typer.Argument(help="Its id, the beginning of it, or its name.")]
 
 
@@ -53,6 +55,7 @@ def add(
     max_megapixels: MaxMegapixels = _LIMITS.max_pixels // 1_000_000,
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page,
     index: IndexLocation = None,
+    ray: RayAddress = None,
     server: ServerAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -74,7 +77,7 @@ def add(
     added: list[StoredDocument] = []
     refused: tuple[Refusal, ...] = ()
     try:
-        refused = add_files(library, files, encoder, quiet=quiet, added=added)
+        refused = add_files(library, files, encoder, quiet=quiet, added=added, ray=ray)
     finally:
         # Also when the index fails: these are in it.
         if as_json:

@@ -13,16 +13,17 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from visar.documents import Document, Identity, Limits, Page, ReadOptions, identify, open_document
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.errors import DocumentError, NotInIndex
 from visar.ingest.ocr_processes import OcrClient
-from visar.ingest.sources import file_source, source_path
+from visar.ingest.sources import file_source, is_object_source, source_path
 from visar.models.devices import usable_cores
 from visar.models.loading import load_ahead
 from visar.store import EncoderRef, NewDocument, Store, StoredDocument
@@ -55,6 +56,21 @@ class ReadPage:
     """For encoders that look at pages."""
 
 
+class PageReader(Protocol):
+    """Reads pages, as :func:`read_pages` does."""
+
+    def __call__(
+        self,
+        document: Document | None,
+        numbers: Sequence[int],
+        *,
+        words: Sequence[Page] | None = None,
+        images: bool = False,
+    ) -> Generator[ReadPage, None, None]:
+        """Read pages in the order of their numbers."""
+        ...
+
+
 def add_document(
     store: Store,
     path: str | PathLike[str],
@@ -63,7 +79,9 @@ def add_document(
     progress: Progress | None = None,
     *,
     name: str | None = None,
+    source: str | None = None,
     workers: int | None = None,
+    read: PageReader | None = None,
 ) -> StoredDocument:
     """Add a document to a store, or the vectors of another encoder to one that is there.
 
@@ -87,9 +105,13 @@ def add_document(
     name
         Of the document, if not that of the file. The file then counts as a passing copy: what the
         store keeps of it is all there is.
+    source
+        Where the document lies, if ``path`` is a passing copy of it.
     workers
         How many pages are read at once; each page that needs OCR takes a process. All usable
         cores by default.
+    read
+        What reads pages; :func:`read_pages` by default.
 
     Raises
     ------
@@ -102,14 +124,16 @@ def add_document(
     options = options or ReadOptions()
     progress = progress or _ignore
     identity = identify(path, options.limits)
-    source = file_source(path) if name is None else ""
+    if source is None:
+        source = file_source(path) if name is None else ""
     identity = replace(identity, name=name or identity.name)
+    read = read or partial(read_pages, workers=workers)
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _add(store, path, source, identity, encoder, options, progress, workers)
+            return _add(store, path, source, identity, encoder, options, progress, read)
         except NotInIndex:  # removed since it was found there
             continue
-    return _add(store, path, source, identity, encoder, options, progress, workers)
+    return _add(store, path, source, identity, encoder, options, progress, read)
 
 
 def _add(
@@ -120,7 +144,7 @@ def _add(
     encoder: Encoder,
     options: ReadOptions,
     progress: Progress,
-    workers: int | None,
+    read: PageReader,
 ) -> StoredDocument:
     reference = EncoderRef.of(encoder)
     known = _known(store, identity.id)
@@ -143,7 +167,7 @@ def _add(
         missing = [number for number in range(1, total + 1) if number not in written]
         words = store.pages(identity.id, missing) if known is not None else None
         images = encoder.reads == "image"
-        reading = read_pages(document, missing, words=words, images=images, workers=workers)
+        reading = read(document, missing, words=words, images=images)
         # Closed here: after an error in the store its traceback keeps the generators alive.
         pages: Iterator[ReadPage] = stack.enter_context(closing(reading))
         if words is None:
@@ -252,7 +276,12 @@ def _known(store: Store, identity: str) -> StoredDocument | None:
 
 
 def _still_there(known: StoredDocument) -> bool:
-    """Whether the file that a document was added from is on this computer as it was then."""
+    """Whether the file that a document was added from is on this computer as it was then.
+
+    Of an object that is taken for granted: to look would be a download.
+    """
+    if is_object_source(known.source):
+        return True
     path = source_path(known.source)
     try:
         return path is not None and identify(path, Limits(max_bytes=known.size)).id == known.id
