@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -230,6 +231,11 @@ def open_index(
     return Index.open(location, create=create, device=device, options=options)
 
 
+def ray_messages_on_stderr() -> contextlib.AbstractContextManager[object]:
+    """Send what Ray prints about its nodes where it does not mix with results."""
+    return contextlib.redirect_stdout(sys.stderr)
+
+
 def fetch_encoder(library: Index, encoder: str, *, quiet: bool = False) -> None:
     """Download what an encoder needs before other bars are shown than those of the download."""
     from visar.models.hub import downloads_shown
@@ -269,7 +275,8 @@ def add_files(
     try:
         with progress_shown(quiet=quiet) as display:
             progress = display.document if ray is None else display.many_documents()
-            library.add_all(files, encoder=encoder, progress=progress, each=keep, ray=ray)
+            with ray_messages_on_stderr() if ray else contextlib.nullcontext():
+                library.add_all(files, encoder=encoder, progress=progress, each=keep, ray=ray)
     finally:
         for line in copies:
             errors.print(Text(line), soft_wrap=True)

@@ -129,7 +129,7 @@ def _objects(address: str, options: Mapping[str, str]) -> list[Input]:
         if info.type == FileType.File and (info is given or _is_document(info.path, key))
     ]
     if not inputs:
-        raise DocumentError(clean_line(address), "is a prefix without documents")
+        raise DocumentError(clean_line(address), "does not exist, or has no documents")
     return sorted(inputs, key=lambda one: (natural_key(one.place), one.place))
 
 

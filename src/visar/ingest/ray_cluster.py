@@ -36,6 +36,7 @@ _CHUNK = 8
 # How many processes may be lost with a document before it is refused.
 _ATTEMPTS = 5
 _SECONDS_PER_POLL = 1.0
+_SECONDS_TO_CONNECT = 10.0
 # Documents that a reading process keeps open: its next task is often of the same one.
 _KEPT_OPEN = 2
 
@@ -109,9 +110,13 @@ class RayCluster:
             import ray
         except ImportError as error:
             raise MissingExtra("A Ray cluster", "ray") from error
+        host, _, port = address.rpartition(":")
         try:
+            if host and port.isdecimal() and "://" not in address:
+                # Ray itself tries for minutes.
+                socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise InvalidOption(f"There is no Ray cluster at {address!r}: {reason}") from error
         self._ray = ray
