@@ -12,81 +12,35 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import tempfile
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from visar._version import __version__
-from visar.documents import Document, Page, ReadOptions, identify, open_document
-from visar.errors import DocumentError, InvalidOption, MissingExtra, NotInIndex, VisarError
+from visar.documents import identify
+from visar.errors import DocumentError, InvalidOption, MissingExtra, NotInIndex
 from visar.ingest.inputs import Input
-from visar.ingest.pipeline import Progress, ReadPage, Stage, add_document, read_pages
+from visar.ingest.pipeline import Progress, Stage, add_document
+from visar.ingest.ray_nodes import (
+    ATTEMPTS,
+    EncoderActor,
+    Settings,
+    Shipment,
+    returning_errors,
+    value_of,
+)
 from visar.results import Refusal
-from visar.store import EncoderRef, StoredDocument, open_store
+from visar.store import EncoderRef, StoredDocument
 
 if TYPE_CHECKING:
     from visar.ingest.batch import Batch, BeginProgress, Result
 
-# Pages that one task reads: seconds of work with a text layer, half a minute with OCR.
-_CHUNK = 8
-# How many processes may be lost with a document before it is refused.
-_ATTEMPTS = 5
 _SECONDS_PER_POLL = 1.0
 _SECONDS_TO_CONNECT = 10.0
-# Documents that a reading process keeps open: its next task is often of the same one.
-_KEPT_OPEN = 2
 
 Task = TypeVar("Task")
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What every process of an addition is told."""
-
-    location: str
-    storage_options: Mapping[str, str]
-    encoder: str
-    reference: EncoderRef
-    device: str
-    options: ReadOptions
-    version: str = __version__
-
-
-@dataclass(frozen=True, slots=True)
-class Shipment:
-    """A document on its way to other machines."""
-
-    input: Input
-    source: str
-    """As the machine that it comes from names it."""
-    files: Any = None
-    """A reference to its content by file name, if it lies on this machine: nodes need not see it.
-    A folder of page images has several; a single file is named as it is."""
-
-    @contextlib.contextmanager
-    def local(self, settings: Settings) -> Iterator[Path]:
-        """Give a path where it can be read on this node."""
-        if self.files is None:
-            with self.input.local(settings.options.limits, settings.storage_options) as path:
-                yield path
-            return
-        import ray
-
-        content: dict[str, bytes] = ray.get(self.files)
-        with tempfile.TemporaryDirectory(prefix="visar-") as folder:
-            path = Path(folder) / Path(self.input.place).name
-            if "" in content:
-                path.write_bytes(content[""])
-            else:
-                path.mkdir()
-                for name, data in content.items():
-                    (path / name).write_bytes(data)
-            yield path
 
 
 class RayCluster:
@@ -147,13 +101,13 @@ class RayCluster:
         A task whose node is lost is done again. An error that the function raises is raised here.
         """
         ray = self._ray
-        remote = ray.remote(num_cpus=1, max_retries=_ATTEMPTS)(_returning_errors)
+        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(returning_errors)
         waiting = [remote.remote(function, task) for task in tasks]
         try:
             while waiting:
                 ready, waiting = ray.wait(waiting, timeout=_SECONDS_PER_POLL)
                 for reference in ready:
-                    yield _value(ray.get(reference))
+                    yield value_of(ray.get(reference))
         except BaseException:
             for reference in waiting:
                 ray.cancel(reference, force=True)
@@ -171,17 +125,7 @@ class RayCluster:
         VisarError
             The index or the encoder fails; documents that cannot be read are refused one by one.
         """
-        self.check_location(batch.store.location)
-        if not isinstance(batch.encoder_name, str):
-            raise InvalidOption("Other machines need the name of an encoder, not an object.")
-        settings = Settings(
-            batch.store.location,
-            batch.store.storage_options,
-            batch.encoder_name,
-            EncoderRef.of(batch.encoder),
-            batch.device,
-            batch.options,
-        )
+        settings = self._settings(batch)
         pool = _EncoderPool(self._ray, settings, on_gpu=batch.encoder.reads == "image")
         waiting = deque(inputs)
         losses: Counter[Input] = Counter()
@@ -204,14 +148,30 @@ class RayCluster:
                 for item, result in pool.results():
                     if result is not None:
                         yield item, result
-                    elif losses[item] < _ATTEMPTS:
+                    elif losses[item] < ATTEMPTS:
                         losses[item] += 1
                         waiting.appendleft(item)
                     else:
-                        reason = f"{Path(item.place).name} made {_ATTEMPTS} processes stop."
+                        reason = f"{Path(item.place).name} made {ATTEMPTS} processes stop."
                         yield item, Refusal(item.place, reason)
         finally:
             pool.close()
+
+    def _settings(self, batch: Batch) -> Settings:
+        """What nodes are told; raises InvalidOption if they could do nothing with it."""
+        self.check_location(batch.store.location)
+        if not isinstance(batch.encoder_name, str):
+            raise InvalidOption("Other machines need the name of an encoder, not an object.")
+        if self._ray.cluster_resources().get("CPU", 0) == 1:
+            raise InvalidOption("The cluster has one CPU: one reads, and another one encodes.")
+        return Settings(
+            batch.store.location,
+            batch.store.storage_options,
+            batch.encoder_name,
+            EncoderRef.of(batch.encoder),
+            batch.device,
+            batch.options,
+        )
 
     def _ship(self, item: Input, batch: Batch) -> Shipment | StoredDocument:
         """Make a document ready to be sent; one that is in the store already is given instead."""
@@ -257,14 +217,15 @@ class _EncoderPool:
         """Follow the cluster as it grows and shrinks; return what was taken from actors."""
         resources = self._ray.cluster_resources()
         cpus = int(resources.get("CPU", 0))
-        wanted = int(resources.get("GPU", 0)) if self._on_gpu else cpus // 2
-        ahead = max(4, cpus // max(1, wanted))
+        # One at least: a cluster that grows with its work begins with it.
+        wanted = max(1, int(resources.get("GPU", 0)) if self._on_gpu else cpus // 2)
+        ahead = max(4, cpus // wanted)
         while len(self._workers) < wanted:
             self._workers.append(_Worker(self._ray, self._settings, self._on_gpu, ahead))
         taken = []
         # More actors than that would take the CPUs that read for them.
         self._workers.sort(key=lambda worker: worker.job is None)
-        for worker in self._workers[max(1, wanted) :]:
+        for worker in self._workers[wanted:]:
             if worker.input is not None:
                 taken.append(worker.input)
             self._remove(worker)
@@ -287,7 +248,7 @@ class _EncoderPool:
                     worker.report(ray.get(worker.polling))
                     self._failed_starts = 0
                 if worker.job in ready:
-                    result = _value(ray.get(worker.job))
+                    result = value_of(ray.get(worker.job))
                     worker.finish(result)
                     yield _known(item), result
             except ray.exceptions.RayActorError as error:
@@ -296,7 +257,7 @@ class _EncoderPool:
                     yield item, None
                 elif not worker.ready:
                     self._failed_starts += 1
-                    if self._failed_starts > _ATTEMPTS:
+                    if self._failed_starts > ATTEMPTS:
                         said = str(error).strip().splitlines()[-1]
                         raise InvalidOption(f"No process could be started there: {said}") from error
 
@@ -348,149 +309,6 @@ class _Worker:
         self.ready, self.polling = True, None
         if told and self.input and self._progress and told[0] == self.input.place:
             self._progress(*told[1:])
-
-
-class EncoderActor:
-    """Takes documents through the three steps on a node of the cluster."""
-
-    def __init__(self, settings: Settings, ahead: int) -> None:
-        # It has one CPU, however many the node has.
-        os.environ["VISAR_CORES"] = "1"
-        self._settings = settings
-        self._ahead = ahead
-        self._parts: tuple[Any, Any] | None = None
-        self._progress: tuple[str, Stage, int, int] | None = None
-
-    def progress(self) -> tuple[str, Stage, int, int] | None:
-        """Return the place of the document, its stage, and how many of its pages are done."""
-        return self._progress
-
-    def add(self, shipment: Shipment) -> StoredDocument | Refusal | VisarError:
-        """Add a document; an error is returned, since not all can be sent as exceptions."""
-        place = shipment.input.place
-
-        def report(stage: Stage, done: int, total: int) -> None:
-            self._progress = place, stage, done, total
-
-        def read(
-            document: Document | None,
-            numbers: Sequence[int],
-            *,
-            words: Sequence[Page] | None = None,
-            images: bool = False,
-        ) -> Generator[ReadPage, None, None]:
-            if document is None or document.kind == "office":  # converted here, once
-                return read_pages(document, numbers, words=words, images=images, workers=1)
-            reading = _Reading(shipment, self._settings, document.id, images)
-            return reading.pages(numbers, words, self._ahead)
-
-        try:
-            store, encoder = self._prepare()
-            with shipment.local(self._settings) as path:
-                return add_document(
-                    store,
-                    path,
-                    encoder,
-                    self._settings.options,
-                    report,
-                    source=shipment.source,
-                    read=read,
-                )
-        except DocumentError as error:
-            return Refusal(place, str(error))
-        except VisarError as error:
-            return error
-
-    def _prepare(self) -> tuple[Any, Any]:
-        if self._parts is None:
-            from visar.encoders.registry import get_encoder
-
-            settings, node = self._settings, socket.gethostname()
-            if settings.version != __version__:
-                raise InvalidOption(
-                    f"{node} has ViSAR {__version__}, and {settings.version} is needed: install "
-                    "the same version on all nodes."
-                )
-            encoder = get_encoder(settings.encoder, device=settings.device)
-            if EncoderRef.of(encoder) != settings.reference:
-                raise InvalidOption(
-                    f"{node} has another version of the encoder: {EncoderRef.of(encoder)}, not "
-                    f"{settings.reference}. Name its revision (--encoder NAME@REVISION)."
-                )
-            store = open_store(settings.location, options=settings.storage_options)
-            self._parts = store, encoder
-        return self._parts
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Pages of a document that tasks read."""
-
-    shipment: Shipment
-    settings: Settings
-    document: str
-    images: bool
-
-    def pages(
-        self, numbers: Sequence[int], words: Sequence[Page] | None, ahead: int
-    ) -> Generator[ReadPage, None, None]:
-        """Give pages in order while some tasks read ahead."""
-        import ray
-
-        task = ray.remote(num_cpus=1, max_retries=_ATTEMPTS)(_read_chunk)
-        waiting: deque[Any] = deque()
-        try:
-            for start in range(0, len(numbers), _CHUNK):
-                part = slice(start, start + _CHUNK)
-                known = None if words is None else words[part]
-                waiting.append(task.remote(self, numbers[part], known))
-                if len(waiting) > ahead:
-                    yield from _value(ray.get(waiting.popleft()))
-            while waiting:
-                yield from _value(ray.get(waiting.popleft()))
-        finally:
-            for reference in waiting:
-                ray.cancel(reference)
-
-
-_opened: OrderedDict[tuple[str, ReadOptions], tuple[contextlib.ExitStack, Document]] = OrderedDict()
-"""The documents that this process has read from last."""
-
-
-def _read_chunk(
-    reading: _Reading, numbers: Sequence[int], words: Sequence[Page] | None
-) -> list[ReadPage] | VisarError:
-    """Read some pages on a node of the cluster."""
-    options = replace(reading.settings.options, ocr_threads=1)
-    key = reading.document, options
-    try:
-        if key not in _opened:
-            with contextlib.ExitStack() as stack:
-                path = stack.enter_context(reading.shipment.local(reading.settings))
-                document = stack.enter_context(open_document(path, options))
-                _opened[key] = stack.pop_all(), document
-        _opened.move_to_end(key)
-        while len(_opened) > _KEPT_OPEN:
-            _opened.popitem(last=False)[1][0].close()
-        document = _opened[key][1]
-        return list(read_pages(document, numbers, words=words, images=reading.images, workers=1))
-    except VisarError as error:
-        if key in _opened:  # closed by the error
-            _opened.pop(key)[0].close()
-        return error
-
-
-def _returning_errors(function: Callable[[Task], Value], task: Task) -> Value | VisarError:
-    try:
-        return function(task)
-    except VisarError as error:
-        return error
-
-
-def _value(result: Value | VisarError) -> Value:
-    if isinstance(result, VisarError):
-        raise result
-    return result
 
 
 def _known(item: Input | None) -> Input:
