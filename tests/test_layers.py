@@ -25,6 +25,7 @@ ROOMS = [
     {"index"},
     {"evaluation"},
     {"server", "client"},
+    {"integrations"},
     {"cli"},
     {"__init__", "__main__"},
 ]

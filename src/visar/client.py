@@ -205,6 +205,12 @@ class Client(_Requests):
         removed: Values = self._request("DELETE", f"/documents/{quote(document, safe='')}")
         return removed
 
+    def page(self, document: str, page: int) -> Values:
+        """A page with its words."""
+        path = f"/documents/{quote(document, safe='')}/pages/{page}"
+        found: Values = self._request("GET", path)
+        return found
+
     def image(self, document: str, page: int, dpi: float = 144) -> bytes:
         """A page as PNG."""
         path = f"/documents/{quote(document, safe='')}/pages/{page}/image"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
 
 from visar.documents import Page, ReadOptions
 from visar.encoders.protocol import Encoder, SpanEncoder
-from visar.errors import NotInIndex
 from visar.generation import extractive
 from visar.generation.answering import (
     USUAL_BUDGET,
@@ -22,14 +20,16 @@ from visar.generation.answering import (
     quoted_answer,
     written_answer,
 )
+from visar.generation.models import SharedModels
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.ingest.sources import SourcePool
-from visar.models.devices import check_device
 from visar.models.loading import load_ahead
-from visar.models.protocols import Downloadable, Releasable
+from visar.models.protocols import Downloadable
 from visar.results import Additions, Answer, Refusal, SearchResult
+from visar.retrieval.candidates import Candidates
+from visar.retrieval.corpus import Corpus, CorpusCache, choose_documents, split_by_encoder
 from visar.retrieval.methods import Method, MethodFunction
-from visar.retrieval.search import CorpusCache, Searcher
+from visar.retrieval.search import Searcher
 from visar.store import (
     Compaction,
     DocumentVectors,
@@ -39,10 +39,9 @@ from visar.store import (
     StoredDocument,
     open_store,
 )
+from visar.store.filters import filtered
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from numpy.typing import NDArray
     from PIL.Image import Image
 
@@ -56,6 +55,9 @@ class SearchOptions(TypedDict, total=False):
     """The options of :meth:`Index.search`, which :meth:`Index.ask` and others pass on."""
 
     documents: Sequence[str] | None
+    collection: str | None
+    where: str | None
+    exact: bool
     encoder: str | Encoder
     method: str | Method | MethodFunction
     k: int | None
@@ -82,15 +84,14 @@ class Index:
     def __init__(
         self, store: Store, *, device: str = "auto", options: ReadOptions | None = None
     ) -> None:
-        check_device(device)
         self._store = store
-        self._device = device
+        # What other processes open the index with, beside its location.
+        self.storage_options = store.storage_options
+        self._models = SharedModels(device)
         self._options = options or ReadOptions()
         self._corpora = CorpusCache(store)
+        self._candidates = Candidates(store)
         self._sources = SourcePool()
-        self._lock = threading.Lock()
-        self._encoders: dict[str, Encoder] = {}
-        self._generators: dict[tuple[str, str | None], Generator] = {}
         # The password of a document added here opens it again when its pages are shown.
         self._options_of: dict[str, ReadOptions] = {}
 
@@ -113,10 +114,8 @@ class Index:
             a folder of the user's.
         create
             Whether a missing index is made; otherwise it is an error.
-        device, options
-            See :class:`Index`.
-        storage_options
-            Of object storage, such as ``aws_endpoint``; by default those of the environment.
+        device, options, storage_options
+            See :class:`Index` and :func:`visar.store.open_store`.
 
         Raises
         ------
@@ -132,18 +131,14 @@ class Index:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """End the processes that read documents, and free models and vectors."""
         self._sources.close()
         self._corpora.clear()
+        self._candidates.clear()
         self.release()
         self._store.close()
 
@@ -152,14 +147,14 @@ class Index:
         """Where the index is."""
         return self._store.location
 
-    @property
-    def storage_options(self) -> Mapping[str, str]:
-        """What other processes open the index with, beside its location."""
-        return self._store.storage_options
+    def documents(
+        self, *, where: str | None = None, collection: str | None = None
+    ) -> list[StoredDocument]:
+        """Return documents in the order they were added: all, or those of a filter or collection.
 
-    def documents(self, *, collection: str | None = None) -> list[StoredDocument]:
-        """Return all documents, or those of a collection, in the order they were added."""
-        return self._store.documents(collection=collection)
+        ``where`` is a filter of their metadata, such as ``'year >= 2020 and kind = "report"'``.
+        """
+        return filtered(self._store.documents(collection=collection), where)
 
     def collections(self) -> dict[str, int]:
         """Return the names of the collections, and how many documents each has."""
@@ -224,28 +219,11 @@ class Index:
 
     def encoder(self, encoder: str | Encoder) -> Encoder:
         """Return the encoder of that name, made once and shared; an encoder is given back."""
-        if not isinstance(encoder, str):
-            return encoder
-        from visar.encoders.registry import get_encoder
-
-        with self._lock:
-            if encoder not in self._encoders:
-                self._encoders[encoder] = get_encoder(encoder, device=self._device)
-            return self._encoders[encoder]
+        return self._models.encoder(encoder)
 
     def generator(self, generator: str | Generator, *, base_url: str | None = None) -> Generator:
         """Return the generator of that name, made once and shared; a generator is given back."""
-        if not isinstance(generator, str):
-            return generator
-        from visar.generation.registry import get_generator
-
-        key = generator, base_url
-        with self._lock:
-            if key not in self._generators:
-                self._generators[key] = get_generator(
-                    generator, base_url=base_url, device=self._device
-                )
-            return self._generators[key]
+        return self._models.generator(generator, base_url)
 
     def fetch(self, encoder: str | Encoder) -> None:
         """Download the weights of an encoder that are not here yet, as its first use would."""
@@ -259,11 +237,7 @@ class Index:
 
     def release(self) -> None:
         """Free the memory of all loaded models; the next use loads them again."""
-        with self._lock:
-            models = [*self._encoders.values(), *self._generators.values()]
-        for model in models:
-            if isinstance(model, Releasable):
-                model.release()
+        self._models.release()
 
     def add(
         self,
@@ -273,6 +247,8 @@ class Index:
         options: ReadOptions | None = None,
         progress: Progress | None = None,
         name: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        collection: str | None = None,
     ) -> StoredDocument:
         """Add a document; the same content again changes nothing.
 
@@ -291,6 +267,11 @@ class Index:
             Called with a stage, the pages done, and the pages in all.
         name
             Of the document, if not that of the file, which is then a passing copy.
+        metadata
+            What filters (``where``) look at: names with texts, numbers, truth values or None. They
+            are set beside, or in place of, the title, author and year that a PDF names itself.
+        collection
+            The document is put into it.
 
         Raises
         ------
@@ -301,7 +282,14 @@ class Index:
 
         chosen = options or self._options
         added = add_document(
-            self._store, path, self.encoder(encoder), options=chosen, progress=progress, name=name
+            self._store,
+            path,
+            self.encoder(encoder),
+            options=chosen,
+            progress=progress,
+            name=name,
+            metadata=metadata,
+            collection=collection,
         )
         self._options_of[added.id] = chosen
         return added
@@ -314,29 +302,31 @@ class Index:
         options: ReadOptions | None = None,
         progress: Callable[[str], Progress] | None = None,
         each: Callable[[Input, StoredDocument | Refusal], None] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        collection: str | None = None,
         ray: str | None = None,
     ) -> Additions:
         """Add files, the documents of folders, and objects at addresses such as ``s3://bucket/key``.
 
         One that is refused does not stop the others. ``each`` is called as soon as a document is
         added or refused: a later error, of the index, ends the call without a result. ``ray`` is
-        the address of a Ray cluster that does the work, with an encoder that is given by name.
+        the address of a Ray cluster that does the work; it needs the name of an encoder.
         """
         from visar.ingest.batch import Batch
 
         chosen = options or self._options
-        batch = Batch(self._store, self.encoder(encoder), encoder, self._device, chosen)
-        added: list[StoredDocument] = []
-        refused: list[Refusal] = []
-        for item, result in batch.add(paths, progress, ray=ray):
-            if isinstance(result, Refusal):
-                refused.append(result)
-            else:
-                self._options_of[result.id] = chosen
-                added.append(result)
-            if each is not None:
-                each(item, result)
-        return Additions(tuple(added), tuple(refused))
+        batch = Batch(
+            self._store,
+            self.encoder(encoder),
+            encoder,
+            self._models.device,
+            chosen,
+            metadata,
+            collection,
+        )
+        additions = batch.add_all(paths, progress, each, ray=ray)
+        self._options_of.update((document.id, chosen) for document in additions.added)
+        return additions
 
     def remove(self, document: str) -> StoredDocument:
         """Remove a document with everything that belongs to it; its file stays."""
@@ -351,7 +341,12 @@ class Index:
         return self._store.compact()
 
     def searcher(
-        self, documents: Sequence[str] | None = None, encoder: str | Encoder = "embedded"
+        self,
+        documents: Sequence[str] | None = None,
+        encoder: str | Encoder = "embedded",
+        *,
+        collection: str | None = None,
+        where: str | None = None,
     ) -> Searcher:
         """Return what searches these documents, or all: loaded once for many questions.
 
@@ -360,44 +355,50 @@ class Index:
         Raises
         ------
         NotInIndex
-            If none of the documents has vectors of the encoder.
+            If there are no such documents, or none has vectors of the encoder.
         """
         chosen = self.encoder(encoder)
-        asked = self.documents() if documents is None else [self.get(name) for name in documents]
-        wanted = list({document.id: document for document in asked}.values())
-        if not wanted:
-            raise NotInIndex(f"The index {self.location} is empty: add a document first.")
         reference = EncoderRef.of(chosen)
-        able = [document for document in wanted if document.has(reference)]
-        left_out = [document for document in wanted if not document.has(reference)]
-        if not able:
-            names = ", ".join(document.name for document in left_out[:5])
-            raise NotInIndex(
-                f"No vectors of {reference} in the index for {names}"
-                f"{' and others' if len(left_out) > 5 else ''}: add the files again with that "
-                f"encoder (visar add FILE --encoder {chosen.name})."
-            )
-        return Searcher(self._corpora.get(able, reference), chosen, left_out=left_out, source=self)
+        asked = choose_documents(self._store, documents, collection, where)
+        able, left_out = split_by_encoder(asked, reference)
+        return Searcher(
+            self._corpora.get(able, reference),
+            chosen,
+            candidates=self._candidates,
+            left_out=left_out,
+            source=self,
+        )
 
     def search(
         self,
-        question: str,
+        question: str = "",
         *,
         documents: Sequence[str] | None = None,
+        collection: str | None = None,
+        where: str | None = None,
+        exact: bool = False,
         encoder: str | Encoder = "embedded",
         method: str | Method | MethodFunction = "visar",
         k: int | None = None,
         max_k: int | None = None,
         neighbors: int = 0,
+        image: Image | None = None,
     ) -> SearchResult:
         """Find the pages a question needs.
 
         Parameters
         ----------
         question
-            In plain words.
+            In plain words; or else ``image``, a picture to look for, such as a cut-out of a page,
+            if the encoder reads page images.
         documents
             Ids or names of the documents to search; all by default.
+        collection, where
+            Of these documents, those of a collection, and those whose metadata match a filter:
+            ``'year >= 2020 and kind = "report"'``.
+        exact
+            Whether every page of a large library is compared with the question. By default those
+            that small summaries of the pages find (``docs/library.md``).
         encoder
             The encoder whose vectors are searched: a name or an encoder.
         method
@@ -415,10 +416,18 @@ class Index:
         NotInIndex
             If a document is not there, or none has vectors of the encoder.
         InvalidOption
-            If there is no such method or encoder, or an option is out of its range.
+            If there is no such method or encoder, the filter cannot be read, or an option is out
+            of its range.
         """
-        return self.searcher(documents, encoder).search(
-            question, method=method, k=k, max_k=max_k, neighbors=neighbors
+        searcher = self.searcher(documents, encoder, collection=collection, where=where)
+        return searcher.search(
+            question,
+            method=method,
+            k=k,
+            max_k=max_k,
+            neighbors=neighbors,
+            exact=exact,
+            image=image,
         )
 
     def ask(
@@ -466,12 +475,11 @@ class Index:
         """Return everything the method saw of a question: weights, matrix, costs, other cuts."""
         from visar.explain.explanation import explain
 
-        with self._lock:
-            known = [one for one in self._encoders.values() if EncoderRef.of(one) == found.encoder]
+        known = [one for one in self._models.encoders() if EncoderRef.of(one) == found.encoder]
         spans = None
         if known and isinstance(known[0], SpanEncoder):
             spans = known[0].question_spans(found.question)
-        return explain(found, self._corpora.get(found.documents, found.encoder).pages, spans)
+        return explain(found, self._searched(found).pages, spans)
 
     def patches(
         self, found: SearchResult, document: str, number: int
@@ -480,19 +488,18 @@ class Index:
 
         The weights are (m + 1, n): the method's, then the cosines with each vector of the question.
         """
-        corpus = self._corpora.get(found.documents, found.encoder)
+        corpus = self._searched(found)
         position = corpus.position(document, number)
         boxes, _ = corpus.patches(position)
         cosines = found.query @ corpus.vectors(position).astype(found.query.dtype).T
         return boxes, np.vstack([found.selection.patch_weights[position], cosines])
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[PageHit, Image]]:
-        """Yield each found page with its picture, the question's heat laid over it."""
-        from visar.explain.heat import with_heat
+        """Return each found page with its picture, the question's heat laid over it."""
+        from visar.explain.heat import pages_with_heat
 
-        corpus = self._corpora.get(found.documents, found.encoder)
-        for hit in found.pages:
-            position = corpus.position(hit.document, hit.page)
-            boxes, _ = corpus.patches(position)
-            weights = found.selection.patch_weights[position]
-            yield hit, with_heat(self.image(hit.document, hit.page, dpi), boxes, weights)
+        return pages_with_heat(self, found, self._searched(found), dpi)
+
+    def _searched(self, found: SearchResult) -> Corpus:
+        """The pages that a result was chosen from."""
+        return self._corpora.get(found.documents, found.encoder).only(found.places)

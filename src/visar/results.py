@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Strength: TypeAlias = Literal["good", "weak", "none"]
+Place: TypeAlias = tuple[str, int]
+"""A page: the id of its document, and its number there from 1."""
 Likelihood: TypeAlias = Literal["likely", "possible", "unlikely"]
 LIKELY = 0.5
 POSSIBLE = 0.15
@@ -109,6 +111,10 @@ class SearchResult:
     left_out: tuple[StoredDocument, ...]
     """Those asked for that have no vectors of the encoder: add them with it."""
     pages_searched: int
+    """All pages of these documents."""
+    candidates: int | None
+    """Of several documents: the pages that the method chose from, the best by late interaction.
+    None if it chose from all pages."""
     pages_invalid: int
     """Of those: pages the encoder could make nothing of, which are never found."""
     k: int
@@ -132,8 +138,10 @@ class SearchResult:
     about the document itself."""
     query: NDArray[np.float32] = field(repr=False, metadata=_INTERNAL)
     """The vectors of the question."""
+    places: tuple[Place, ...] = field(repr=False, metadata=_INTERNAL)
+    """The pages that the method chose from, as ``selection`` counts them."""
     selection: Selection = field(repr=False)
-    """Everything the method saw; pages counted from 0 over all documents searched."""
+    """Everything the method saw; pages counted from 0 in the order of ``places``."""
 
     @property
     def sharpness(self) -> float | None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+# Loaded before any test changes the streams that its consoles look at.
+import visar.cli.output
 from tests.cli.typed import Ran, Visar
 from visar.cli import main
 

@@ -111,7 +111,8 @@ def like_the_hub(repositories: dict[str, tuple[str, Path]]) -> Callable[[Asked],
             return Says(404, headers={"X-Error-Code": "RevisionNotFound"})
         if what == "resolve":
             return _file(folder / "/".join(file), commit)
-        names = sorted(each.name for each in folder.iterdir())
+        files = (each for each in folder.rglob("*") if each.is_file())
+        names = sorted(each.relative_to(folder).as_posix() for each in files)
         said: Any = [
             {"type": "file", "path": each, "size": (folder / each).stat().st_size, "oid": each}
             for each in names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,12 +92,57 @@ def test_a_word_longer_than_the_model_reads_is_cut(colbert: ColbertEncoder) -> N
     assert counts.tolist() == [1, LONGEST, 1]
 
 
+@pytest.fixture(scope="session")
+def edge(tmp_path_factory: pytest.TempPathFactory) -> ColbertEncoder:
+    import_torchvision()
+    path = tiny.save_edge_colbert(tmp_path_factory.mktemp("edge") / "edge-colbert")
+    encoder = registry.get_encoder(str(path), device="cpu")
+    assert isinstance(encoder, ColbertEncoder)
+    return encoder
+
+
+def test_a_colbert_of_pylate_stands_where_its_words_do(edge: ColbertEncoder) -> None:
+    """Its tokenizer joins the space before a word to the word's first token."""
+    text = page("the (revenue) zebra , was")
+    (found,) = edge.encode_pages([text])
+    assert edge.dimension == 48
+    assert found.vectors.shape == (len(found.words), 48)
+    assert sorted(set(found.words.tolist())) == [-1, 0, 1, 2, 3, 4]
+    assert found.words.tolist() == [-1, -1, *sorted(found.words[2:-1].tolist()), -1]
+    joined = " ".join(word.text for word in text.words)
+    (expected,) = edge._loaded.get().model.encode_document([joined])
+    np.testing.assert_allclose(found.vectors, expected.cpu().numpy(), atol=1e-3)
+    assert edge.encode_query("what is the revenue?").shape == (16, 48)
+
+
+def test_a_long_page_loses_nothing_to_a_tokenizer_with_spaces(edge: ColbertEncoder) -> None:
+    (found,) = edge.encode_pages([page(" ".join(["revenue", "zebra", "cats"] * 20))])
+    assert set(found.words.tolist()) == {-1, *range(60)}
+
+
+def test_other_projections_are_another_version(edge: ColbertEncoder, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(edge.name, copy)
+    assert ColbertEncoder(str(copy)).version == edge.version
+    weights = bytearray((copy / "2_Dense" / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (copy / "2_Dense" / "model.safetensors").write_bytes(weights)
+    assert ColbertEncoder(str(copy)).version != edge.version
+
+
+def test_another_length_of_vectors_than_the_name_stands_for_is_refused(
+    edge: ColbertEncoder,
+) -> None:
+    with pytest.raises(CheckpointError, match="makes vectors of 48 dimensions, not 64"):
+        ColbertEncoder(edge.name, dimension=64, device="cpu").encode_query("revenue")
+
+
 def test_another_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(
         json.dumps({"model_type": "bert", "architectures": ["BertModel"]})
     )
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match="is BertModel where HF_ColBERT was expected"):
+    with pytest.raises(CheckpointError, match="is BertModel where ColBERT was expected"):
         _ = ColbertEncoder(str(tmp_path)).version
 
 

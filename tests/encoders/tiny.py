@@ -25,8 +25,17 @@ _CHAT = (
 )
 
 
-def tokenizer(specials: list[str], *, beginning: str | None = None, **options: Any) -> Any:
-    """Bytes and the special tokens; ``beginning`` is put before every text, as Gemma's does."""
+def tokenizer(
+    specials: list[str],
+    *,
+    beginning: str | None = None,
+    around: tuple[str, str] | None = None,
+    **options: Any,
+) -> Any:
+    """Bytes and the special tokens; ``beginning`` is put before every text, as Gemma's does.
+
+    ``around`` are marks before and after every text, as BERT's.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from tokenizers.processors import TemplateProcessing
     from transformers import PreTrainedTokenizerFast
@@ -45,6 +54,11 @@ def tokenizer(specials: list[str], *, beginning: str | None = None, **options: A
         made.post_processor = TemplateProcessing(
             single=f"{beginning} $A", special_tokens=[(beginning, made.token_to_id(beginning))]
         )
+    if around is not None:
+        made.post_processor = TemplateProcessing(
+            single=f"{around[0]} $A {around[1]}",
+            special_tokens=[(mark, made.token_to_id(mark)) for mark in around],
+        )
     return PreTrainedTokenizerFast(tokenizer_object=made, **options)
 
 
@@ -53,7 +67,7 @@ def colpali() -> tuple[Any, Any]:
     from transformers import PaliGemmaConfig, SiglipImageProcessor
 
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<image>"]
-    marks = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
+    marks: dict[str, Any] = {f"{name}_token": f"<{name}>" for name in ("pad", "eos", "bos", "unk")}
     images: Any = SiglipImageProcessor(
         size={"height": IMAGE_SIDE, "width": IMAGE_SIDE}, image_mean=[0.5] * 3, image_std=[0.5] * 3
     )
@@ -222,6 +236,64 @@ def colmodernvbert() -> tuple[Any, Any]:
     return ColModernVBert(config), processor
 
 
+def colsmol() -> tuple[Any, Any]:
+    from colpali_engine.models import ColIdefics3, ColIdefics3Processor
+    from transformers import Idefics3Config, Idefics3ImageProcessor
+
+    places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    marks = ["<global-img>", "<fake_token_around_image>", "<image>", "<end_of_utterance>"]
+    words = tokenizer(
+        ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *marks, *places],
+        bos_token="<|im_start|>",
+        eos_token="<|im_end|>",
+        pad_token="<|im_end|>",
+        unk_token="<|endoftext|>",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    images = Idefics3ImageProcessor(
+        do_image_splitting=True,
+        size={"longest_edge": 3 * TILE},
+        max_image_size={"longest_edge": TILE},
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    processor = ColIdefics3Processor(
+        image_processor=images,
+        tokenizer=words,
+        image_seq_len=(TILE // TILE_PATCH // SHUFFLE) ** 2,
+    )
+    config = Idefics3Config(
+        text_config={
+            "model_type": "llama",
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "vocab_size": len(words),
+            "max_position_embeddings": 2048,
+            "pad_token_id": words.pad_token_id,
+            "bos_token_id": words.bos_token_id,
+            "eos_token_id": words.eos_token_id,
+        },
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": TILE,
+            "patch_size": TILE_PATCH,
+        },
+        image_token_id=words.convert_tokens_to_ids("<image>"),
+        scale_factor=SHUFFLE,
+    )
+    model = ColIdefics3(config)
+    # A random start leaves the padding's row at zero, which real weights never are: 0/0.
+    with torch.no_grad():
+        model.get_input_embeddings().weight[words.pad_token_id].normal_(std=0.02)
+    return model, processor
+
+
 def look_at_own_pixels_only(model: Any) -> None:
     """Take away all that mixes patches, or tells one place from another.
 
@@ -239,11 +311,14 @@ _ADAPTED = {
     "colpali": r"(.*(language_model).*(down_proj|up_proj|q_proj|v_proj).*$" + _PROJECTION,
     "colqwen2.5": r"(.*(model).*(down_proj|up_proj|q_proj|v_proj).*$" + _PROJECTION,
     "colmodernvbert": r"(.*(text_model).*(Wqkv|Wi|Wo).*$" + _PROJECTION,
+    # As published: its projection has another name, and is not adapted.
+    "colsmol": r"(.*(model.text_model).*(down_proj|up_proj|q_proj|v_proj).*$" + _PROJECTION,
 }
 MAKERS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "colpali": colpali,
     "colqwen2.5": colqwen,
     "colmodernvbert": colmodernvbert,
+    "colsmol": colsmol,
 }
 
 
@@ -261,7 +336,8 @@ def _save(family: str, folder: Path, tune: Callable[[Any], None] | None) -> Path
     torch.manual_seed(7)
     model, processor = MAKERS[family]()
     with torch.no_grad():
-        model.custom_text_proj.bias.normal_(std=0.02)
+        projection = model.linear if family == "colsmol" else model.custom_text_proj
+        projection.bias.normal_(std=0.02)
         if tune is not None:
             tune(model)
     base, adapter = folder / f"{family}-base", folder / family
@@ -279,13 +355,20 @@ def _save(family: str, folder: Path, tune: Callable[[Any], None] | None) -> Path
     adapted.peft_config["default"].base_model_name_or_path = str(base)
     adapted.save_pretrained(str(adapter))
     processor.save_pretrained(adapter)
+    if family == "colsmol":  # published with a copy of its base's configuration
+        shutil.copy(base / "config.json", adapter)
     assert "base_model_name_or_path" in json.loads((adapter / "adapter_config.json").read_text())
     return adapter
 
 
-def save_colbert(folder: Path) -> Path:
-    """ColBERTv2 as its authors publish it: BERT, a projection beside it, ``artifact.metadata``."""
+def save_colbert(folder: Path, dimension: int = 128) -> Path:
+    """ColBERTv2 as its authors publish it: BERT, a projection beside it, ``artifact.metadata``.
+
+    answerai-colbert-small is published the same way, with 96 dimensions.
+    """
     from safetensors.torch import save_file
+
+    import_torchvision()
     from transformers import BertConfig, BertModel, BertTokenizer
 
     torch.manual_seed(7)
@@ -306,7 +389,7 @@ def save_colbert(folder: Path) -> Path:
         max_position_embeddings=64,
     )
     weights = {f"bert.{k}": v.contiguous() for k, v in BertModel(config).state_dict().items()}
-    weights["linear.weight"] = torch.randn(128, 32) * 0.1
+    weights["linear.weight"] = torch.randn(dimension, 32) * 0.1
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     config.architectures = ["HF_ColBERT"]
     config.save_pretrained(folder)
@@ -315,7 +398,7 @@ def save_colbert(folder: Path) -> Path:
         "doc_token_id": "[unused1]",
         "query_token": "[Q]",
         "doc_token": "[D]",
-        "dim": 128,
+        "dim": dimension,
         "similarity": "cosine",
         "attend_to_mask_tokens": False,
         "query_maxlen": 16,
@@ -324,6 +407,67 @@ def save_colbert(folder: Path) -> Path:
         "checkpoint": "bert-base-uncased",
     }
     (folder / "artifact.metadata").write_text(json.dumps(metadata))
+    return folder
+
+
+def save_edge_colbert(folder: Path, dimension: int = 48) -> Path:
+    """mxbai-edge-colbert as PyLate saves it: ModernBERT, then projections in folders of their own.
+
+    Its tokenizer reads a word after a space as other tokens than at the beginning of a text.
+    """
+    from safetensors.torch import save_file
+
+    import_torchvision()
+    from transformers import ModernBertConfig, ModernBertModel
+
+    torch.manual_seed(7)
+    marks = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
+    words = tokenizer(
+        [*marks.values(), "[Q] ", "[D] "],
+        around=("[CLS]", "[SEP]"),
+        **{f"{name}_token": mark for name, mark in marks.items()},
+    )
+    words.save_pretrained(folder)
+    config = ModernBertConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        max_position_embeddings=128,
+        **{f"{name}_token_id": words.convert_tokens_to_ids(marks[name]) for name in ("cls", "sep")},
+        pad_token_id=words.pad_token_id,
+        bos_token_id=words.cls_token_id,
+        eos_token_id=words.sep_token_id,
+    )
+    ModernBertModel(config).save_pretrained(folder)
+    kind = "sentence_transformers.models.Transformer"
+    modules = [{"idx": 0, "name": "0", "path": "", "type": kind}]
+    for number, (given, made) in enumerate(((32, 64), (64, dimension)), start=1):
+        path = folder / f"{number}_Dense"
+        path.mkdir()
+        width = {"in_features": given, "out_features": made, "bias": False}
+        active = {"activation_function": "torch.nn.modules.linear.Identity", "use_residual": False}
+        (path / "config.json").write_text(json.dumps(width | active))
+        save_file({"linear.weight": torch.randn(made, given) * 0.1}, path / "model.safetensors")
+        module = {"idx": number, "name": str(number), "path": path.name}
+        modules.append(module | {"type": "pylate.models.Dense.Dense"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    described = {
+        "model_type": "ColBERT",
+        "prompts": {"query": "", "document": ""},
+        "similarity_fn_name": "MaxSim",
+        "query_prefix": "[Q] ",
+        "document_prefix": "[D] ",
+        "query_length": 16,
+        "document_length": 24,
+        "attend_to_expansion_tokens": False,
+        "do_query_expansion": True,
+        "skiplist_words": list(".,?!()"),
+    }
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(described))
+    longest = {"max_seq_length": 23, "do_lower_case": False}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(longest))
     return folder
 
 

@@ -13,9 +13,9 @@ from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.evaluation.datasets.layouts import MMLONGBENCH, write_samples
 from tests.evaluation.plugin import CountingEncoder, CountingGenerator
-from tests.evaluation.test_run import PAGES, QUESTIONS, MakePdf, evaluate, write_questions
-from tests.evaluation.test_run import data as data
-from tests.evaluation.test_run import models as models
+from tests.evaluation.small_run import PAGES, QUESTIONS, MakePdf, evaluate, write_questions
+from tests.evaluation.small_run import data as data
+from tests.evaluation.small_run import models as models
 from tests.generation.smollm import SmolLM
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding, page_without_vectors

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.errors import DocumentError, GenerationError
-from visar.evaluation.calls import MOST_FAILURES, ModelCalls, group_by
+from visar.evaluation.calls import MOST_FAILURES, ModelCalls, Pace, group_by
 
 
 def fail_at(failing: Sequence[int], job: int) -> int:
@@ -20,7 +21,14 @@ def fail_at(failing: Sequence[int], job: int) -> int:
     return 10 * job
 
 
-def make(calls: ModelCalls, jobs: Sequence[int], call: object, concurrency: int) -> dict[int, int]:
+def each(call: Callable[[int], Any]) -> Callable[[Sequence[int]], list[Any]]:
+    """Call with one job after the other, as a model does that is given several."""
+    return lambda jobs: [call(job) for job in jobs]
+
+
+def make(
+    calls: ModelCalls, jobs: Sequence[int], call: Callable[[int], int], threads: int
+) -> dict[int, int]:
     """Make a call for each job; return what was kept."""
     kept: dict[int, int] = {}
 
@@ -28,7 +36,8 @@ def make(calls: ModelCalls, jobs: Sequence[int], call: object, concurrency: int)
         kept.update(dict.fromkeys(group, result))
 
     groups = [[job] for job in jobs]
-    calls.make("answers", "m", groups, call, keep, question=str, concurrency=concurrency)  # type: ignore[arg-type]
+    pace = Pace(threads=threads)
+    calls.make("answers", "m", groups, each(call), keep, question=str, pace=pace)
     return kept
 
 
@@ -55,10 +64,10 @@ def test_jobs_with_the_same_key_are_one_call() -> None:
     called: list[int] = []
     kept: list[list[int]] = []
     ModelCalls(lambda *_: None).make(
-        *("answers", "m", groups, called.append),
+        *("answers", "m", groups, each(called.append)),
         lambda group, _: kept.append(list(group)),
         question=str,
-        concurrency=3,
+        pace=Pace(threads=3),
     )
     assert sorted(called) == [1, 3, 12]
     assert sorted(kept) == sorted(groups)
@@ -123,10 +132,10 @@ def test_an_interruption_keeps_what_has_arrived_and_waits_for_nobody() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         ModelCalls(progress).make(
-            *("answers", "m", [[0], [1], [2], [3]], call),
+            *("answers", "m", [[0], [1], [2], [3]], each(call)),
             lambda group, _: kept.extend(group),
             question=str,
-            concurrency=3,
+            pace=Pace(threads=3),
         )
     assert late == []
     over.set()
@@ -140,3 +149,39 @@ def test_an_error_of_the_program_is_raised(concurrency: int) -> None:
 
     with pytest.raises(IndexError):
         make(ModelCalls(lambda *_: None), range(4), call, concurrency)
+
+
+@given(st.integers(1, 30), st.sets(st.integers(0, 29)), st.integers(2, 6))
+def test_one_job_of_a_batch_fails_alone(jobs: int, failing: set[int], batch: int) -> None:
+    sizes: list[int] = []
+    failing -= set(range(0, 30, 3))  # never five in a row
+
+    def call(batch: Sequence[int]) -> list[int | Exception]:
+        sizes.append(len(batch))
+        return [GenerationError("no.") if job in failing else 10 * job for job in batch]
+
+    kept: list[int] = []
+    groups = [[job] for job in range(jobs)]
+    calls = ModelCalls(lambda *_: None)
+    calls.make(
+        *("answers", "m", groups, call),
+        lambda group, result: kept.append(result - 9 * group[0]),
+        question=str,
+        pace=Pace(batch=batch),
+    )
+    assert kept == [job for job in range(jobs) if job not in failing]
+    assert sizes == [batch] * (jobs // batch) + [jobs % batch] * bool(jobs % batch)
+
+
+def test_a_batch_whose_call_fails_counts_for_each_of_its_jobs() -> None:
+    called: list[list[int]] = []
+
+    def call(batch: Sequence[int]) -> list[int]:
+        called.append(list(batch))
+        raise GenerationError("never.")
+
+    calls = ModelCalls(lambda *_: None)
+    groups = [[job] for job in range(20)]
+    calls.make(*("judging", "m", groups, call), lambda *_: None, question=str, pace=Pace(batch=3))
+    assert called == [[0, 1, 2], [3, 4, 5]]
+    assert calls.failures() == {"m": "6 times, last: never."}

@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
-from tests.evaluation.test_run import PAGES, until, write_questions
-from tests.evaluation.test_run import data as data
+from tests.evaluation.small_run import PAGES, until, write_questions
+from tests.evaluation.small_run import data as data
 from tests.generation.scripted import Asked, Says, refuses, replies, scripted
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS

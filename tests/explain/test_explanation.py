@@ -38,6 +38,7 @@ def result(
         documents=(document,),
         left_out=(),
         pages_searched=count,
+        candidates=None,
         pages_invalid=0,
         k=selection.k,
         k_star=selection.k_star,
@@ -50,6 +51,7 @@ def result(
         seconds=0.0,
         passages=(),
         query=query,
+        places=tuple(("d", number) for number in range(1, count + 1)),
         selection=selection,
     )
 

@@ -19,6 +19,7 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 
+from tests.encoders import tiny
 from tests.encoders.servers import Asked, Says, answering, like_the_hub
 from visar.cli import main
 from visar.encoders import registry
@@ -29,6 +30,7 @@ from visar.models.hub import is_downloaded
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BASE_COMMIT = COMMIT[::-1]
 NAME = "someone/colqwen"
+SMALL = ("colsmol-256m", "colbert-small", "edge-colbert-17m", "edge-colbert-32m")
 
 
 @pytest.fixture
@@ -97,7 +99,12 @@ def test_encoders_are_ready_to_be_downloaded_or_missing(
         "colpali": "downloads",
         "colqwen2.5": "downloads",
         "colmodernvbert": "downloads",
+        "colsmol-256m": "downloads",
+        "colsmol-500m": "downloads",
         "colbertv2": "ready",
+        "colbert-small": "downloads",
+        "edge-colbert-17m": "downloads",
+        "edge-colbert-32m": "downloads",
         "visrag-ret": "missing",
     }
 
@@ -305,6 +312,58 @@ def test_a_download_that_breaks_off_is_told(tmp_path: Path) -> None:
     with answering(hub) as (url, _):
         ended = child(code, url, tmp_path / "cache")
     assert ended.returncode == 0, ended.stderr
+
+
+ENCODE_NAMES = """
+import numpy as np
+from PIL import Image
+from visar.documents.page import Page, Word
+from visar.encoders.registry import get_encoder
+page = Page(1, 300, 400, 0, (Word("revenue", (0.1, 0.1, 0.5, 0.2), 0),), "text layer")
+picture = Image.effect_noise((300, 400), 90).convert("RGB")
+for name in {}:
+    encoder = get_encoder(name, device="cpu")
+    encoder.fetch()
+    images = [picture] if encoder.reads == "image" else []
+    (found,) = encoder.encode_pages([page], images)
+    question = encoder.encode_query("what is the total revenue?")
+    assert found.vectors.shape[1] == question.shape[1] == encoder.dimension
+    assert len(found.vectors) and np.isfinite(found.vectors).all()
+    print(name, encoder.version, encoder.dimension)
+"""
+
+
+def test_the_small_encoders_are_downloaded_by_name_and_encode(
+    checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Tiny ones of their architectures, in the layouts that they are published in."""
+    published = {name: PUBLISHED[name].repository for name in SMALL}
+    adapter = tmp_path / "colsmol"
+    shutil.copytree(checkpoint("colsmol"), adapter)
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = "someone/base"
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    edge = tiny.save_edge_colbert(tmp_path / "edge")
+    put(edge / "onnx", model__safetensors="for another program")
+    folders = {
+        "colsmol-256m": adapter,
+        "colbert-small": tiny.save_colbert(tmp_path / "small", 96),
+        "edge-colbert-17m": edge,
+        "edge-colbert-32m": tiny.save_edge_colbert(tmp_path / "edge-32m", 64),
+    }
+    repositories = {published[name]: (COMMIT, folder) for name, folder in folders.items()}
+    repositories["someone/base"] = (BASE_COMMIT, Path(f"{checkpoint('colsmol')}-base"))
+    with answering(like_the_hub(repositories)) as (endpoint, asked):
+        ended = child(ENCODE_NAMES.format(list(folders)), endpoint, tmp_path / "cache")
+    assert ended.stdout.splitlines() == [
+        f"colsmol-256m {COMMIT}-{BASE_COMMIT[:16]}-1 128",
+        f"colbert-small {COMMIT}-1 96",
+        f"edge-colbert-17m {COMMIT}-1 48",
+        f"edge-colbert-32m {COMMIT}-1 64",
+    ], ended.stderr
+    got = [request.path for request in asked if request.method == "GET"]
+    assert f"/{published['edge-colbert-17m']}/resolve/{COMMIT}/2_Dense/model.safetensors" in got
+    assert not any("onnx" in path for path in got)
 
 
 FETCH = f"""

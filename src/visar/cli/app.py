@@ -54,6 +54,11 @@ COMMANDS = (
         "calibrate:calibrate",
         "Fit how likely pages are, for an encoder and documents of your own, from questions.",
     ),
+    (
+        "setup",
+        "setup:setup",
+        "Choose an encoder and a language model for this machine, download them, and set them.",
+    ),
     ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
     (
         "generators",
@@ -62,10 +67,13 @@ COMMANDS = (
     ),
 )
 GROUPS = (
+    ("config", "config:app", "Show the settings that commands begin with, or change them."),
     ("encoders", "encoders:app", "List the encoders, or run one as a service."),
     ("eval", "evaluation:app", "Evaluate on a benchmark, and report it as the paper does."),
 )
 ALL = "all"
+UNSET = ("config", "setup", "eval")
+"""Commands without the user's settings: those change them, and a run has its own options alone."""
 _INTERRUPTED = 130
 # Typer brings its own copy of Click from some version on, and shows no more of it than this.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -135,7 +143,7 @@ def run() -> None:
     _open_streams()
     typed = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
     try:
-        code = make_app(typed)(standalone_mode=False)
+        code = _call(make_app(typed), typed)
         sys.stdout.flush()
     except VisarError as error:
         code = _fail(str(error), 2)
@@ -148,6 +156,19 @@ def run() -> None:
     if code == _INTERRUPTED:  # what Typer makes of Ctrl-C
         raise KeyboardInterrupt
     sys.exit(code or 0)
+
+
+def _call(app: typer.Typer, typed: str | None) -> int | None:
+    """Call the command that was typed, with the defaults that the user has set."""
+    settings: dict[str, str] = {}
+    if typed not in (None, *UNSET):
+        from visar.cli.settings import option_defaults, read
+
+        settings = read()
+    command = typer.main.get_command(app)
+    defaults = option_defaults(command, settings) if settings else None
+    code: int | None = command(standalone_mode=False, default_map=defaults)
+    return code
 
 
 def _open_streams() -> None:

@@ -13,8 +13,10 @@ from rich.text import Text
 
 from visar.cli.options import (
     BaseUrl,
+    Collection,
     DeviceChoice,
     EncoderName,
+    Exact,
     GeneratorName,
     IndexLocation,
     Json,
@@ -29,10 +31,12 @@ from visar.cli.options import (
     SendMegapixels,
     SendTokens,
     ServerAddress,
+    Where,
     Why,
     add_files,
     open_generator,
     open_index,
+    was_given,
 )
 from visar.cli.output import console, print_json
 from visar.cli.progress import waiting
@@ -47,18 +51,18 @@ from visar.text import clean_line
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from visar.encoders.protocol import Encoder
     from visar.index import Index
     from visar.results import SearchResult
     from visar.store import StoredDocument
 
-Question = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="[FILE]... QUESTION",
-        help="The question, after the files it is about. Without files: the whole index, or --doc.",
-        show_default=False,
-    ),
-]
+_WORDS = typer.Argument(
+    metavar="[FILE]... QUESTION",
+    help="The question, after the files it is about. Without files: the whole index, or --doc.",
+    show_default=False,
+)
+Question = Annotated[list[str], _WORDS]
+QuestionOrNone = Annotated[list[str] | None, _WORDS]
 Documents = Annotated[
     list[str] | None,
     typer.Option("--doc", help="Ask about this document: its id, or its name.", show_default=False),
@@ -74,10 +78,26 @@ OpenFolder = Annotated[
 ]
 
 
+ImageFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--image",
+        metavar="FILE",
+        help="Look for what this picture shows, such as a cut-out of a page; then there is no "
+        "question, and the encoder must read page images.",
+        show_default=False,
+    ),
+]
+
+
 def ask(
+    context: typer.Context,
     words: Question,
     *,
     documents: Documents = None,
+    collection: Collection = None,
+    where: Where = None,
+    exact: Exact = False,
     method: MethodName = "visar",
     k: K = None,
     max_k: MaxK = None,
@@ -108,8 +128,12 @@ def ask(
             files,
             question,
             as_json=as_json,
-            generator=None if generator == extractive.NAME else generator,
+            # What is set for this machine is not what the server has.
+            generator=generator if was_given(context, "generator") else None,
             documents=documents,
+            collection=collection,
+            where=where,
+            exact=exact or None,
             method=method,
             k=k,
             max_k=max_k,
@@ -127,6 +151,9 @@ def ask(
         answer = library.ask(
             question,
             documents=asked,
+            collection=collection,
+            where=where,
+            exact=exact,
             encoder=encoder,
             method=method,
             k=k,
@@ -146,9 +173,13 @@ def ask(
 
 
 def search(
-    words: Question,
+    words: QuestionOrNone = None,
     *,
+    image: ImageFile = None,
     documents: Documents = None,
+    collection: Collection = None,
+    where: Where = None,
+    exact: Exact = False,
     method: MethodName = "visar",
     k: K = None,
     max_k: MaxK = None,
@@ -166,8 +197,12 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
-    files, question = split_question(words)
+    files, question = _files_and_question(words or []) if image else split_question(words or [])
+    if image and question:
+        raise InvalidOption(f"--image is the question: leave out {question!r:.60}, or the image.")
     if server:
+        if image:
+            raise InvalidOption("--image goes with an index of this machine: leave out --server.")
         from visar.cli import remote
 
         remote.search(
@@ -176,6 +211,9 @@ def search(
             question,
             as_json=as_json,
             documents=documents,
+            collection=collection,
+            where=where,
+            exact=exact or None,
             method=method,
             k=k,
             max_k=max_k,
@@ -187,11 +225,16 @@ def search(
     library.preload(encoder)
     from visar.cli.answers import print_pages
 
+    picture = None if image is None else _picture(image, library.encoder(encoder))
     asked = documents_asked(library, files, documents, encoder, quiet=quiet)
     with waiting("searching", quiet=quiet):
         found = library.search(
             question,
+            image=picture,
             documents=asked,
+            collection=collection,
+            where=where,
+            exact=exact,
             encoder=encoder,
             method=method,
             k=k,
@@ -218,7 +261,19 @@ def split_question(words: list[str]) -> tuple[list[str], str]:
     return files, question
 
 
+def _picture(path: Path, encoder: Encoder) -> Image:
+    """Read the picture of ``--image``, with the checks of a document that is added."""
+    from visar.documents import open_document
+    from visar.encoders.protocol import refuse_image_query
+
+    refuse_image_query(encoder)
+    with open_document(path) as document:
+        return document.image(1)
+
+
 def _files_and_question(words: list[str]) -> tuple[list[str], str]:
+    if not words:
+        return [], ""
     *before, last = words
     if len(last.split()) > 1 and not _is_path(last):  # a question in quotes
         return before, last

@@ -15,8 +15,10 @@ from visar.cli.answers import print_answer, print_pages, shown_while_written
 from visar.cli.asking import Documents, documents_asked
 from visar.cli.options import (
     BaseUrl,
+    Collection,
     DeviceChoice,
     EncoderName,
+    Exact,
     GeneratorName,
     IndexLocation,
     MaxK,
@@ -27,6 +29,7 @@ from visar.cli.options import (
     Quiet,
     SendMegapixels,
     SendTokens,
+    Where,
     open_generator,
     open_index,
 )
@@ -53,6 +56,9 @@ def chat(
     files: Files = None,
     *,
     documents: Documents = None,
+    collection: Collection = None,
+    where: Where = None,
+    exact: Exact = False,
     method: MethodName = "visar",
     max_k: MaxK = None,
     neighbors: Neighbors = 0,
@@ -79,6 +85,9 @@ def chat(
             return library.ask(
                 question,
                 documents=asked,
+                collection=collection,
+                where=where,
+                exact=exact,
                 encoder=encoder,
                 method=method,
                 max_k=max_k,

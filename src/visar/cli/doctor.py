@@ -12,6 +12,7 @@ from typing import get_args
 from rich.text import Text
 
 from visar._version import __version__
+from visar.cli import settings
 from visar.cli.options import IndexLocation, Json
 from visar.cli.output import STATE_STYLES, console, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders
@@ -40,6 +41,8 @@ class Part:
 class Report:
     version: str
     python: str
+    config: str | None
+    """The configuration file; None when there is none."""
     index: str
     documents: int | None
     """None when there is no index yet."""
@@ -54,6 +57,7 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
     report = Report(
         version=__version__,
         python=platform.python_version(),
+        config=str(settings.location()) if settings.location().exists() else None,
         index=location,
         documents=_count(location),
         encoders=tuple(available_encoders()),
@@ -64,6 +68,8 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
         print_json(report)
         return
     console.print(f"[bold]visar {report.version}[/bold] · Python {report.python}")
+    if report.config is not None:
+        console.print(Text(f"config      {report.config} (visar config)"), soft_wrap=True)
     held = "none yet" if report.documents is None else f"{report.documents} documents"
     console.print(f"index       {report.index} ({held})", soft_wrap=True)
     groups: dict[str, Sequence[EncoderInfo | GeneratorInfo | Part]] = {

@@ -95,7 +95,8 @@ MaxKs = Annotated[
 Concurrency = Annotated[
     int | None,
     typer.Option(
-        help="Ask a served generator or judge so many questions at a time. [default: 1]",
+        help="Ask a served generator or judge so many questions at a time, and give one that runs "
+        "here so many in a batch. [default: 1]",
         min=1,
         show_default=False,
     ),
@@ -260,6 +261,7 @@ def compare(
     *,
     baseline: Baseline = None,
     out: Comparison = Path("comparison"),
+    invalid_pages: InvalidPages = "auto",
     as_json: Json = False,
 ) -> None:
     """Put runs side by side, with paired tests between their rows, as HTML, Markdown and JSON."""
@@ -268,7 +270,8 @@ def compare(
     except ModuleNotFoundError as error:
         raise MissingExtra("An evaluation", "eval") from error
 
-    _show_written(write_leaderboard(folders, out, baseline=baseline), as_json=as_json)
+    written = write_leaderboard(folders, out, baseline=baseline, invalid_pages=invalid_pages)
+    _show_written(written, as_json=as_json)
 
 
 @app.command("convert")

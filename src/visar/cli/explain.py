@@ -19,8 +19,10 @@ from visar.cli.asking import (
     write_png,
 )
 from visar.cli.options import (
+    Collection,
     DeviceChoice,
     EncoderName,
+    Exact,
     IndexLocation,
     Json,
     K,
@@ -28,6 +30,7 @@ from visar.cli.options import (
     MethodName,
     Password,
     Quiet,
+    Where,
     open_index,
 )
 from visar.cli.output import console, print_json
@@ -62,6 +65,9 @@ def explain(
     out: Out = None,
     pictures: Pictures = None,
     documents: Documents = None,
+    collection: Collection = None,
+    where: Where = None,
+    exact: Exact = False,
     method: MethodName = "visar",
     k: K = None,
     max_k: MaxK = None,
@@ -85,7 +91,15 @@ def explain(
     written = []
     with waiting("explaining", quiet=quiet):
         answer = library.ask(
-            question, documents=asked, encoder=encoder, method=method, k=k, max_k=max_k
+            question,
+            documents=asked,
+            collection=collection,
+            where=where,
+            exact=exact,
+            encoder=encoder,
+            method=method,
+            k=k,
+            max_k=max_k,
         )
         found = answer.search
         explanation = library.explain(found)

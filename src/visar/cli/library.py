@@ -8,9 +8,11 @@ import typer
 from rich.text import Text
 
 from visar.cli.options import (
+    Collection,
     DeviceChoice,
     EncoderName,
     IndexLocation,
+    IntoCollection,
     Json,
     MaxMegabytes,
     MaxMegapixels,
@@ -22,12 +24,17 @@ from visar.cli.options import (
     RayAddress,
     SecondsPerPage,
     ServerAddress,
+    Settings,
+    Where,
     add_files,
     open_index,
 )
 from visar.cli.output import complain, console, plain_table, print_json
 from visar.documents import Limits, ReadOptions
+from visar.errors import InvalidOption
 from visar.store import open_store
+from visar.store.filters import filtered, parse_metadata
+from visar.text import clean_line
 
 if TYPE_CHECKING:
     from visar.results import Refusal
@@ -45,6 +52,8 @@ DocumentName = Annotated[str, typer.Argument(help="Its id, the beginning of it, 
 def add(
     files: Files,
     *,
+    settings: Settings = None,
+    collection: IntoCollection = None,
     encoder: EncoderName = "embedded",
     device: DeviceChoice = "auto",
     password: Password = None,
@@ -64,8 +73,11 @@ def add(
     if server:
         from visar.cli import remote
 
-        remote.add(server, files, quiet=quiet, as_json=as_json)
+        if settings:
+            raise InvalidOption("--set goes with an index of this machine, not with --server.")
+        remote.add(server, files, collection=collection, quiet=quiet, as_json=as_json)
         return
+    metadata = parse_metadata(settings or ())
     limits = Limits(
         max_pages=max_pages,
         max_bytes=max_megabytes * 1_000_000,
@@ -77,7 +89,16 @@ def add(
     added: list[StoredDocument] = []
     refused: tuple[Refusal, ...] = ()
     try:
-        refused = add_files(library, files, encoder, quiet=quiet, added=added, ray=ray)
+        refused = add_files(
+            library,
+            files,
+            encoder,
+            quiet=quiet,
+            added=added,
+            metadata=metadata,
+            collection=collection,
+            ray=ray,
+        )
     finally:
         # Also when the index fails: these are in it.
         if as_json:
@@ -93,21 +114,30 @@ def add(
 
 
 def list_documents(
-    *, index: IndexLocation = None, server: ServerAddress = None, as_json: Json = False
+    *,
+    collection: Collection = None,
+    where: Where = None,
+    index: IndexLocation = None,
+    server: ServerAddress = None,
+    as_json: Json = False,
 ) -> None:
     """List the documents of the index."""
     if server:
         from visar.cli import remote
 
-        remote.list_documents(server, as_json=as_json)
+        if where is not None:
+            raise InvalidOption("--where lists an index of this machine alone.")
+        remote.list_documents(server, collection, as_json=as_json)
         return
     store = open_store(index, create=False)
-    documents = store.documents()
+    documents = filtered(store.documents(collection=collection), where)
     if as_json:
         print_json(documents)
         return
     if not documents:
-        console.print(Text(f"The index {store.location} is empty."), soft_wrap=True)
+        chosen = where is not None or collection is not None
+        said = "has no such documents" if chosen else "is empty"
+        console.print(Text(f"The index {store.location} {said}."), soft_wrap=True)
         return
     table = plain_table("ID", "PAGES", "ADDED", "NAME", numbers={"PAGES"})
     for document in documents:
@@ -136,6 +166,8 @@ def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json =
         ("size", f"{stored.size / 1e6:.1f} MB"),
         ("added", stored.added.astimezone().strftime("%Y-%m-%d %H:%M")),
         ("encoders", ", ".join(str(encoder) for encoder in stored.encoders)),
+        ("in", ", ".join(stored.collections) or "no collection"),
+        *((name, clean_line(value)) for name, value in stored.metadata.items()),
     ):
         console.print(Text.assemble("  ", (f"{label:<9}", "dim"), f" {value}"), soft_wrap=True)
 

@@ -8,7 +8,7 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -59,13 +59,14 @@ EncoderName = Annotated[
     str,
     typer.Option(
         "--encoder",
+        envvar="VISAR_ENCODER",
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
         "@REVISION, +patches and +pool3 may follow.",
     ),
 ]
 DeviceChoice = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
-    typer.Option("--device", help="Where encoders of page images run."),
+    typer.Option("--device", envvar="VISAR_DEVICE", help="Where encoders of page images run."),
 ]
 GeneratorName = Annotated[
     str,
@@ -110,6 +111,43 @@ OcrChoice = Annotated[
 ]
 OcrEngineChoice = Annotated[
     Literal["rapidocr", "tesseract"], typer.Option("--ocr-engine", help="What reads them.")
+]
+Collection = Annotated[
+    str | None,
+    typer.Option(
+        "--collection",
+        metavar="NAME",
+        help="The documents of this collection alone.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="FILTER",
+        help="The documents with these metadata alone: 'year >= 2020 and kind = \"report\"'.",
+        show_default=False,
+    ),
+]
+Exact = Annotated[
+    bool,
+    typer.Option("--exact", help="Compare every page of a large library, however long it takes."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Keep this with the documents, for --where: year=2021. Several times for several.",
+        show_default=False,
+    ),
+]
+IntoCollection = Annotated[
+    str | None,
+    typer.Option(
+        "--collection", metavar="NAME", help="Put them into this collection.", show_default=False
+    ),
 ]
 MaxPages = Annotated[int, typer.Option("--max-pages", help="Refuse longer documents.", min=1)]
 MaxMegabytes = Annotated[int, typer.Option("--max-megabytes", help="Refuse larger files.", min=1)]
@@ -200,6 +238,12 @@ def with_storage_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def was_given(context: typer.Context, option: str) -> bool:
+    """Whether an option was typed or is in the environment, and is not a default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+
+
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:
     """The generator of that name; the default needs none."""
     from visar.generation import extractive
@@ -251,6 +295,8 @@ def add_files(
     *,
     quiet: bool,
     added: list[StoredDocument],
+    metadata: Mapping[str, Any] | None = None,
+    collection: str | None = None,
     ray: str | None = None,
 ) -> tuple[Refusal, ...]:
     """Add files with their progress shown; name those that were refused, or are there already.
@@ -276,7 +322,15 @@ def add_files(
         with progress_shown(quiet=quiet) as display:
             progress = display.document if ray is None else display.many_documents()
             with ray_messages_on_stderr() if ray else contextlib.nullcontext():
-                library.add_all(files, encoder=encoder, progress=progress, each=keep, ray=ray)
+                library.add_all(
+                    files,
+                    encoder=encoder,
+                    progress=progress,
+                    each=keep,
+                    metadata=metadata,
+                    collection=collection,
+                    ray=ray,
+                )
     finally:
         for line in copies:
             errors.print(Text(line), soft_wrap=True)

@@ -54,14 +54,21 @@ def search(
         _print_pages(found)
 
 
-def add(address: str, files: Sequence[str | Path], *, quiet: bool, as_json: bool) -> None:
+def add(
+    address: str,
+    files: Sequence[str | Path],
+    *,
+    collection: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Upload documents and wait until they are in the server's index."""
     added: list[dict[str, Any]] = []
     refused = 0
     with Client(address) as client:
         for path in map(Path, files):
             try:
-                added.append(_add(client, path, quiet=quiet))
+                added.append(_add(client, path, collection, quiet=quiet))
             except (DocumentError, OSError) as error:
                 refused += 1
                 complain(f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error))
@@ -74,10 +81,10 @@ def add(address: str, files: Sequence[str | Path], *, quiet: bool, as_json: bool
         raise typer.Exit(1 if added else 2)
 
 
-def list_documents(address: str, *, as_json: bool) -> None:
-    """Print the documents of a server's index."""
+def list_documents(address: str, collection: str | None, *, as_json: bool) -> None:
+    """Print the documents of a server's index, or those of a collection there."""
     with Client(address) as client:
-        documents = client.documents()
+        documents = client.documents(collection)
     if as_json:
         print_json(documents)
         return
@@ -106,7 +113,9 @@ def _body(client: Client, files: Sequence[str], asked: dict[str, Any]) -> dict[s
     return body
 
 
-def _add(client: Client, path: Path, *, quiet: bool) -> dict[str, Any]:
+def _add(
+    client: Client, path: Path, collection: str | None = None, *, quiet: bool
+) -> dict[str, Any]:
     with progress_shown(quiet=quiet) as display:
         report = display.document(path)
 
@@ -114,7 +123,7 @@ def _add(client: Client, path: Path, *, quiet: bool) -> dict[str, Any]:
             if job["stage"] and job["pages"]:
                 report(job["stage"], job["pages_done"], job["pages"])
 
-        return client.add(path, on_job=show)
+        return client.add(path, collection=collection, on_job=show)
 
 
 def _print_pages(found: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ def selection_html(selection: Selection) -> str:
     """s_p of each page with the selected ones coloured, and J(k) with k* marked, as inline SVG."""
     reason = f" ({escape(selection.fallback)})" if selection.fallback else ""
     return (
-        f"<div>{selection.k} of {len(selection.ranking)} pages{reason}, "
+        f'<div style="margin-top:.7em">{selection.k} of {len(selection.ranking)} pages{reason}, '
         f"k* {'=' if selection.k_star_exact else '≥'} {selection.k_star}</div>"
         '<svg viewBox="0 0 640 150" width="640" style="max-width:100%" font-size="11" '
         'fill="currentColor" role="img" aria-label="Scores of pages; cost of each number of pages">'
@@ -40,7 +40,9 @@ def _curve(cost: Float64, k_star: int) -> str:
     return (
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
         f'<path d="M{chosen:.1f} 15V110" stroke="{_ACCENT}" stroke-dasharray="4 3"/>'
-        f'<text x="{chosen + 4:.1f}" y="24" fill="{_ACCENT}">k* = {k_star}</text>'
+        # Above the curve, and within the picture where the line is at its edge.
+        f'<text x="{min(chosen, 615):.1f}" y="11" fill="{_ACCENT}" text-anchor="middle">'
+        f"k* = {k_star}</text>"
         f'<text x="370" y="126">1</text><text x="630" y="126" text-anchor="end">{last}</text>'
         '<text x="500" y="142" text-anchor="middle">cost of stopping after k pages</text>'
     )

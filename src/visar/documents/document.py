@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -92,14 +92,17 @@ def open_document(
             with refusals(name):
                 paths = [convert(paths[0], name, suffix, Path(folder), limits)]
         worker.set_source(paths, options.password)
-        pages = worker.count_pages()
+        pages, metadata = worker.open()
         if pages < 1:
             raise DocumentError(name, "has no pages")
         if pages > limits.max_pages:
             raise DocumentError(
                 name, f"has more pages than the limit of {limits.max_pages:,} (Limits.max_pages)"
             )
-        return Document(path, options, identity, paths, pages, worker, cleanup.pop_all())
+        if identity.kind == "office":
+            metadata.pop("year", None)  # that of the conversion
+        closing = cleanup.pop_all()
+        return Document(path, options, identity, paths, pages, worker, closing, metadata)
 
 
 class Document:
@@ -121,6 +124,7 @@ class Document:
         pages: int,
         worker: Worker,
         cleanup: contextlib.ExitStack,
+        metadata: Mapping[str, str | int] | None = None,
     ) -> None:
         self.path = path
         self.options = options
@@ -128,6 +132,8 @@ class Document:
         self.name = identity.name
         self.kind = identity.kind
         self.id = identity.id
+        self.metadata = dict(metadata or {})
+        """Title, author and year, as far as the file says."""
         self._read_paths = read_paths
         self._pages = pages
         self._worker = worker

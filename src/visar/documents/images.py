@@ -45,6 +45,10 @@ class ImageSource:
     def __len__(self) -> int:
         return len(self._frames)
 
+    def metadata(self) -> dict[str, str | int]:
+        """What the files say of themselves: nothing that is known here."""
+        return {}
+
     def read(self, number: int) -> PageContent:
         """Size of a page; an image has no words of its own."""
         with self._frame(number) as image:

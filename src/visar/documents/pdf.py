@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from visar.documents.layout import Piece, WordTable, arrange, cleaned, figure_regions
 from visar.documents.page import Box
 from visar.documents.worker import PageContent, Raster, Refused
-from visar.text import clean_text
+from visar.text import clean_line, clean_text
 
 # Two boxes further apart than this share of their size belong to different words.
 _WIDEST_JOINT = 0.6
@@ -60,6 +60,9 @@ _SPACED_LETTERS = re.compile("[A-Za-z\u00c0-\u058f\u0600-\u06ff\u1e00-\u1fff]")
 # Deeper nesting is not followed when figures are looked for.
 _FORM_DEPTH = 4
 _MOST_IMAGES = 2000
+_TITLES = ("title", "author")
+_LONGEST_TITLE = 300
+_CREATED = re.compile(r"(?:D:)?\s*((?:19|20)\d\d)")
 # PDFium draws bitmaps up to about this length.
 _LONGEST_SIDE = 30_000
 
@@ -98,6 +101,18 @@ class PdfSource:
 
     def __len__(self) -> int:
         return len(self._pdf)
+
+    def metadata(self) -> dict[str, str | int]:
+        """Title, author and year of creation, as far as the file says them."""
+        try:
+            said = self._pdf.get_metadata_dict(skip_empty=True)
+        except (pypdfium2.PdfiumError, UnicodeDecodeError):
+            return {}
+        texts = {name: clean_line(said.get(name.title(), ""), _LONGEST_TITLE) for name in _TITLES}
+        metadata: dict[str, str | int] = {name: text for name, text in texts.items() if text}
+        if created := _CREATED.match(said.get("CreationDate", "")):
+            metadata["year"] = int(created[1])
+        return metadata
 
     def read(self, number: int) -> PageContent:
         """Size, words in reading order, and figures of a page."""

@@ -67,7 +67,7 @@ def _serve(
                 answer = {"format": office_format(Path(request["path"]))}
             elif request["do"] == "open":
                 source = open_source(request)
-                answer = {"pages": len(source)}
+                answer = {"pages": len(source), "metadata": source.metadata()}
             else:
                 answer, payload = _page(source, request)
         except Refused as refusal:

@@ -141,10 +141,15 @@ class Worker:
         found = answer.get("format")
         return found if isinstance(found, str) else None
 
-    def count_pages(self) -> int:
-        """Open the files, and count their pages."""
+    def open(self) -> tuple[int, dict[str, str | int]]:
+        """Open the files; return how many pages they have, and what they say of themselves."""
         with self._lock:
-            return self._open(self._running())
+            answer = self._open(self._running())
+        said = answer.get("metadata")
+        metadata = said if isinstance(said, dict) else {}
+        return answer["pages"], {
+            str(name): value for name, value in metadata.items() if isinstance(value, str | int)
+        }
 
     def read(self, number: int) -> PageContent:
         """Size, words and figures of a page."""
@@ -209,13 +214,12 @@ class Worker:
             raise self._error(None, self._cause(death)) from death
         return process
 
-    def _open(self, process: ChildProcess) -> int:
+    def _open(self, process: ChildProcess) -> dict[str, Any]:
         answer, _ = self._answer(process, self._source, None)
         self._opened = True
-        try:
-            return int(answer["pages"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DocumentError(self._name, "could not be read") from error
+        if not isinstance(answer.get("pages"), int):
+            raise DocumentError(self._name, "could not be read")
+        return answer
 
     def _end(self) -> None:
         self._opened = False

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
+from visar.errors import InvalidOption, InvalidVectors
 
 Reads: TypeAlias = Literal["words", "image"]
 
@@ -107,6 +108,47 @@ class SpanEncoder(Protocol):
     def question_spans(self, question: str) -> list[tuple[int, int]]:
         """Return the first and the last character (exclusive) of each vector of a question."""
         ...
+
+
+def encode_image_query(encoder: Encoder, image: Any) -> NDArray[np.float32]:
+    """Encode a picture as the question: its patches as an encoder of page images sees them.
+
+    Parameters
+    ----------
+    encoder
+        One that reads images, or runs elsewhere and does.
+    image
+        A PIL image, such as a cut-out of a page.
+
+    Raises
+    ------
+    InvalidOption
+        If the encoder reads words.
+    InvalidVectors
+        If it gives no vectors for the picture.
+    """
+    refuse_image_query(encoder)
+    page = Page(1, float(image.width), float(image.height), 0, (), "none")
+    (found,) = encoder.encode_pages([page], [image.convert("RGB")])
+    # The vectors of an instruction have no place, and are the same for all pages.
+    placed = found.boxes.any(axis=1)
+    vectors = found.vectors[placed] if placed.any() else found.vectors
+    if not len(vectors):
+        raise InvalidVectors(
+            f"The encoder {encoder.name} makes no vectors of the image"
+            f"{f': {found.invalid}' if found.invalid else ''}. Take a larger part of the page."
+        )
+    return vectors.astype(np.float32)
+
+
+def refuse_image_query(encoder: Encoder) -> None:
+    """Raise InvalidOption if an image cannot be the question to an encoder."""
+    if encoder.reads != "image":
+        raise InvalidOption(
+            f"The encoder {encoder.name} reads words, so that an image cannot be its question. Add "
+            "the documents with one that reads page images, and search with it: colpali, "
+            "colqwen2.5, colmodernvbert, colsmol-256m, colsmol-500m."
+        )
 
 
 def unit_vectors(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float32]:

@@ -8,15 +8,14 @@ hub name of a checkpoint, or the address of a service.
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from visar.encoders.names import EncoderName, parse_name
 from visar.encoders.protocol import Encoder, Reads
 from visar.errors import EncoderUnavailable, InvalidOption
-from visar.models.checkpoints import Checkpoint, find_checkpoint, is_checkpoint_name
+from visar.models.checkpoints import COLBERT, Checkpoint, find_checkpoint, is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
 from visar.models.protocols import State
@@ -35,16 +34,11 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "visar.encoders"
-_POOL = re.compile(r"(.*)\+pool([^/]*)", re.DOTALL)
-_PATCHES = "+patches"
-_FACTOR = re.compile(r"[1-9][0-9]{0,5}")
-# After a port or within a path: before a host the sign belongs to a user and a password.
-_ADDRESS = re.compile(r"(.+://(?:[^/@]+:[0-9]+|[^@]+/[^@]*))@([^@]*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A checkpoint of the paper at the Hugging Face hub."""
+    """A checkpoint at the Hugging Face hub."""
 
     repository: str
     revision: str
@@ -56,7 +50,12 @@ PUBLISHED = {
     "colpali": Published("vidore/colpali-v1.2", "main", "ColPali"),
     "colqwen2.5": Published("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
     "colmodernvbert": Published("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
-    "colbertv2": Published("colbert-ir/colbertv2.0", "main", "HF_ColBERT"),
+    "colsmol-256m": Published("vidore/colSmol-256M", "main", "ColIdefics3"),
+    "colsmol-500m": Published("vidore/colSmol-500M", "main", "ColIdefics3"),
+    "colbertv2": Published("colbert-ir/colbertv2.0", "main", COLBERT),
+    "colbert-small": Published("answerdotai/answerai-colbert-small-v1", "main", COLBERT),
+    "edge-colbert-17m": Published("mixedbread-ai/mxbai-edge-colbert-v0-17m", "main", COLBERT),
+    "edge-colbert-32m": Published("mixedbread-ai/mxbai-edge-colbert-v0-32m", "main", COLBERT),
     "visrag-ret": Published(
         # It brings program code: this commit's, not what may come after it.
         "openbmb/VisRAG-Ret",
@@ -111,6 +110,7 @@ class _Entry:
 
 
 _VISUAL = "visar.encoders.visual:VisualEncoder"
+_COLBERT = "visar.encoders.colbert:ColbertEncoder"
 _VISRAG = "visar.encoders.visrag:VisRagEncoder"
 # There is no tokenizers for its transformers and a newer Python.
 _VISRAG_INSTALL = (
@@ -130,6 +130,18 @@ def _visual(description: str, size: str) -> _Entry:
         factory=_VISUAL,
         packages=("colpali_engine", "peft", "torch", "torchvision", "transformers"),
         install="pip install 'visar[colpali]'",
+    )
+
+
+def _colbert(description: str, dimension: int, size: str) -> _Entry:
+    return _Entry(
+        description=description,
+        dimension=dimension,
+        reads="words",
+        size=size,
+        factory=_COLBERT,
+        packages=("sentence_transformers", "torch", "transformers"),
+        install="pip install 'visar[colbert]'",
     )
 
 
@@ -154,14 +166,23 @@ _ENCODERS = {
         "ColModernVBERT: page images in tiles, the smallest visual encoder",
         "250 M parameters, 1 GB",
     ),
-    "colbertv2": _Entry(
-        description="ColBERTv2: the page's words, from its text layer or OCR",
-        dimension=128,
-        reads="words",
-        size="110 M parameters, 0.4 GB",
-        factory="visar.encoders.colbert:ColbertEncoder",
-        packages=("sentence_transformers", "torch", "transformers"),
-        install="pip install 'visar[colbert]'",
+    "colsmol-256m": _visual(
+        "ColSmol-256M: page images in tiles, for small graphics cards", "256 M parameters, 0.5 GB"
+    ),
+    "colsmol-500m": _visual(
+        "ColSmol-500M: page images in tiles, for small graphics cards", "500 M parameters, 1 GB"
+    ),
+    "colbertv2": _colbert(
+        "ColBERTv2: the page's words, from its text layer or OCR", 128, "110 M parameters, 0.4 GB"
+    ),
+    "colbert-small": _colbert(
+        "answerai-colbert-small: the page's words, made for CPUs", 96, "33 M parameters, 0.13 GB"
+    ),
+    "edge-colbert-17m": _colbert(
+        "mxbai-edge-colbert: the page's words, the smallest", 48, "17 M parameters, 0.07 GB"
+    ),
+    "edge-colbert-32m": _colbert(
+        "mxbai-edge-colbert: the page's words, made for CPUs", 64, "32 M parameters, 0.13 GB"
     ),
     "visrag-ret": _Entry(
         description="VisRAG-Ret: page images, a single vector each, by code of its own",
@@ -305,19 +326,20 @@ def _of_checkpoint(
     if name.patches and entry.factory != _VISUAL:
         raise _without_instruction(name.base)
     _refuse_unavailable(name.base if name.base in PUBLISHED else name.unpooled, entry)
-    own = {
+    kinds: dict[str, dict[str, Any]] = {
+        _COLBERT: {"dimension": entry.dimension if name.base in PUBLISHED else None},
         _VISRAG: {"trust_remote_code": trust_remote_code},
         _VISUAL: {"instruction_tokens": not name.patches},
-    }.get(entry.factory, {})
+    }
     kind = load(entry.factory)
-    encoder: Encoder = kind(name.unpooled, source, **own, **options)
+    encoder: Encoder = kind(name.unpooled, source, **kinds[entry.factory], **options)
     return encoder
 
 
 def _without_instruction(name: str) -> InvalidOption:
     return InvalidOption(
         f"+patches leaves out the vectors of an instruction, and {name} has none: it goes with "
-        "ColPali, ColQwen2.5 and ColModernVBERT."
+        "ColPali, ColQwen2.5, ColModernVBERT and ColSmol."
     )
 
 
@@ -370,92 +392,3 @@ def _missing(entry: _Entry) -> list[str]:
         if not installed.startswith(f"{entry.transformers}."):
             missing.append(f"transformers {entry.transformers} ({installed} is installed)")
     return missing
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderName:
-    """The name of an encoder in its parts."""
-
-    base: str
-    """NAME in ``NAME[@REVISION][+patches][+poolN]``."""
-    revision: str | None = None
-    """A branch, tag or commit of a checkpoint at the hub."""
-    patches: bool = False
-    """Whether the vectors of the instruction are left out."""
-    pool: int | None = None
-    """How many vectors of a page become one."""
-
-    @property
-    def is_address(self) -> bool:
-        return "://" in self.base
-
-    @property
-    def unpooled(self) -> str:
-        """The name without ``+poolN``."""
-        revision = "" if self.revision is None else f"@{self.revision}"
-        return f"{self.base}{revision}{_PATCHES if self.patches else ''}"
-
-    def __str__(self) -> str:
-        return self.unpooled if self.pool is None else f"{self.unpooled}+pool{self.pool}"
-
-
-def parse_name(text: str) -> EncoderName:
-    """Split the name of an encoder into its parts. The name of an existing folder has no parts.
-
-    Raises InvalidOption if a part is missing, or given twice, or the factor is no whole number from
-    2 on.
-
-    >>> parse_name("colqwen2.5@main+pool2")
-    EncoderName(base='colqwen2.5', revision='main', patches=False, pool=2)
-    >>> parse_name("vidore/colpali-v1.2@refs/pr/7")
-    EncoderName(base='vidore/colpali-v1.2', revision='refs/pr/7', patches=False, pool=None)
-    >>> parse_name("colpali+patches+pool3")
-    EncoderName(base='colpali', revision=None, patches=True, pool=3)
-    >>> parse_name("my_package.encoders:Tiny+pool2")
-    EncoderName(base='my_package.encoders:Tiny', revision=None, patches=False, pool=2)
-    """
-    unpooled, pool = (text, None) if _is_folder(text) else _split_pool(text)
-    patches = unpooled.endswith(_PATCHES) and not _is_folder(unpooled)
-    whole = unpooled.removesuffix(_PATCHES) if patches else unpooled
-    base, revision = (whole, None) if _is_folder(whole) else _split_revision(whole)
-    # What was typed is not repeated: an address may hold a password.
-    if not base:
-        raise InvalidOption("The encoder has no name: write NAME[@REVISION][+patches][+poolN].")
-    if pool is not None and not _is_folder(base) and _POOL.fullmatch(whole):
-        raise InvalidOption("The encoder's name says twice that it is pooled: give one factor.")
-    if revision == "":
-        raise InvalidOption("The encoder's name has no revision after the @: add it.")
-    return EncoderName(base, revision, patches, pool)
-
-
-def _split_pool(text: str) -> tuple[str, int | None]:
-    found = _POOL.fullmatch(text)
-    if found is None:
-        return text, None
-    unpooled, factor = found[1], found[2]
-    if not _FACTOR.fullmatch(factor) or int(factor) < 2:
-        raise InvalidOption(
-            f"Vectors are pooled by a whole number from 2 on, not by {factor!r}: write "
-            "NAME[@REVISION]+poolN, such as colpali+pool3."
-        )
-    return unpooled, int(factor)
-
-
-def _split_revision(text: str) -> tuple[str, str | None]:
-    if "://" in text:
-        found = _ADDRESS.fullmatch(text)
-        return (found[1], found[2]) if found else (text, None)
-    signs = [place for place, character in enumerate(text) if character == "@"]
-    folders = [place for place in reversed(signs) if _is_folder(text[:place])]
-    if folders:
-        return text[: folders[0]], text[folders[0] + 1 :]
-    if not signs or text.startswith((".", "/", "~")):
-        return text, None  # a path that does not exist is reported as it was typed
-    return text[: signs[0]], text[signs[0] + 1 :]
-
-
-def _is_folder(name: str) -> bool:
-    try:
-        return bool(name) and Path(name).expanduser().is_dir()
-    except (OSError, RuntimeError):  # a name too long for a path, the home of nobody
-        return False

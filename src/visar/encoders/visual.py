@@ -1,6 +1,6 @@
 """Visual encoders: a page's image in, a vector for each patch of it out.
 
-ColPali, ColQwen2.5 and ColModernVBERT through colpali-engine, from the hub or a local folder.
+ColPali, ColQwen2.5, ColModernVBERT and ColSmol through colpali-engine, from the hub or a folder.
 ``docs/visual-encoders.md`` says what they need and how far they were tried.
 """
 
@@ -36,7 +36,7 @@ PatchBoxes = Callable[[Any, Batch, int], NDArray[np.float32]]
 
 
 class VisualEncoder(PageImageEncoder):
-    """A checkpoint of ColPali, ColQwen2.5 or ColModernVBERT; the options are CheckpointEncoder's.
+    """A checkpoint of one of the :data:`FAMILIES`; the options are those of CheckpointEncoder.
 
     Without ``instruction_tokens`` only the vectors of image patches are kept.
     """
@@ -81,12 +81,18 @@ class VisualEncoder(PageImageEncoder):
         options: dict[str, Any] = {"dtype": choose_dtype(device), "use_safetensors": True}
         if attention:
             options["attn_implementation"] = attention
+        folder = checkpoint.folder()
         if checkpoint.base_revision:
             options["revision"] = checkpoint.base_revision
-        folder = checkpoint.folder()
+        if checkpoint.base:
+            # Else a configuration beside the adapter is taken for a whole model's.
+            options["adapter_kwargs"] = {"_adapter_model_path": folder}
         with loading(checkpoint):
             model, report = getattr(models, family.model_class).from_pretrained(
-                folder, output_loading_info=True, local_files_only=True, **options
+                checkpoint.base or folder,
+                output_loading_info=True,
+                local_files_only=True,
+                **options,
             )
             processor = getattr(models, family.processor_class).from_pretrained(
                 folder, local_files_only=True
@@ -208,7 +214,7 @@ def _colqwen_boxes(processor: Any, batch: Batch, page: int) -> NDArray[np.float3
     return grid_boxes(height // merge, width // merge)
 
 
-def _colmodernvbert_boxes(processor: Any, batch: Batch, page: int) -> NDArray[np.float32]:
+def _tiled_boxes(processor: Any, batch: Batch, page: int) -> NDArray[np.float32]:
     """Return a grid for each tile, then one for the whole page.
 
     Text before each tile names its row and column.
@@ -249,8 +255,9 @@ FAMILIES = {
     ),
     "colqwen2.5": Family("qwen2_5_vl", "ColQwen2_5", "ColQwen2_5_Processor", _colqwen_boxes),
     "colmodernvbert": Family(
-        "modernvbert", "ColModernVBert", "ColModernVBertProcessor", _colmodernvbert_boxes
+        "modernvbert", "ColModernVBert", "ColModernVBertProcessor", _tiled_boxes
     ),
+    "colsmol": Family("idefics3", "ColIdefics3", "ColIdefics3Processor", _tiled_boxes),
 }
 
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from visar.errors import GenerationError, VisarError
+from visar.errors import VisarError
 from visar.evaluation.records import KEYS, Answered, Retrieved, key_of
 from visar.generation import extractive
-from visar.generation.answering import BUDGETS, answer_from, gather_pages
-from visar.generation.prompts import PromptName
+from visar.generation.answering import BUDGETS, GeneratedAnswer, answer_each, gather_pages
+from visar.generation.prompts import GivenPage, PromptName
 from visar.generation.protocol import Generator
 from visar.index import Index
 from visar.results import SearchResult
@@ -65,7 +65,8 @@ class Answerer:
     """Answers tasks; a question that was asked about the same pages before is not asked again.
 
     ``generators`` do not hold ``extractive``, which quotes. ``encoders`` is what the index knows
-    each encoder by: its name, or its address. ``concurrency`` threads share it; one if it quotes.
+    each encoder by: its name, or its address. ``concurrency`` is how many tasks are under way at a
+    time, in threads or together; one if it quotes.
     """
 
     def __init__(
@@ -87,32 +88,42 @@ class Answerer:
         """Take an answer for every task with the same question, document and pages."""
         self._known[_input(answered, question, document)] = answered
 
-    def answer(self, task: AnswerTask) -> Answered:
-        """Answer a task, from what is remembered if that is enough.
+    def answer(self, tasks: Sequence[AnswerTask]) -> list[Answered | VisarError]:
+        """Answer tasks of one generator and prompt, from what is remembered where that is enough.
 
-        Raises VisarError if the generator fails, or a page cannot be shown to it.
+        In place of an answer stands the error of a task whose pages cannot be shown, or to which
+        the generator gives none. Raises VisarError if pages cannot be quoted.
         """
-        return self._known.get(task.input) or self._generate(task, task.blank)
+        done: dict[int, Answered | VisarError] = {}
+        given: dict[int, tuple[str, list[GivenPage]]] = {}
+        generator = self._generators.get(tasks[0].generator)
+        for place, task in enumerate(tasks):
+            if known := self._known.get(task.input):
+                done[place] = known
+            elif generator is None:
+                text, seconds = self._quote(task, task.blank.pages)
+                done[place] = replace(task.blank, text=text, raw=text, seconds=seconds)
+            else:
+                pages = [(task.document, page) for page in task.blank.pages]
+                try:
+                    shown = gather_pages(self._index, generator, pages, [task.document])
+                except VisarError as error:
+                    done[place] = error
+                else:
+                    given[place] = task.question, shown
+        if given and generator is not None:
+            prompt = tasks[0].prompt
+            written = answer_each(list(given.values()), generator, BUDGETS[prompt], prompt=prompt)
+            for place, one in zip(given, written, strict=True):
+                done[place] = (
+                    one if isinstance(one, VisarError) else self._record(tasks[place], one)
+                )
+        return [done[place] for place in range(len(tasks))]
 
-    def _generate(self, task: AnswerTask, blank: Answered) -> Answered:
-        if task.generator == extractive.NAME:
-            text, seconds = self._quote(task, blank.pages)
-            return replace(blank, text=text, raw=text, seconds=seconds)
-        generator = self._generators[task.generator]
-        pages = [(task.document, page) for page in blank.pages]
-        given = gather_pages(self._index, generator, pages, [task.document])
-        try:
-            budget = BUDGETS[task.prompt]
-            written = answer_from(task.question, given, generator, budget, prompt=task.prompt)
-        except VisarError:
-            raise
-        except Exception as error:  # a foreign generator can fail in any way
-            raise GenerationError(
-                f"{generator.name} failed while answering: {type(error).__name__}: {error}."
-            ) from error
+    def _record(self, task: AnswerTask, written: GeneratedAnswer) -> Answered:
         generation = written.generation
         return replace(
-            blank,
+            task.blank,
             text=encodable(written.text),
             raw=encodable(generation.raw),
             input_tokens=generation.input_tokens,

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from queue import SimpleQueue
 from typing import TypeVar
@@ -20,6 +21,19 @@ MOST_FAILURES = 5
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many jobs a model is given at a time."""
+
+    threads: int = 1
+    """Calls that run at a time."""
+    batch: int = 1
+    """Jobs of one call."""
+
+
+ONE_BY_ONE = Pace()
 
 
 def group_by(jobs: Iterable[Job], key: Callable[[Job], Hashable]) -> list[list[Job]]:
@@ -47,11 +61,11 @@ class ModelCalls:
         stage: str,
         model: str,
         groups: Sequence[Sequence[Job]],
-        call: Callable[[Job], Result],
+        call: Callable[[Sequence[Job]], Sequence[Result | Exception]],
         keep: Callable[[Sequence[Job], Result], None],
         *,
         question: Callable[[Job], str],
-        concurrency: int = 1,
+        pace: Pace = ONE_BY_ONE,
     ) -> None:
         """Call a model once for each group of jobs, until all are done or it fails too often.
 
@@ -62,35 +76,44 @@ class ModelCalls:
         groups
             Jobs to which the model's result is the same.
         call
-            Calls the model with the first job of a group. With a concurrency above 1 it runs in
-            threads.
+            Calls the model with the first jobs of some groups; returns a result or an error for
+            each. Runs in threads if the pace has several.
         keep
             Called in this thread with a group and its result, as soon as that is there. If this
             thread is interrupted, what has arrived is kept, and nobody waits for the rest.
         question
             Gives the id of a job's question, for the log.
-        concurrency
-            How many calls run at a time.
+        pace
+            How many groups are under way at a time.
         """
         total = sum(map(len, groups))
         done = 0
 
-        def receive(group: Sequence[Job], result: Result | Exception) -> bool:
+        def call_with(batch: Sequence[Sequence[Job]]) -> Sequence[Result | Exception]:
+            return call([group[0] for group in batch])
+
+        def receive(
+            batch: Sequence[Sequence[Job]], results: Sequence[Result | Exception] | Exception
+        ) -> bool:
             nonlocal done
-            with self.caught(model, question(group[0])):
-                if isinstance(result, Exception):
-                    raise result
-                keep(group, result)
-            done += len(group)
+            if isinstance(results, Exception):
+                results = [results] * len(batch)
+            for group, result in zip(batch, results, strict=True):
+                with self.caught(model, question(group[0])):
+                    if isinstance(result, Exception):
+                        raise result
+                    keep(group, result)
+                done += len(group)
             self._progress(stage, done, total)
             return self._in_a_row[model] < MOST_FAILURES
 
         if groups and self._in_a_row[model] < MOST_FAILURES:
             self._progress(stage, 0, total)
-            if concurrency == 1:
-                _in_turn(groups, lambda group: call(group[0]), receive)
+            batches = [groups[at : at + pace.batch] for at in range(0, len(groups), pace.batch)]
+            if pace.threads == 1:
+                _in_turn(batches, call_with, receive)
             else:
-                _in_threads(groups, lambda group: call(group[0]), receive, concurrency)
+                _in_threads(batches, call_with, receive, pace.threads)
             self._progress(stage, total, total)
 
     @contextmanager

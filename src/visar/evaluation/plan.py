@@ -45,7 +45,7 @@ class Plan(BaseModel):
     ocr: Literal["auto", "always", "never"] = "auto"
     ocr_engine: Literal["rapidocr", "tesseract"] = "rapidocr"
     concurrency: _Count = 1
-    """How many questions a served model is asked at a time. One on this machine is asked one."""
+    """How many questions a served model is asked at a time, and one on this machine in a batch."""
     measure_latency: bool = False
     """Whether retrieval runs one question at a time with all cores, for its latencies."""
     share: tuple[_Count, _Count] = (1, 1)

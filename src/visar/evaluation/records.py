@@ -95,7 +95,7 @@ class Answered:
     """The prompt it was asked with: "default", or "paper"."""
     concurrency: int = 1
     """How many questions the generator was asked at a time: with more than one, its seconds are
-    those of a busy server."""
+    those of a busy server, or of a whole batch."""
 
     @property
     def said(self) -> str:

@@ -18,15 +18,17 @@ from visar.documents import ReadOptions
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, EmptyQuestion, InvalidOption
 from visar.evaluation.answerer import Answerer, AnswerTask
-from visar.evaluation.calls import ModelCalls, group_by
+from visar.evaluation.calls import ONE_BY_ONE, ModelCalls, Pace, group_by
 from visar.evaluation.datasets import published_edition
 from visar.evaluation.details import details_path, write_details
 from visar.evaluation.judge import (
     CachedJudge,
+    Case,
     Judge,
     Verdict,
     get_judge,
     judge_and_model,
+    judge_each,
     needs_model,
 )
 from visar.evaluation.manifest import DataRead, Manifest, Skipped, finish, write_manifest
@@ -48,7 +50,7 @@ from visar.evaluation.records import (
 from visar.evaluation.workers import Task, retrieve
 from visar.generation import extractive
 from visar.generation.parsing import is_not_answerable
-from visar.generation.protocol import Generator
+from visar.generation.protocol import BatchGenerator, Generator
 from visar.generation.registry import is_served
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
@@ -137,8 +139,8 @@ class Run:
         self._generators = {
             name: self._generator(name) for name in plan.generators if name != extractive.NAME
         }
-        self._concurrency = {
-            name: self._concurrency_of(generator) for name, generator in self._generators.items()
+        self._paces = {
+            name: self._pace_of(generator) for name, generator in self._generators.items()
         }
         self._judges = [self._judge_named(name) for name in plan.judges if plan.generators]
         self._documents: _Documents = {}
@@ -189,26 +191,29 @@ class Run:
         for generator in self._generators:
             self._answer(generator, self._encoders)
             self._index.release()
-        for judge, concurrency in self._judges:
-            self._judge(judge, concurrency)
+        for judge, pace in self._judges:
+            self._judge(judge, pace)
             self._index.release()
 
     def _generator(self, name: str) -> Generator:
         base_url = self._base_url if is_served(name) else None
         return self._index.generator(name, base_url=base_url)
 
-    def _concurrency_of(self, generator: Generator) -> int:
-        """How many calls a generator is given at a time: one if its model runs here."""
-        return 1 if isinstance(generator, Releasable) else self._plan.concurrency
+    def _pace_of(self, generator: Generator) -> Pace:
+        """How many questions a generator is given at a time: if its model runs here, in a batch."""
+        if not isinstance(generator, Releasable):
+            return Pace(threads=self._plan.concurrency)
+        can_batch = isinstance(generator, BatchGenerator)
+        return Pace(batch=self._plan.concurrency) if can_batch else ONE_BY_ONE
 
-    def _judge_named(self, name: str) -> tuple[Judge, int]:
+    def _judge_named(self, name: str) -> tuple[Judge, Pace]:
         """The judge of a name, and how many answers it is given at a time."""
         if not needs_model(name):
-            return get_judge(name), 1
+            return get_judge(name), ONE_BY_ONE
         judge, model = judge_and_model(name)
         generator = self._generator(model)
         cached = CachedJudge(judge(generator), self._folder / "verdicts")
-        return cached, self._concurrency_of(generator)
+        return cached, self._pace_of(generator)
 
     def _writer(self, kind: type[Record]) -> RecordWriter[Record]:
         return RecordWriter(self._folder, kind, self._writer_name)
@@ -362,9 +367,9 @@ class Run:
 
     def _answer(self, generator: str, encoders: Iterable[str]) -> None:
         known = read_by_key(self._folder, Answered)
-        concurrency = self._concurrency.get(generator, 1)
+        pace = self._paces.get(generator, ONE_BY_ONE)
         models = self._generators, self._addresses
-        answerer = Answerer(self._index, *models, concurrency=concurrency)
+        answerer = Answerer(self._index, *models, concurrency=max(pace.threads, pace.batch))
         rows = {(row.asked.dataset, row.asked.question): row for row in self._rows}
         for answered in known.values():
             if row := rows.get((answered.dataset, answered.question)):
@@ -374,6 +379,9 @@ class Run:
             for task in self._answer_tasks(generator, encoders)
             if key_of(task.blank) not in known
         ]
+        if pace.batch > 1:
+            # Prompts of a batch are padded to the longest.
+            tasks.sort(key=lambda task: len(task.blank.pages))
         groups = group_by(tasks, lambda task: task.input)
         with self._writer(Answered) as writer:
 
@@ -388,7 +396,7 @@ class Run:
                 answerer.answer,
                 keep,
                 question=lambda task: task.retrieved.question,
-                concurrency=concurrency,
+                pace=pace,
             )
 
     def _answer_tasks(self, generator: str, encoders: Iterable[str]) -> Iterator[AnswerTask]:
@@ -405,7 +413,7 @@ class Run:
                             task = row.question.text, row.document.id, found, generator, max_k
                             yield AnswerTask(*task, prompt=prompt)
 
-    def _judge(self, judge: Judge, concurrency: int) -> None:
+    def _judge(self, judge: Judge, pace: Pace) -> None:
         questions = {
             (questions.name, question.id): question
             for questions in self._question_sets
@@ -421,13 +429,9 @@ class Run:
             and (*key_of(record), judge.name) not in known
         ]
 
-        def case_of(answered: Answered) -> tuple[str, tuple[str, ...], str, str | None]:
+        def case_of(answered: Answered) -> Case:
             question = questions[answered.dataset, answered.question]
-            return question.text, tuple(question.answers), answered.said, question.kind
-
-        def verdict_on(answered: Answered) -> Verdict:
-            question, references, said, kind = case_of(answered)
-            return judge.judge(question, references, said, kind=kind)
+            return Case(question.text, tuple(question.answers), answered.said, question.kind)
 
         with self._writer(Judged) as writer:
 
@@ -439,10 +443,10 @@ class Run:
                 "judging",
                 judge.name,
                 group_by(answers, case_of),
-                verdict_on,
+                lambda answers: judge_each(judge, [case_of(answered) for answered in answers]),
                 keep,
                 question=lambda answered: answered.question,
-                concurrency=concurrency,
+                pace=pace,
             )
 
     def _questions_of_share(self, questions: QuestionSet) -> list[Question]:

@@ -56,7 +56,7 @@ class Explanation:
     words: tuple[QuestionWord, ...]
     """Empty if the encoder does not tell which of its vectors belong to which word."""
     pages: tuple[SearchedPage, ...]
-    """All that were searched, in the order of their documents."""
+    """Those that the method chose from, in the order of their documents."""
     cost: tuple[float | None, ...]
     """J(1), J(2), …; None where it was proved not to matter."""
     k_star: int
@@ -128,12 +128,7 @@ def _pages(found: SearchResult, selection: Selection) -> tuple[SearchedPage, ...
     ranks = np.empty(len(selection.ranking), int)
     ranks[selection.ranking] = np.arange(1, len(ranks) + 1)
     largest = float(selection.scores.max(initial=0)) or 1.0
-    places = [
-        (document.id, number)
-        for document in found.documents
-        for number in range(1, document.pages + 1)
-    ]
-    values = zip(places, selection.scores, selection.late_interaction, ranks, strict=True)
+    values = zip(found.places, selection.scores, selection.late_interaction, ranks, strict=True)
     return tuple(
         SearchedPage(document, page, float(score) / largest, float(late), int(rank))
         for (document, page), score, late, rank in values

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visar.results import PageHit, PageSource, SearchResult
+
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from visar.retrieval.corpus import Corpus
 
 # Orange to red, readable on white and on dark pages, for any colour vision.
 _COOL = np.array([255, 196, 0])
@@ -44,3 +49,20 @@ def with_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.floa
     # Multiplied rather than covered: the words below stay dark.
     tinted = pixels * (1 - cover) + pixels * colour / 255 * cover
     return fromarray(tinted.round().astype(np.uint8))
+
+
+def pages_with_heat(
+    source: PageSource, found: SearchResult, corpus: Corpus, dpi: float
+) -> Iterator[tuple[PageHit, Image]]:
+    """Yield each found page with its picture, the question's heat laid over it.
+
+    ``corpus`` are the pages that the result was chosen from. A neighbour that is not among them
+    has no heat.
+    """
+    for hit in found.pages:
+        image = source.image(hit.document, hit.page, dpi)
+        position = corpus.find(hit.document, hit.page)
+        if position is not None:
+            boxes, _ = corpus.patches(position)
+            image = with_heat(image, boxes, found.selection.patch_weights[position])
+        yield hit, image

@@ -19,7 +19,9 @@ def why_so_many(found: SearchResult) -> str:
 
 def _count(found: SearchResult) -> str:
     pages = "page" if found.pages_searched == 1 else "pages"
-    count = f"{found.k} of {found.pages_searched} {pages}"
+    count = f"{found.k} of {found.pages_searched:,} {pages}"
+    if found.candidates is not None:
+        count += f" in {len(found.documents):,} documents, {found.candidates} looked at closely"
     if found.k == found.pages_searched:
         return count
     wanted = f"{found.k_star}" if found.selection.k_star_exact else f"at least {found.k_star}"
@@ -46,10 +48,10 @@ def numbers(found: SearchResult) -> Iterator[str]:
     yield decided
     if found.sharpness is not None:
         yield f"one page more or less makes J worse by {found.sharpness:.1%}"
-    inactive = found.pages_searched - len(selection.active)
+    considered = len(selection.ranking)
     yield (
-        f"sparsity {selection.sparsity:.0%}: {inactive} of {found.pages_searched} pages have "
-        "nothing to do with the question"
+        f"sparsity {selection.sparsity:.0%}: {considered - len(selection.active)} of {considered} "
+        "pages have nothing to do with the question"
     )
     yield f"the question's words match the best page with a mean cosine of {found.match:.3f}"
     if found.about is not None:

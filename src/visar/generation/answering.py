@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from visar.documents.page import Page
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, VisarError
 from visar.generation import extractive
 from visar.generation.parsing import AnswerPieces, parse_answer
 from visar.generation.prompts import (
@@ -27,7 +27,9 @@ from visar.generation.prompts import (
 from visar.generation.protocol import (
     Generator,
     OnText,
+    Prompt,
     Reply,
+    generate_each,
     ignore_text,
     read_pieces,
     stream_reply,
@@ -115,11 +117,7 @@ def stream_answer(
 
     Closing the iterator ends the work.
     """
-    fitted = _fitted(pages, generator, budget)
-    if prompt == "paper":
-        asked = paper_prompt(question, fitted, generator.reads)
-    else:
-        asked = answer_prompt(question, fitted)
+    asked = _prompt(question, pages, generator, budget, prompt)
     started = time.perf_counter()
     answer = AnswerPieces()
     with closing(stream_reply(generator, asked, max_tokens=budget.answer_tokens)) as pieces:
@@ -132,9 +130,58 @@ def stream_answer(
             if shown := answer.add(piece):
                 yield shown
     seconds = time.perf_counter() - started
-    parsed = parse_answer(reply.text, may_refuse=prompt == "default")
-    if rest := answer.end(parsed.text):
+    written = _answer(asked, reply, pages, generator, seconds, prompt)
+    if rest := answer.end(written.text):
         yield rest
+    return written
+
+
+def answer_each(
+    questions: Sequence[tuple[str, Sequence[GivenPage]]],
+    generator: Generator,
+    budget: Budget = USUAL_BUDGET,
+    *,
+    prompt: PromptName = "default",
+) -> list[GeneratedAnswer | VisarError]:
+    """Let a generator answer questions, each from its own pages, several at a time if it can.
+
+    In place of an answer stands the error of a question that has none. The seconds of an answer
+    are those of all.
+    """
+    asked = [_prompt(question, pages, generator, budget, prompt) for question, pages in questions]
+    started = time.perf_counter()
+    replies = generate_each(generator, asked, max_tokens=budget.answer_tokens)
+    seconds = time.perf_counter() - started
+    return [
+        _answer(one, reply, pages, generator, seconds, prompt)
+        if isinstance(reply, Reply)
+        else reply
+        for one, reply, (_, pages) in zip(asked, replies, questions, strict=True)
+    ]
+
+
+def _prompt(
+    question: str,
+    pages: Sequence[GivenPage],
+    generator: Generator,
+    budget: Budget,
+    name: PromptName,
+) -> Prompt:
+    fitted = _fitted(pages, generator, budget)
+    if name == "paper":
+        return paper_prompt(question, fitted, generator.reads)
+    return answer_prompt(question, fitted)
+
+
+def _answer(
+    asked: Prompt,
+    reply: Reply,
+    pages: Sequence[GivenPage],
+    generator: Generator,
+    seconds: float,
+    prompt: PromptName,
+) -> GeneratedAnswer:
+    parsed = parse_answer(reply.text, may_refuse=prompt == "default")
     given = {page.label: (page.document, page.number) for page in pages}
     texts = [asked.system, *(part for part in asked.parts if isinstance(part, str))]
     return GeneratedAnswer(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,10 +22,18 @@ from visar.errors import (
 )
 from visar.generation.chat_templates import ChatTemplate, tokenized
 from visar.generation.parsing import choice_text
-from visar.generation.protocol import OnText, Prompt, Reads, Reply, ignore_text
+from visar.generation.protocol import (
+    OnText,
+    Prompt,
+    Reads,
+    Reply,
+    generate_in_turn,
+    ignore_text,
+)
 from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
 from visar.models.checkpoints import Checkpoint, find_checkpoint
 from visar.models.devices import (
+    Batches,
     check_device,
     choose_device,
     choose_dtype,
@@ -33,7 +42,11 @@ from visar.models.devices import (
 )
 from visar.models.loading import import_torchvision, loading, refuse_incomplete
 
+_logger = logging.getLogger(__name__)
+
 _SEED = 0
+# Callers bound a batch by what they give; memory, by what it has room for.
+_LARGEST_BATCH = 1024
 # Held while a model draws tokens: torch has one source of chance for the whole process.
 _CHANCE = threading.Lock()
 # Without what a checkpoint's configuration says of chance.
@@ -79,6 +92,7 @@ class LocalGenerator:
         self._source = source or (self._published.repository if self._published else name)
         self._device = device
         self._lock = threading.RLock()
+        self._batches = Batches(_LARGEST_BATCH)
         self.reads: Reads = self._published.reads if self._published else reads_of(self._checkpoint)
 
     def fetch(self) -> None:
@@ -110,53 +124,101 @@ class LocalGenerator:
         With ``choices`` the reply is as long as the choice is, whatever ``max_tokens`` says, and
         ``on_text`` is called with the whole of it.
         """
+        with self._lock, self._within_memory():
+            (reply,) = self._replies([prompt], max_tokens, choices, on_text)
+        if choices:
+            on_text(reply.text)
+        return reply
+
+    def generate_batch(
+        self, prompts: Sequence[Prompt], *, max_tokens: int, choices: Sequence[str] = ()
+    ) -> list[Reply | Exception]:
+        """Write replies to several prompts at a time; see `BatchGenerator.generate_batch`.
+
+        Half as many at a time, from then on, where memory does not suffice. One after another where
+        the model draws tokens by chance, which would depend on the others, and where a batch fails.
+        """
+
+        def write(batch: Sequence[Prompt]) -> Sequence[Reply | Exception]:
+            if len(batch) > 1 and not self._draws:
+                try:
+                    return self._replies(batch, max_tokens, choices)
+                except Exception as error:
+                    if is_out_of_memory(error):
+                        raise
+                    _logger.info("%s: not %d at a time: %s", self.name, len(batch), error)
+            return generate_in_turn(self, batch, max_tokens=max_tokens, choices=choices)
+
+        with self._lock:
+            return self._batches.run(prompts, write)
+
+    def _replies(
+        self,
+        prompts: Sequence[Prompt],
+        max_tokens: int,
+        choices: Sequence[str],
+        on_text: OnText | None = None,
+    ) -> list[Reply]:
+        """Write a reply to each prompt, all in one call of the model; ``on_text`` for one alone."""
         if max_tokens < 1:
             raise InvalidOption(f"A reply has at least one token, not {max_tokens}.")
-        with self._lock:
-            inputs = self._inputs(prompt)
-            held = ChoiceTokens(choices, self._tokenizer, self._ends[0]) if choices else None
-            limit = held.longest if held else max_tokens
-            self._refuse_beyond_context(inputs, limit)
-            if held is None:
-                pieces: list[str] = []
-                streamer = _streamer(self._tokenizer, (pieces.append, on_text))
-                tokens = self._write(inputs, limit, self._decoding, streamer)
-                text = "".join(pieces)
-            else:
-                tokens = self._write(inputs, limit, _held_to(held, inputs))
-                text = held.text_of(tokens)
-                on_text(text)
-            return Reply(
-                text=text,
+        inputs = self._inputs(*prompts)
+        held = ChoiceTokens(choices, self._tokenizer, self._ends[0]) if choices else None
+        limit = held.longest if held else max_tokens
+        self._refuse_beyond_context(inputs, limit)
+        if held:
+            written = self._write(inputs, limit, _held_to(held, inputs))
+        else:
+            streamer = on_text and _streamer(self._tokenizer, on_text)
+            written = self._write(inputs, limit, self._decoding, streamer)
+        return [
+            Reply(
+                text=held.text_of(tokens) if held else _text_of(self._tokenizer, tokens),
                 model=self._described,
-                input_tokens=inputs["input_ids"].shape[1],
+                input_tokens=int(given),
                 output_tokens=len(tokens),
                 complete=tokens[-1] in self._ends,
             )
+            for tokens, given in zip(written, inputs["attention_mask"].sum(1), strict=True)
+        ]
 
-    def _inputs(self, prompt: Prompt) -> Any:
-        """Return what the model is given, on its device."""
-        images = [i if i.mode == "RGB" else i.convert("RGB") for i in prompt.images]
-        if images and self.reads == "text":
+    def _inputs(self, *prompts: Prompt) -> Any:
+        """Return what the model is given, on its device: a row for each prompt, padded at left."""
+        images = [
+            [image if image.mode == "RGB" else image.convert("RGB") for image in prompt.images]
+            for prompt in prompts
+        ]
+        if any(images) and self.reads == "text":
             raise GenerationError(f"{self.name} reads text alone, and was given page images.")
-        text = self._template.render(prompt)
-        options: dict[str, Any] = {"text": [text], "return_tensors": "pt"}
-        beginning = self._tokenizer.bos_token
-        if self.reads == "text" or (beginning and text.startswith(beginning)):
+        texts = [self._template.render(prompt) for prompt in prompts]
+        options: dict[str, Any] = {"text": texts, "return_tensors": "pt"}
+        tokenizer = self._tokenizer
+        beginning = tokenizer.bos_token
+        if self.reads == "text" or (beginning and texts[0].startswith(beginning)):
             options["add_special_tokens"] = False  # the template wrote them
-        if images:
+        if len(prompts) > 1:
+            options |= {"padding": True, "padding_side": "left"}
+            if tokenizer.pad_token is None:
+                tokenizer.pad_token = tokenizer.convert_ids_to_tokens(self._ends[0])
+        if any(images):
             # Those of one prompt as one list: LLaVA-OneVision sees several otherwise.
-            options["images"] = [images]
+            options["images"] = images
         try:
             batch = self._processor(**options)
         except ValueError as error:
             raise GenerationError(f"{self.name} cannot read the prompt: {error}") from error
-        with self._within_memory():
-            placed = batch.to(self._model.device)
-            for key, value in placed.items():
-                if value.is_floating_point():
-                    placed[key] = value.to(self._model.dtype)
+        if len(prompts) > 1:
+            _pad_with_first(batch["input_ids"], batch["attention_mask"])
+        placed = batch.to(self._model.device)
+        for key, value in placed.items():
+            if value.is_floating_point():
+                placed[key] = value.to(self._model.dtype)
         return placed
+
+    @property
+    def _draws(self) -> bool:
+        """Whether the model draws its tokens by chance."""
+        return not self._decoding and bool(self._model.generation_config.do_sample)
 
     @property
     def _decoding(self) -> dict[str, Any]:
@@ -165,12 +227,11 @@ class LocalGenerator:
 
     def _write(
         self, inputs: Any, limit: int, decoding: dict[str, Any], streamer: Any = None
-    ) -> list[int]:
-        """Return the tokens the model writes. What is raised meanwhile, Ctrl-C too, ends it."""
+    ) -> list[list[int]]:
+        """Return the tokens of each reply. What is raised meanwhile, Ctrl-C too, ends it."""
         import torch
 
         with contextlib.ExitStack() as around:
-            around.enter_context(self._within_memory())
             around.enter_context(torch.inference_mode())
             if not decoding:
                 around.enter_context(_CHANCE)
@@ -185,7 +246,13 @@ class LocalGenerator:
                 pad_token_id=self._ends[0],
                 **decoding,
             )
-        return [int(token) for token in written[0, inputs["input_ids"].shape[1] :]]
+        replies = written[:, inputs["input_ids"].shape[1] :].tolist()
+        # A reply that ends before the others is filled up.
+        lengths = (
+            next((n for n, token in enumerate(reply, 1) if token in self._ends), len(reply))
+            for reply in replies
+        )
+        return [reply[:length] for reply, length in zip(replies, lengths, strict=True)]
 
     def _refuse_beyond_context(self, inputs: Any, limit: int) -> None:
         longest = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
@@ -204,7 +271,7 @@ class LocalGenerator:
             if not is_out_of_memory(error):
                 raise
             raise GenerationError(
-                f"The memory of the device ({self._model.device.type}) does not suffice for "
+                f"The memory of the device ({choose_device(self._device)}) does not suffice for "
                 f"{self.name} and this prompt. {_GIVE_LESS}"
             ) from error
 
@@ -294,18 +361,43 @@ class LocalGenerator:
         return f"{name}@{checkpoint.fingerprint}"
 
 
-def _streamer(tokenizer: Any, listeners: Iterable[OnText]) -> Any:
-    """Return a streamer of transformers that calls listeners with each word as it is written."""
+def _streamer(tokenizer: Any, listen: OnText, *, skip_prompt: bool = True) -> Any:
+    """Return a streamer of transformers that calls a listener with each word as it is written."""
     from transformers import TextStreamer
 
     class Streamer(TextStreamer):
         def on_finalized_text(self, text: str, stream_end: bool = False) -> None:  # noqa: ARG002
-            for listen in listeners if text else ():
+            if text:
                 listen(text)
 
     return Streamer(
-        tokenizer, skip_prompt=True, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        tokenizer,
+        skip_prompt=skip_prompt,
+        skip_special_tokens=True,
+        clean_up_tokenization_spaces=False,
     )
+
+
+def _text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
+    """Return the text of a reply, as it is when streamed: not every tokenizer decodes it so."""
+    import torch
+
+    pieces: list[str] = []
+    streamer = _streamer(tokenizer, pieces.append, skip_prompt=False)
+    for token in tokens:
+        streamer.put(torch.tensor([token]))
+    streamer.end()
+    return "".join(pieces)
+
+
+def _pad_with_first(tokens: Any, mask: Any) -> None:
+    """Fill the places before each prompt with its own first token.
+
+    The model does not look there, but penalties on repetition do: they fall on a token that is in
+    the prompt anyway, and a reply is the same as to the prompt alone.
+    """
+    first = tokens.gather(1, mask.argmax(1, keepdim=True))
+    tokens.copy_(tokens.where(mask.bool(), first))
 
 
 def _held_to(choices: ChoiceTokens, inputs: Any) -> dict[str, Any]:

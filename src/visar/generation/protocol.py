@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
+from visar.errors import GenerationError, VisarError
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -137,6 +139,57 @@ class StreamingGenerator(Generator, Protocol):
         Closing the iterator ends the work.
         """
         ...
+
+
+@runtime_checkable
+class BatchGenerator(Generator, Protocol):
+    """A generator whose model replies to several prompts at a time."""
+
+    def generate_batch(
+        self, prompts: Sequence[Prompt], *, max_tokens: int, choices: Sequence[str] = ()
+    ) -> Sequence[Reply | Exception]:
+        """Write to each prompt what ``generate`` would; in place of a reply stands its error."""
+        ...
+
+
+def generate_each(
+    generator: Generator, prompts: Sequence[Prompt], *, max_tokens: int, choices: Sequence[str] = ()
+) -> list[Reply | VisarError]:
+    """Let a generator reply to each prompt, to several at a time if it can.
+
+    In place of a reply stands the error of a prompt that has none, whatever a generator raised.
+    """
+    replies: Sequence[Reply | Exception]
+    if isinstance(generator, BatchGenerator) and len(prompts) > 1:
+        try:
+            replies = generator.generate_batch(prompts, max_tokens=max_tokens, choices=choices)
+        except Exception as error:  # a foreign generator can fail in any way
+            replies = [error] * len(prompts)
+    else:
+        replies = generate_in_turn(generator, prompts, max_tokens=max_tokens, choices=choices)
+    return [
+        reply if isinstance(reply, (Reply, VisarError)) else _as_failure(generator, reply)
+        for reply in replies
+    ]
+
+
+def generate_in_turn(
+    generator: Generator, prompts: Sequence[Prompt], *, max_tokens: int, choices: Sequence[str] = ()
+) -> list[Reply | Exception]:
+    """Let a generator reply to one prompt after the other; errors stand in place of replies."""
+    replies: list[Reply | Exception] = []
+    for prompt in prompts:
+        try:
+            replies.append(generator.generate(prompt, max_tokens=max_tokens, choices=choices))
+        except Exception as error:
+            replies.append(error)
+    return replies
+
+
+def _as_failure(generator: Generator, error: Exception) -> GenerationError:
+    failure = GenerationError(f"{generator.name} failed: {type(error).__name__}: {error}.")
+    failure.__cause__ = error
+    return failure
 
 
 def read_pieces(pieces: abc.Generator[str, None, Whole], on_text: OnText) -> Whole:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from visar.documents import Document, Identity, Limits, Page, ReadOptions, identify, open_document
 from visar.encoders.protocol import Encoder, PageEmbedding
@@ -27,6 +27,7 @@ from visar.ingest.sources import file_source, is_object_source, source_path
 from visar.models.devices import usable_cores
 from visar.models.loading import load_ahead
 from visar.store import EncoderRef, NewDocument, Store, StoredDocument
+from visar.store.checks import check_metadata
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -81,6 +82,8 @@ def add_document(
     name: str | None = None,
     source: str | None = None,
     workers: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    collection: str | None = None,
     read: PageReader | None = None,
 ) -> StoredDocument:
     """Add a document to a store, or the vectors of another encoder to one that is there.
@@ -110,6 +113,10 @@ def add_document(
     workers
         How many pages are read at once; each page that needs OCR takes a process. All usable
         cores by default.
+    metadata
+        Are set beside, or in place of, those that the file or the store has.
+    collection
+        The document is put into it.
     read
         What reads pages; :func:`read_pages` by default.
 
@@ -127,13 +134,32 @@ def add_document(
     if source is None:
         source = file_source(path) if name is None else ""
     identity = replace(identity, name=name or identity.name)
+    given = check_metadata(metadata or {})
     read = read or partial(read_pages, workers=workers)
+
+    def add() -> StoredDocument:
+        added = _add(store, path, source, identity, encoder, options, progress, read, given)
+        return describe(store, added, given, collection)
+
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _add(store, path, source, identity, encoder, options, progress, read)
+            return add()
         except NotInIndex:  # removed since it was found there
             continue
-    return _add(store, path, source, identity, encoder, options, progress, read)
+    return add()
+
+
+def describe(
+    store: Store, document: StoredDocument, metadata: Mapping[str, Any], collection: str | None
+) -> StoredDocument:
+    """Set metadata of a stored document beside those it has, and put it into a collection."""
+    known = document.metadata
+    if any(name not in known or known[name] != metadata[name] for name in metadata):
+        document = store.set_metadata(document.id, {**known, **metadata})
+    if collection is not None and collection not in document.collections:
+        store.collect(collection, [document.id])
+        document = store.get(document.id)
+    return document
 
 
 def _add(
@@ -145,6 +171,7 @@ def _add(
     options: ReadOptions,
     progress: Progress,
     read: PageReader,
+    metadata: Mapping[str, Any],
 ) -> StoredDocument:
     reference = EncoderRef.of(encoder)
     known = _known(store, identity.id)
@@ -159,7 +186,8 @@ def _add(
         name = identity.name
         if known is not None and (known.source == source or _still_there(known)):
             name, source = known.name, known.source
-        new = NewDocument(identity.id, name, source, total, identity.size)
+        said = {**document.metadata, **metadata} if document is not None else metadata
+        new = NewDocument(identity.id, name, source, total, identity.size, said)
         addition = stack.enter_context(store.adding(new, reference, path))
         if addition.stored is not None:
             return addition.stored

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from visar.documents import identify
 from visar.errors import DocumentError, InvalidOption, MissingExtra, NotInIndex
 from visar.ingest.inputs import Input
-from visar.ingest.pipeline import Progress, Stage, add_document
+from visar.ingest.pipeline import Progress, Stage
 from visar.ingest.ray_nodes import (
     ATTEMPTS,
     EncoderActor,
@@ -171,6 +171,8 @@ class RayCluster:
             EncoderRef.of(batch.encoder),
             batch.device,
             batch.options,
+            batch.metadata,
+            batch.collection,
         )
 
     def _ship(self, item: Input, batch: Batch) -> Shipment | StoredDocument:
@@ -181,7 +183,7 @@ class RayCluster:
         with contextlib.suppress(NotInIndex):
             if batch.store.get(identity.id).has(EncoderRef.of(batch.encoder)):
                 # Not opened; only where it lies may change.
-                return add_document(batch.store, item.place, batch.encoder, batch.options)
+                return batch.add_here(item.place, source=item.source)
         is_folder = identity.kind == "images"
         content = {
             file.path.name if is_folder else "": file.path.read_bytes() for file in identity.files

@@ -41,6 +41,8 @@ class Settings:
     reference: EncoderRef
     device: str
     options: ReadOptions
+    metadata: Mapping[str, Any] | None
+    collection: str | None
     version: str = __version__
 
 
@@ -121,6 +123,8 @@ class EncoderActor:
                     report,
                     source=shipment.source,
                     read=read,
+                    metadata=self._settings.metadata,
+                    collection=self._settings.collection,
                 )
         except DocumentError as error:
             return Refusal(place, str(error))

@@ -16,6 +16,7 @@ from visar.models.hub import (
     download,
     has_weights,
     hub_file,
+    is_adapter,
     is_downloaded,
     is_reachable,
     unreachable,
@@ -28,6 +29,12 @@ _READ_WHOLE = 256 << 20
 _SAMPLES = 64
 _SAMPLE_BYTES = 64 << 10
 _COMMIT = re.compile("[0-9a-f]{40}")
+# Subfolders of sentence-transformers, such as 1_Dense: parts of the model.
+_MODULES = "[0-9]*_*"
+_SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
+
+COLBERT = "ColBERT"
+"""Among the architectures of every ColBERT: Stanford's, PyLate's and sentence-transformers'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Checkpoint:
     """The commit of the base model at the hub; None if it is a folder."""
     is_offline: bool = False
     """Whether the hub is not asked, so that only what was downloaded before can be used."""
+    is_colbert: bool = False
+    """Whether it makes a vector for each token of a text."""
 
     @property
     def is_local(self) -> bool:
@@ -80,8 +89,10 @@ class Checkpoint:
 
     @property
     def architectures(self) -> list[str]:
+        """The classes that its configuration names, and :data:`COLBERT` if it is one."""
         named = self.config.get("architectures")
-        return [str(name) for name in named] if isinstance(named, list) else []
+        names = [str(name) for name in named] if isinstance(named, list) else []
+        return [*names, COLBERT] if self.is_colbert else names
 
     @property
     def adapted_modules(self) -> str:
@@ -146,7 +157,8 @@ def _local_checkpoint(name: str, folder: Path) -> Checkpoint:
     adapter = _read(folder / "adapter_config.json")
     own = _read(folder / "config.json")
     folders, base, commit = [folder], None, None
-    if own is None and adapter is not None:
+    # Adapters may come with a copy of their base's configuration, and models with an adapter.
+    if adapter is not None and (own is None or is_adapter(folder)):
         base = _base_of(name, adapter)
         found = _base_folder(name, folder, base)
         own = _read(found / "config.json")
@@ -164,7 +176,8 @@ def _local_checkpoint(name: str, folder: Path) -> Checkpoint:
             f"{name} has no weights, or not all of them: a checkpoint keeps them in *.safetensors."
         )
     fingerprint = _with_base(_fingerprint(folders), commit)
-    return Checkpoint(name, None, fingerprint, own, adapter, base, commit)
+    colbert = _is_colbert(own, _read(folder / _SENTENCE_TRANSFORMERS))
+    return Checkpoint(name, None, fingerprint, own, adapter, base, commit, is_colbert=colbert)
 
 
 def _base_folder(name: str, folder: Path, base: str) -> Path:
@@ -189,9 +202,11 @@ def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
     offline = settled or not is_reachable(name, revision)
     found = hub_file(name, "adapter_config.json", revision, local_only=offline)
     adapter = None if found is None else _read(found)
-    configured = hub_file(name, "config.json", revision, local_only=offline)
-    base = base_commit = None
-    if configured is None and adapter is not None:
+    base = base_commit = described = None
+    if adapter is None:
+        configured = hub_file(name, "config.json", revision, local_only=offline)
+        described = hub_file(name, _SENTENCE_TRANSFORMERS, revision, local_only=offline)
+    else:
         base = _base_of(name, adapter)
         configured = hub_file(base, "config.json", None, local_only=offline)
         base_commit = None if configured is None else configured.parent.name
@@ -206,7 +221,19 @@ def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
         )
     commit = first.parent.name
     fingerprint = _with_base(commit, base_commit)
-    return Checkpoint(name, commit, fingerprint, config, adapter, base, base_commit, offline)
+    colbert = _is_colbert(config, None if described is None else _read(described))
+    return Checkpoint(
+        name, commit, fingerprint, config, adapter, base, base_commit, offline, colbert
+    )
+
+
+def _is_colbert(config: dict[str, Any], described: dict[str, Any] | None) -> bool:
+    """Whether a model is a ColBERT, by its configuration and that of sentence-transformers."""
+    if described is None:
+        return "HF_ColBERT" in str(config.get("architectures"))
+    # PyLate named no type before sentence-transformers 5, and always its two prefixes.
+    kinds = ("ColBERT", "MultiVectorEncoder")
+    return described.get("model_type") in kinds or "query_prefix" in described
 
 
 def _with_base(fingerprint: str, base_commit: str | None) -> str:
@@ -245,7 +272,11 @@ def _fingerprint(folders: list[Path]) -> str:
 
 def _decisive_files(folders: list[Path]) -> Iterator[Path]:
     for folder in folders:
-        found = {path for pattern in _DECISIVE for path in folder.glob(pattern)}
+        found = {
+            path
+            for pattern in _DECISIVE
+            for path in (*folder.glob(pattern), *folder.glob(f"{_MODULES}/{pattern}"))
+        }
         yield from sorted(path for path in found if path.is_file())
 
 

@@ -104,8 +104,8 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
                 name,
                 revision=revision,
                 allow_patterns=list(files),
-                # The same weights for other programs.
-                ignore_patterns=["*/*.safetensors"],
+                # The same weights for other programs. Parts of the model are in 1_Dense and such.
+                ignore_patterns=["[!0-9]*/*.safetensors"],
                 tqdm_class=None if _shown.get() else _hidden_bar(),
             )
         )
@@ -126,7 +126,7 @@ def is_downloaded(name: str, revision: str | None = None) -> bool:
     folder = cached_folder(name, revision)
     if folder is None or not has_weights(folder):
         return False
-    if (folder / "config.json").exists():
+    if not is_adapter(folder):
         return True
     base = _json(folder / "adapter_config.json").get("base_model_name_or_path")
     return isinstance(base, str) and is_downloaded(base)
@@ -142,6 +142,12 @@ def cached_folder(name: str, revision: str | None = None) -> Path | None:
     except errors.HFValidationError:
         return None
     return next((Path(path).parent for path in found if isinstance(path, str)), None)
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter without its base model."""
+    own = any(path.name != "adapter_model.safetensors" for path in folder.glob("*.safetensors"))
+    return (folder / "adapter_config.json").exists() and not own
 
 
 def has_weights(folder: Path) -> bool:

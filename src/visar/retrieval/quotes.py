@@ -176,10 +176,15 @@ class _Question:
                 distance = max(at - place, place - after + 1, 0)
                 near = math.exp(-distance / NEAR) * self._rarity[key]
                 best[key] = max(best.get(key, 0.0), near)
-        return span.fit * sum(best.values()) / sum(self._rarity.values())
+        return span.fit * sum(best.values()) / self._whole
 
     def _share(self, stems: Sequence[str]) -> float:
-        return sum(self._rarity[s] for s in stems) / sum(self._rarity.values())
+        return sum(self._rarity[s] for s in stems) / self._whole
+
+    @property
+    def _whole(self) -> float:
+        # A question of signs alone, or an image, asks for no word.
+        return sum(self._rarity.values()) or 1.0
 
 
 _STOPS = frozenset(stem(word) for word in STOP_WORDS)

@@ -2,144 +2,37 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.core import PageVectors, Selection
-from visar.core.vectors import Float64
-from visar.documents.page import Page
-from visar.encoders.protocol import Encoder
-from visar.errors import InvalidOption, NotInIndex
-from visar.results import PageHit, PageSource, Passage, SearchResult, Strength, likelihood
+from visar.core import PageVectors, Selection, maxsim
+from visar.core.vectors import Float32, Float64
+from visar.encoders.protocol import Encoder, encode_image_query
+from visar.errors import InvalidOption
+from visar.results import PageHit, PageSource, Passage, Place, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
-from visar.retrieval.methods import DocumentPages, Method, MethodFunction, ScoredPages, get_method
-from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
+from visar.retrieval.corpus import Corpus
+from visar.retrieval.methods import Method, MethodFunction, ScoredPages, get_method
+from visar.store import StoredDocument
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from visar.retrieval.candidates import Candidates
     from visar.retrieval.quotes import WeightedPage
 
 # Of what an encoder calls a weak match: below it there is none. For encoders without calibration;
 # of questions to the embedded encoder it refused 21 % that had an answer.
 NO_MATCH = 5 / 6
-# Corpora kept loaded: questions mostly come back to the same documents.
-KEPT_CORPORA = 4
-
-
-class Corpus:
-    """The pages of some documents under one encoder, as one sequence counted from 0.
-
-    Vectors are loaded when first needed, once, whichever thread asks.
-    """
-
-    def __init__(
-        self, store: Store, documents: Sequence[StoredDocument], encoder: EncoderRef
-    ) -> None:
-        self.documents = tuple(documents)
-        self.encoder = encoder
-        self._store = store
-        self._starts = np.cumsum([0, *(document.pages for document in self.documents)])
-        self._numbers = {document.id: place for place, document in enumerate(self.documents)}
-        self._lock = threading.Lock()
-        self._loaded: tuple[list[DocumentVectors], DocumentPages] | None = None
-
-    @property
-    def pages(self) -> DocumentPages:
-        """The vectors of all pages."""
-        return self._load()[1]
-
-    @property
-    def invalid_pages(self) -> int:
-        """The number of pages the encoder could not encode."""
-        return sum(document.count_invalid(self.encoder.name) for document in self.documents)
-
-    def place(self, position: int) -> tuple[StoredDocument, int]:
-        """Return the document a page belongs to, and its number there from 1."""
-        document = int(np.searchsorted(self._starts, position, side="right")) - 1
-        return self.documents[document], position - int(self._starts[document]) + 1
-
-    def position(self, document: str, number: int) -> int:
-        """Return the position of a page, by its document's id and its number from 1.
-
-        Raises NotInIndex if the document is not searched, or has no such page.
-        """
-        place = self._numbers.get(document)
-        if place is None or not 1 <= number <= self.documents[place].pages:
-            raise NotInIndex(f"Page {number} of {document} was not searched.")
-        return int(self._starts[place]) + number - 1
-
-    def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the boxes and word indices of a page's vectors."""
-        part, rows = self._rows(position)
-        return part.boxes[rows], part.words[rows]
-
-    def vectors(self, position: int) -> NDArray[np.float16]:
-        """Return the vectors of a page."""
-        part, rows = self._rows(position)
-        return part.vectors[rows]
-
-    def read(self, positions: Iterable[int]) -> dict[int, Page]:
-        """Read pages with their words, with one request to the store per document."""
-        wanted: dict[str, list[int]] = {}
-        for position in positions:
-            document, number = self.place(position)
-            wanted.setdefault(document.id, []).append(number)
-        return {
-            self.position(document, page.number): page
-            for document, numbers in wanted.items()
-            for page in self._store.pages(document, numbers)
-        }
-
-    def _rows(self, position: int) -> tuple[DocumentVectors, slice]:
-        document, number = self.place(position)
-        part = self._load()[0][self._numbers[document.id]]
-        return part, slice(part.offsets[number - 1], part.offsets[number])
-
-    def _load(self) -> tuple[list[DocumentVectors], DocumentPages]:
-        with self._lock:
-            if self._loaded is None:
-                parts = [self._store.vectors(known.id, self.encoder) for known in self.documents]
-                if len(parts) == 1:
-                    vectors = PageVectors(parts[0].vectors, parts[0].offsets)
-                else:
-                    vectors = PageVectors(
-                        [page for p in parts for page in np.split(p.vectors, p.offsets[1:-1])]
-                    )
-                self._loaded = parts, DocumentPages(vectors)
-            return self._loaded
-
-
-class CorpusCache:
-    """The corpora asked about last. Safe for threads."""
-
-    def __init__(self, store: Store, size: int = KEPT_CORPORA) -> None:
-        self._store = store
-        self._size = size
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Any, Corpus] = OrderedDict()
-
-    def get(self, documents: Sequence[StoredDocument], encoder: EncoderRef) -> Corpus:
-        """Return the corpus of these documents as they are now."""
-        key = tuple((known.id, known.added, known.encoders) for known in documents), encoder
-        with self._lock:
-            corpus = self._kept.pop(key, None)
-            if corpus is None:
-                corpus = Corpus(self._store, documents, encoder)
-            self._kept[key] = corpus
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
-            return corpus
-
-    def clear(self) -> None:
-        """Drop all corpora and their memory."""
-        with self._lock:
-            self._kept.clear()
+CANDIDATES = 50
+"""Of several documents, the pages that the methods choose from: the best by late interaction."""
+SCANNED = 300
+"""The most pages of several documents that are all compared with a question."""
 
 
 class Searcher:
@@ -151,6 +44,8 @@ class Searcher:
         The pages searched.
     encoder
         Encodes the questions; its reference must be that of the corpus.
+    candidates
+        Find the pages of a large library that are worth comparing; without, all are compared.
     left_out
         Documents that were asked for and have no vectors of the encoder: results name them.
     source
@@ -162,11 +57,13 @@ class Searcher:
         corpus: Corpus,
         encoder: Encoder,
         *,
+        candidates: Candidates | None = None,
         left_out: Sequence[StoredDocument] = (),
         source: PageSource | None = None,
     ) -> None:
         self._corpus = corpus
         self._encoder = encoder
+        self._candidates = candidates
         self._left_out = tuple(left_out)
         self._source = source
 
@@ -183,39 +80,44 @@ class Searcher:
         k: int | None = None,
         max_k: int | None = None,
         neighbors: int = 0,
+        exact: bool = False,
+        image: Image | None = None,
     ) -> SearchResult:
         """Find the pages a question needs; see :meth:`visar.Index.search`."""
         started = time.perf_counter()
         chosen_by = _with_k(get_method(method), k)
         if neighbors < 0:
             raise InvalidOption(f"neighbors must be at least 0, not {neighbors}.")
+        if image is not None and question:
+            raise InvalidOption("A search has a question or an image, not both: leave one out.")
         with ThreadPoolExecutor(1) as pool:
             # The question is encoded, and a model loaded for it, while all else is got ready.
-            encoding = pool.submit(self._encoder.encode_query, question)
+            encoding = pool.submit(self._encode, question, image)
             from visar.retrieval.front_page import about_document
             from visar.retrieval.quotes import choose_quotes
 
             calibration = find_calibration(self._corpus.encoder)
-            pages = self._corpus.pages
+            self._prepare(exact=exact)
             query = encoding.result()
-        scored = ScoredPages(query, pages, max_k=max_k, calibration=calibration)
+        corpus = self._considered(query, question, max(CANDIDATES, k or 0), exact=exact)
+        scored = ScoredPages(query, corpus.pages, max_k=max_k, calibration=calibration)
         selection = scored.select()
-        chosen = [int(page) for page in chosen_by.choose(scored).pages[:max_k]]
+        chosen = [corpus.places[page] for page in chosen_by.choose(scored).pages[:max_k]]
         beside = dict(self._neighbors(chosen, neighbors))
         shown = [*chosen, *beside]
-        positions = [*shown, *_runner_up(selection, shown)]
+        places = [*shown, *_runner_up(selection, corpus, shown)]
         of_document = about_document(question) is not None
-        front = self._first_page(shown) if of_document else []
-        weighted = self._weigh(query, selection, [*positions, *front])
-        read = [*weighted[: len(shown)], *weighted[len(positions) :]]
-        weighted = weighted[: len(positions)]
+        front = [place for place in [(shown[0][0], 1)] if of_document and place not in shown]
+        weighted = self._weigh(query, selection, corpus, [*places, *front])
+        read = [*weighted[: len(shown)], *weighted[len(places) :]]
+        weighted = weighted[: len(places)]
         passages, snippets = choose_quotes(question, read)
         snippets = snippets[: len(shown)]
         snippets += choose_quotes(question, weighted[len(shown) :])[1]
         chances = None if calibration is None else calibration.probabilities(selection)
         hits = [
-            self._hit(selection, chances, position, page, snippet, beside.get(position))
-            for position, page, snippet in zip(positions, weighted, snippets, strict=True)
+            self._hit(selection, corpus, chances, page, snippet, beside.get(place))
+            for place, page, snippet in zip(places, weighted, snippets, strict=True)
         ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
@@ -233,7 +135,8 @@ class Searcher:
             pages=tuple(hits[: len(shown)]),
             documents=self._corpus.documents,
             left_out=self._left_out,
-            pages_searched=len(scored),
+            pages_searched=len(self._corpus),
+            candidates=None if corpus is self._corpus else len(corpus),
             pages_invalid=self._corpus.invalid_pages,
             k=len(chosen),
             k_star=selection.k_star,
@@ -246,79 +149,124 @@ class Searcher:
             seconds=time.perf_counter() - started,
             passages=passages,
             query=query,
+            places=corpus.places,
             selection=selection,
         )
+
+    def _encode(self, question: str, image: Image | None) -> NDArray[np.float32]:
+        if image is not None:
+            return encode_image_query(self._encoder, image)
+        return self._encoder.encode_query(question)
 
     def weigh(
         self, question: str, selection: Selection, positions: Sequence[int]
     ) -> list[WeightedPage]:
         """Read pages, by their positions in the corpus, with the weights of a selection."""
-        return self._weigh(self._encoder.encode_query(question), selection, positions)
+        query = self._encoder.encode_query(question)
+        places = [self._corpus.places[position] for position in positions]
+        return self._weigh(query, selection, self._corpus, places)
+
+    def _is_small(self) -> bool:
+        """Whether all pages are compared with every question, and therefore kept loaded."""
+        return len(self._corpus.documents) == 1 or len(self._corpus) <= SCANNED
+
+    def _prepare(self, *, exact: bool) -> None:
+        """Load what the question will be compared with."""
+        if self._is_small():
+            _ = self._corpus.pages
+        elif self._candidates is not None and not exact:
+            self._candidates.prepare(self._corpus)
+
+    def _considered(self, query: Float32, question: str, most: int, *, exact: bool) -> Corpus:
+        """The pages that the method chooses from: all of one document, the best of several."""
+        corpus = self._corpus
+        if len(corpus.documents) == 1 or len(corpus) <= most:
+            return corpus
+        if self._is_small():
+            scores = maxsim(query, corpus.pages.vectors)
+        elif exact or self._candidates is None:
+            scores = corpus.late_interaction(query)
+        else:
+            corpus = corpus.only(self._candidates.find(corpus, query, question, most))
+            scores = maxsim(query, corpus.pages.vectors)
+        best = np.sort(np.argsort(-scores, kind="stable")[:most])
+        return self._corpus.only([corpus.places[position] for position in best.tolist()])
 
     def _weigh(
-        self, query: NDArray[np.float32], selection: Selection, positions: Sequence[int]
+        self,
+        query: NDArray[np.float32],
+        selection: Selection,
+        corpus: Corpus,
+        places: Sequence[Place],
     ) -> list[WeightedPage]:
-        """Read pages with the weights of a selection and the cosines with the question."""
+        """Read pages with the weights of a selection and the cosines with the question.
+
+        A page that the method did not consider, such as a neighbour, has no weights.
+        """
         from visar.retrieval.quotes import WeightedPage
 
-        pages = self._corpus.read(positions)
+        shown = corpus.only(places)
         weighted = []
-        for position in positions:
-            document, _ = self._corpus.place(position)
-            boxes, words = self._corpus.patches(position)
-            vectors = self._corpus.vectors(position).astype(np.float32)
+        for position, page in enumerate(shown.read()):
+            document, number = shown.places[position]
+            boxes, words = shown.patches(position)
+            vectors = shown.vectors(position).astype(np.float32)
+            considered = corpus.find(document, number)
             weighted.append(
                 WeightedPage(
-                    document=document.id,
-                    page=pages[position],
+                    document=document,
+                    page=page,
                     vector_words=words,
                     vector_boxes=boxes,
-                    vector_weights=selection.patch_weights[position],
+                    vector_weights=np.zeros(len(vectors), np.float32)
+                    if considered is None
+                    else selection.patch_weights[considered],
                     similarities=query @ vectors.T,
                     query_weights=selection.token_weights,
                 )
             )
         return weighted
 
-    def _first_page(self, shown: Sequence[int]) -> list[int]:
-        """The first page of the document that the best page belongs to, if it is not shown."""
-        best = shown[0]
-        first = best - self._corpus.place(best)[1] + 1
-        return [] if first in shown else [first]
-
-    def _neighbors(self, chosen: Sequence[int], neighbors: int) -> Iterator[tuple[int, int]]:
+    def _neighbors(self, chosen: Sequence[Place], neighbors: int) -> Iterator[tuple[Place, int]]:
         """The pages around the chosen ones within their documents, each once.
 
-        Yields a page's position, and the number of the chosen page it stands beside.
+        Yields a page, and the number of the chosen page it stands beside.
         """
         taken = set(chosen)
-        for position in chosen:
-            document, number = self._corpus.place(position)
+        for document, number in chosen:
             first = max(1, number - neighbors)
-            for other in range(first, min(document.pages, number + neighbors) + 1):
-                beside = position + other - number
-                if beside not in taken:
-                    taken.add(beside)
-                    yield beside, number
+            last = min(self._corpus.document(document).pages, number + neighbors)
+            for place in ((document, other) for other in range(first, last + 1)):
+                if place not in taken:
+                    taken.add(place)
+                    yield place, number
 
     def _hit(
         self,
         selection: Selection,
+        corpus: Corpus,
         chances: Float64 | None,
-        position: int,
         weighted: WeightedPage,
         best: Passage | None,
         beside: int | None,
     ) -> PageHit:
-        document, number = self._corpus.place(position)
-        probability = None if chances is None else float(chances[position])
+        number = weighted.page.number
+        position = corpus.find(weighted.document, number)
+        score, probability = 0.0, None
+        if position is not None:
+            score = float(selection.scores[position])
+            late = float(selection.late_interaction[position])
+            probability = None if chances is None else float(chances[position])
+        else:
+            cosines = weighted.similarities
+            late = float(cosines.max(axis=1).sum()) if cosines is not None and cosines.size else 0.0
         return PageHit(
-            document=document.id,
-            name=document.name,
+            document=weighted.document,
+            name=self._corpus.document(weighted.document).name,
             page=number,
             label=weighted.page.label,
-            score=float(selection.scores[position]),
-            late_interaction=float(selection.late_interaction[position]),
+            score=score,
+            late_interaction=late,
             snippet=best.text if best else "",
             boxes=best.boxes if best else (),
             probability=probability,
@@ -338,10 +286,10 @@ def _with_k(method: Method, k: int | None) -> Method:
     return method.with_options(k=k)
 
 
-def _runner_up(selection: Selection, shown: Sequence[int]) -> list[int]:
+def _runner_up(selection: Selection, corpus: Corpus, shown: Sequence[Place]) -> list[Place]:
     """The first page by s_p or by late interaction if it is not shown anyway; one at most."""
-    firsts = int(selection.ranking[0]), int(selection.late_interaction.argmax())
-    return [first for first in firsts if first not in shown][:1]
+    firsts = selection.ranking[0], selection.late_interaction.argmax()
+    return [place for first in firsts if (place := corpus.places[first]) not in shown][:1]
 
 
 def _strength(match: float, weak: float) -> Strength:

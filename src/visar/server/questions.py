@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
-from visar.errors import NotInIndex, VisarError
+from visar.errors import VisarError
 from visar.explain.words import why_so_many
 from visar.generation import extractive
 from visar.generation.answering import AnswerStream
@@ -105,15 +105,13 @@ def _options(context: Context, asked: Question) -> SearchOptions:
     if asked.method not in METHOD_NAMES:
         message = f"There is no method {asked.method!r} here, but {', '.join(METHOD_NAMES)}."
         raise refusal(422, "invalid", message)
-    documents = asked.documents
-    if asked.collection is not None:
-        if documents is not None:
-            raise refusal(422, "invalid", "Name documents or a collection, not both.")
-        documents = [one.id for one in context.index.documents(collection=asked.collection)]
-        if not documents:
-            raise NotInIndex(f"There is no collection {asked.collection!r}.")
+    if asked.collection is not None and asked.documents is not None:
+        raise refusal(422, "invalid", "Name documents or a collection, not both.")
     return {
-        "documents": documents,
+        "documents": asked.documents,
+        "collection": asked.collection,
+        "where": asked.where,
+        "exact": asked.exact,
         "encoder": context.encoder(asked.encoder),
         "method": asked.method,
         "k": asked.k,

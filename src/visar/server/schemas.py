@@ -113,6 +113,10 @@ class Question(Body):
         default=None, max_length=1_000, description="Ids or names; all by default."
     )
     collection: str | None = Field(default=None, description="Instead of documents.")
+    where: str | None = Field(
+        default=None, max_length=1_000, description='Of metadata: year >= 2020 and kind = "report".'
+    )
+    exact: bool = Field(default=False, description="Compare every page of a large library.")
     encoder: str | None = Field(default=None, description="One of /encoders.")
     method: str = Field(default="visar", description="One of /methods.")
     k: int | None = Field(default=None, ge=1, description="How many pages top-k takes.")

@@ -22,6 +22,8 @@ FORMAT = 2
 DATABASE = "index.sqlite"
 ARRAYS = "vectors"
 FILES = "files"
+SUMMARIES = "summaries"
+"""A folder for each encoder with files DOCUMENT-ADDED: made by searches, and made again if lost."""
 # How long a writer waits for another one.
 _BUSY_SECONDS = 60.0
 # File systems on which SQLite's locks or its shared memory cannot be relied on.
@@ -251,6 +253,12 @@ def delete_document(connection: sqlite3.Connection, document: str, garbage: Garb
     garbage.arrays |= {row[0] for row in connection.execute(query, (document,))}
     garbage.documents.add(document)
     connection.execute("DELETE FROM documents WHERE id = ?", (document,))
+
+
+def summary_files(folder: Path) -> list[tuple[str, Path]]:
+    """Return the files of summaries, each after the id of its document."""
+    files = (folder / SUMMARIES).glob("*/*")
+    return [(path.name.rpartition("-")[0], path) for path in files]
 
 
 def named_documents(connection: sqlite3.Connection) -> set[str]:

@@ -40,6 +40,7 @@ from visar.store.database import (
     identity,
     named_documents,
     read_catalog,
+    summary_files,
 )
 from visar.store.pages import PAGE_COLUMNS, page_of
 from visar.store.records import (
@@ -311,6 +312,10 @@ class SqliteStore:
 
         for array in garbage.arrays:
             for path in all_paths(self.folder / ARRAYS, array):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        for document, path in summary_files(self.folder) if garbage.documents else ():
+            if document in garbage.documents:
                 with contextlib.suppress(OSError):
                     path.unlink()
         if any((self.folder / FILES / document).exists() for document in garbage.documents):

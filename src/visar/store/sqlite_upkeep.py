@@ -17,6 +17,7 @@ from visar.store.database import (
     FILES,
     named_documents,
     read_catalog,
+    summary_files,
 )
 from visar.store.pages import PAGE_COLUMNS, page_checksum, page_of
 from visar.store.records import Problem
@@ -141,6 +142,7 @@ def _garbage(connection: sqlite3.Connection, folder: Path) -> Iterator[Path]:
         if path.name not in named and draft not in drafts:
             yield path
     documents = named_documents(connection)
+    yield from (path for document, path in summary_files(folder) if document not in documents)
     adding = {document for (document,) in connection.execute("SELECT document FROM drafts")}
     for path in list((folder / FILES).iterdir()):
         being_copied = path.suffix == ".part" and path.name.rsplit(".", 2)[0] in adding

@@ -11,6 +11,7 @@ import pytest
 from visar import plugins
 from visar.errors import DatasetError, InvalidOption
 from visar.evaluation.datasets import dataset_names, missing_documents, open_dataset
+from visar.evaluation.datasets.converters import convert, converter_names
 from visar.evaluation.questions import Dataset, Question
 
 MODULE = """
@@ -27,6 +28,10 @@ class Ports:
 
     def path(self, document):
         return self.data / document if self.data else None
+
+def tides(source):
+    for line in source.read_text().splitlines():
+        yield Question(line, "ports.pdf", f"When is {line} tide?", (1,), ("noon",))
 
 def broken(data):
     raise KeyError("ports")
@@ -45,6 +50,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: visar-ports\nVersion: 1.0\n")
     (installed / "entry_points.txt").write_text(
         "[visar.datasets]\nports = visar_ports:Ports\nLongDocURL = visar_ports:broken\n"
+        "[visar.converters]\ntides = visar_ports:tides\nMMDocIR = visar_ports:broken\n"
+        "sunk = visar_ports:broken\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     plugins.entry_points.cache_clear()
@@ -93,6 +100,31 @@ def test_what_a_package_gets_wrong_is_said() -> None:
         open_dataset("visar_ports:number")
     with pytest.raises(InvalidOption, match="cannot be imported"):
         open_dataset("visar_ports:nothing")
+
+
+@pytest.mark.usefixtures("package")
+def test_a_converter_of_another_package_is_found_by_name(tmp_path: Path) -> None:
+    assert converter_names()[-2:] == ["tides", "sunk"]
+    source = tmp_path / "tides.txt"
+    source.write_text("high\nlow\n")
+    for name in ("tides", "visar_ports:tides"):
+        assert convert(name, source, tmp_path / "questions.jsonl").questions == 2
+    questions = open_dataset(tmp_path / "questions.jsonl").questions()
+    assert [question.text for question in questions] == ["When is high tide?", "When is low tide?"]
+
+
+@pytest.mark.usefixtures("package")
+def test_a_converter_of_another_package_takes_no_name_of_ours_and_says_why_it_fails(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "tides.txt"
+    source.write_text("high\n")
+    assert converter_names().count("MMDocIR") == 1
+    with pytest.raises(DatasetError) as ours:
+        convert("MMDocIR", source, tmp_path / "questions.jsonl")
+    assert "KeyError" not in str(ours.value)
+    with pytest.raises(DatasetError, match="The converter sunk failed: KeyError: 'ports'"):
+        convert("sunk", source, tmp_path / "questions.jsonl")
 
 
 class Mine:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from tests.evaluation.judge.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
-from visar.evaluation.judge import BenchmarkJudge, CachedJudge, LLMJudge, Verdict
+from visar.evaluation.judge import BenchmarkJudge, CachedJudge, Case, LLMJudge, Verdict
 from visar.evaluation.judge.cache import _sha256, case_key
+from visar.generation.protocol import Prompt, Reply, generate_in_turn
 
 CASE = ("Who?", ["Tom", "Ada"], "Ada")
 
@@ -172,3 +173,39 @@ def test_texts_that_are_no_valid_unicode_have_a_key(tmp_path: Path) -> None:
     judge = CachedJudge(BenchmarkJudge(), tmp_path)
     assert judge.judge("Who?", ["Ada"], "\ud800") == judge.judge("Who?", ["Ada"], "\ud800")
     assert len(kept_files(tmp_path)) == 1
+
+
+def test_of_several_cases_those_not_kept_are_judged_together(tmp_path: Path) -> None:
+    class Batching(Grader):
+        """Notes how many cases it is given at a time; some it fails at."""
+
+        def generate_batch(
+            self, prompts: Sequence[Prompt], **options: Any
+        ) -> list[Reply | Exception]:
+            sizes.append(len(prompts))
+            return generate_in_turn(self, prompts, **options)
+
+    def rule(case: dict[str, Any]) -> str:
+        if case["answer"] == "Tom":
+            raise GenerationError("Tom is away.")
+        return same_text(case)
+
+    sizes: list[int] = []
+    judge = CachedJudge(LLMJudge(Batching(rule)), tmp_path)
+    kept = judge.judge(*CASE)
+    cases = [
+        Case("Who?", [" "], "Ada"),
+        Case(*CASE),
+        Case("Who?", ["Tom"], "Tom"),
+        Case("Who?", ["Tom"], "Ines"),
+        Case("Who?", ["Ines"], "Ines"),
+    ]
+    blank, same, failed, wrong, right = judge.judge_batch(cases)
+    assert isinstance(blank, InvalidOption)
+    assert same == kept
+    assert str(failed) == "Tom is away."
+    assert isinstance(wrong, Verdict)
+    assert isinstance(right, Verdict)
+    assert (wrong.correct, right.correct) == (False, True)
+    assert sizes == [3]
+    assert len(kept_files(tmp_path)) == 3

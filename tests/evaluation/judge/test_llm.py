@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.evaluation.judge.generators import Grader, same_text
 from visar.errors import GenerationError, InvalidOption
 from visar.evaluation.judge import LLMJudge
-from visar.evaluation.judge.llm import CHOICES, case_line
+from visar.evaluation.judge.llm import CHOICES
+from visar.evaluation.judge.model import case_line
 from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
 
 
@@ -124,7 +125,7 @@ def test_whatever_a_generator_raises_can_be_recorded() -> None:
     def fail(case: dict[str, Any]) -> str:
         raise KeyError(case["question"])
 
-    with pytest.raises(GenerationError, match=r"grader failed while judging: KeyError: 'Who\?'"):
+    with pytest.raises(GenerationError, match=r"grader failed: KeyError: 'Who\?'"):
         LLMJudge(Grader(fail)).judge("Who?", ["Tom"], "Ada")
 
 

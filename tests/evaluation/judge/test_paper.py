@@ -111,7 +111,7 @@ def test_a_model_that_fails_has_given_no_verdict() -> None:
         def generate(self, *_: object, **__: object) -> Reply:
             raise OSError("no more memory")
 
-    with pytest.raises(GenerationError, match="says failed while judging: OSError"):
+    with pytest.raises(GenerationError, match="says failed: OSError"):
         PaperJudge(Broken("")).judge("Who?", ["Ada"], "Ada")
 
 

@@ -115,12 +115,6 @@ def test_f1_against_k_oracle_is_the_mean_of_each_questions_own() -> None:
     assert [one.mean for one in differences.values()] == [1, -10]
 
 
-def test_f1_of_a_fixed_k_is_that_of_table_1() -> None:
-    """k = 2: P = (½ + ½) / 2, R = (1 + ½) / 2; F1 = 2 · ½ · ¾ / (½ + ¾) = 60 %."""
-    pairs = [pair((1,), (1, 2, 3)), pair((1, 9), (1, 2))]
-    assert retrieval_figures.fixed_f1(pairs, 2) == pytest.approx(60)
-
-
 def test_quality_against_oracle_of_a_run(findings: Findings) -> None:
     sizes = {question: one.k for question, one in of_method(findings, "oracle").items()}
     pairs = with_evidence(findings, DATASET, of_method(findings, "visar"))

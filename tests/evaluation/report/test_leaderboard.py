@@ -13,6 +13,7 @@ from tests.evaluation.synthetic import PRIVATE, write_records, write_run
 from visar.errors import InvalidOption, NotARun
 from visar.evaluation.findings import read_findings
 from visar.evaluation.records import Asked, Judged, Retrieved
+from visar.evaluation.report import InvalidPages
 from visar.evaluation.report.leaderboard import adjust_chances, write_leaderboard
 from visar.evaluation.report.markup import Cell, Row
 
@@ -196,3 +197,20 @@ def test_runs_of_the_same_name_are_shown_by_their_paths(tmp_path: Path) -> None:
         write_leaderboard([folders[0], folders[0]], tmp_path / "out")
     with pytest.raises(NotARun):
         write_leaderboard([tmp_path / "nothing"], tmp_path / "out")
+
+
+@pytest.mark.parametrize(("way", "counted"), [("auto", 4), ("empty", 4), ("leave-out", 3)])
+def test_questions_on_pages_that_could_not_be_encoded(
+    tmp_path: Path, way: InvalidPages, counted: int
+) -> None:
+    """d.pdf has such a page: as in the paper, its question is left out for that encoder."""
+    run = write_small(tmp_path / "run", {"my:good": dict.fromkeys("abcd", BOTH)})
+    found = read_findings(run).retrieved
+    records = [replace(one, invalid_pages=int(one.question == "d")) for one in found]
+    write_records(run / "retrieved.jsonl", records)
+    page = write_leaderboard([run], tmp_path / "out", invalid_pages=way)
+    (row,) = table(page, "retrieval-own")["rows"]
+    assert row["Questions"] == counted
+    said = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["introduction"]
+    left_out = "run, own, letters: 1 questions are left out, as in the paper"
+    assert any(one.startswith(left_out) for one in said) is (way == "leave-out")

@@ -8,9 +8,10 @@ from pathlib import Path
 from visar.errors import InvalidOption
 from visar.evaluation.judge.agreement import Agreement, compare_judges
 from visar.evaluation.judge.cache import CachedJudge
-from visar.evaluation.judge.llm import DEFAULT_MODEL, LLMJudge
+from visar.evaluation.judge.llm import LLMJudge
+from visar.evaluation.judge.model import DEFAULT_MODEL
 from visar.evaluation.judge.paper import PaperJudge
-from visar.evaluation.judge.protocol import CORRECT_FROM, Judge, Verdict
+from visar.evaluation.judge.protocol import CORRECT_FROM, Case, Judge, Verdict, judge_each
 from visar.evaluation.judge.scoring import BenchmarkJudge, QuoteJudge
 from visar.generation import extractive
 from visar.generation.registry import get_generator
@@ -21,6 +22,7 @@ __all__ = [
     "Agreement",
     "BenchmarkJudge",
     "CachedJudge",
+    "Case",
     "Judge",
     "LLMJudge",
     "PaperJudge",
@@ -29,6 +31,7 @@ __all__ = [
     "compare_judges",
     "get_judge",
     "judge_and_model",
+    "judge_each",
     "needs_model",
 ]
 

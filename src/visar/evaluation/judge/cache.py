@@ -11,13 +11,13 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from visar.errors import InvalidOption
-from visar.evaluation.judge.protocol import Judge, Verdict, usable_references
+from visar.errors import InvalidOption, VisarError
+from visar.evaluation.judge.protocol import Case, Judge, Verdict, judge_each
 from visar.files import write_whole
 
 
@@ -41,21 +41,44 @@ class CachedJudge:
     def judge(
         self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
     ) -> Verdict:
-        """Give the kept verdict, or a new one and keep it.
+        """Give the kept verdict, or a new one and keep it; raises what the judge raises too."""
+        (verdict,) = self.judge_batch([Case(question, references, answer, kind)])
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
 
-        Raises InvalidOption if the folder cannot be used, and what the judge raises.
+    def judge_batch(self, cases: Sequence[Case]) -> list[Verdict | VisarError]:
+        """Give the kept verdict on each case, or a new one and keep it.
+
+        Raises InvalidOption if the folder cannot be used.
         """
-        usable = usable_references(question, references)
-        key = case_key(self.name, question, usable, answer, kind)
-        path = self._folder / key[:2] / f"{key}.json"
-        with self._locks[int(key[:2], 16)]:
+        keys = [
+            # Without blank references; where all are blank, the judge refuses the case.
+            case_key(self.name, one.question, list(filter(str.strip, one.references)), *one[2:])
+            for one in cases
+        ]
+        verdicts: dict[str, Verdict | VisarError] = {}
+        with ExitStack() as held:
+            # In order: two threads never wait for each other.
+            for place in sorted({int(key[:2], 16) for key in keys}):
+                held.enter_context(self._locks[place])
             with self._usable_folder():
-                verdict = _read(path, key)
-            if verdict is None:
-                verdict = self._judge.judge(question, usable, answer, kind=kind)
-                with self._usable_folder():
-                    _write(path, key, verdict)
-            return verdict
+                for key in keys:
+                    if kept := _read(self._path(key), key):
+                        verdicts[key] = kept
+            new = {key: case for key, case in zip(keys, cases, strict=True) if key not in verdicts}
+            if new:
+                judged = judge_each(self._judge, list(new.values()))
+                verdicts.update(zip(new, judged, strict=True))
+            with self._usable_folder():
+                for key in new:
+                    verdict = verdicts[key]
+                    if isinstance(verdict, Verdict):
+                        _write(self._path(key), key, verdict)
+        return [verdicts[key] for key in keys]
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"
 
     @contextmanager
     def _usable_folder(self) -> Iterator[None]:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Sequence
 
-from visar.errors import GenerationError, VisarError
-from visar.evaluation.judge.protocol import Verdict, usable_references
-from visar.generation.protocol import Generator, Prompt, Reply
+from visar.errors import GenerationError
+from visar.evaluation.judge.model import ModelJudge, case_line
+from visar.generation.protocol import Generator, Reply
 
-DEFAULT_MODEL = "qwen2.5-14b"
-"""The model that judged in the paper, Qwen2.5-14B-Instruct."""
-# Raised whenever the prompt of a case changes; the instructions are in the name by their hash.
 VERSION = 1
 CHOICES = ("correct", "incorrect")
-# {"choice": "incorrect"} is about 8 tokens; some tokenizers take more.
-MOST_TOKENS = 32
-# Openings of control tokens, line ends, and lone surrogates, which no encoding takes.
-_TO_ESCAPE = re.compile("<|\\[(?=/?INST)|[\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 _INSTRUCTIONS = """\
 You grade answers to questions about documents. Each case is one JSON object on a line of its own:
@@ -91,74 +82,25 @@ _EXAMPLES: tuple[tuple[str, list[str], str, str], ...] = (
 )
 
 
-class LLMJudge:
-    """Asks a language model whether an answer says what a reference says.
+class LLMJudge(ModelJudge):
+    """Asks a language model whether an answer says what a reference says."""
 
-    As safe for threads as its generator.
-    """
+    # {"choice": "incorrect"} is about 8 tokens; some tokenizers take more.
+    most_tokens = 32
+    choices = CHOICES
 
     def __init__(self, generator: Generator) -> None:
-        self._generator = generator
-        self._system = _system()
-        instructions = hashlib.sha256(self._system.encode()).hexdigest()[:8]
-        self.name = f"llm {VERSION}-{instructions} {generator.name}"
+        super().__init__(generator, "llm", VERSION, _system())
 
-    def judge(
-        self,
-        question: str,
-        references: Sequence[str],
-        answer: str,
-        *,
-        kind: str | None = None,  # noqa: ARG002 - the model sees the references
-    ) -> Verdict:
-        """Ask the model once; raises GenerationError if it fails or its reply is no choice."""
-        usable = usable_references(question, references)
-        prompt = Prompt(
-            self._system,
-            (
-                "Grade this case:\n"
-                + case_line(question, usable, answer)
-                + '\nThe case ends here. Is its "answer" correct or incorrect?',
-            ),
-        )
-        reply = ask_model(self._generator, prompt, MOST_TOKENS, CHOICES)
-        return Verdict(
-            score=float(_choice(reply) == "correct"),
-            judge=self.name,
-            reason=reply.text,
-            model=reply.model,
-            prompt_digest=prompt.digest,
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
+    def _shown(self, question: str, references: Sequence[str], answer: str) -> str:
+        return (
+            "Grade this case:\n"
+            + case_line(question, references, answer)
+            + '\nThe case ends here. Is its "answer" correct or incorrect?'
         )
 
-
-def ask_model(
-    generator: Generator, prompt: Prompt, max_tokens: int, choices: Sequence[str] = ()
-) -> Reply:
-    """Let a model reply; raises GenerationError if it fails, in whatever way."""
-    try:
-        return generator.generate(prompt, max_tokens=max_tokens, choices=choices)
-    except VisarError:
-        raise
-    except Exception as error:  # a foreign generator can fail in any way
-        raise GenerationError(
-            f"{generator.name} failed while judging: {type(error).__name__}: {error}."
-        ) from error
-
-
-def case_line(question: str, references: Sequence[str], answer: str) -> str:
-    r"""A case as one line of JSON.
-
-    The openings of a chat template's control tokens are escaped too: a tokenizer would take them
-    for the real ones.
-
-    >>> print(case_line("Q", ["R"], 'x"}\n<|im_end|>'))
-    {"question": "Q", "references": ["R"], "answer": "x\"}\n\u003c|im_end|>"}
-    """
-    case = {"question": question, "references": list(references), "answer": answer}
-    line = json.dumps(case, ensure_ascii=False)
-    return _TO_ESCAPE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
+    def _is_correct(self, reply: Reply) -> bool:
+        return _choice(reply) == "correct"
 
 
 def _system() -> str:

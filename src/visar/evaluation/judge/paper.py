@@ -6,20 +6,14 @@ counts as incorrect. Each item of a reference that is a list is a right answer b
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 
-from visar.evaluation.judge.llm import ask_model, case_line
-from visar.evaluation.judge.protocol import Verdict, usable_references
+from visar.evaluation.judge.model import ModelJudge, case_line
 from visar.evaluation.judge.scoring import parse_list
-from visar.generation.protocol import Generator, Prompt
+from visar.generation.protocol import Generator, Reply
 
-# Raised whenever the prompt of a case or the reading of a reply changes; the instructions are in
-# the name by their hash.
 VERSION = 1
-# The reply asked for takes about 10; some models explain first.
-MOST_TOKENS = 256
 # In JSON, in other quotes, or cut off after the word.
 _VERDICT = re.compile(r"correctness\W{1,9}(correct|incorrect)\b", re.IGNORECASE)
 
@@ -51,43 +45,24 @@ _EXAMPLES = (
 )
 
 
-class PaperJudge:
-    """Asks a language model as the paper's evaluation did.
+class PaperJudge(ModelJudge):
+    """Asks a language model as the paper's evaluation did."""
 
-    As safe for threads as its generator.
-    """
+    # The reply asked for takes about 10; some models explain first.
+    most_tokens = 256
 
     def __init__(self, generator: Generator) -> None:
-        self._generator = generator
-        self._system = _INSTRUCTIONS + "\n".join(
+        examples = (
             f'{case_line(question, references, answer)}\n{{"correctness": "{verdict}"}}'
             for question, references, answer, verdict in _EXAMPLES
         )
-        instructions = hashlib.sha256(self._system.encode()).hexdigest()[:8]
-        self.name = f"paper {VERSION}-{instructions} {generator.name}"
+        super().__init__(generator, "paper", VERSION, _INSTRUCTIONS + "\n".join(examples))
 
-    def judge(
-        self,
-        question: str,
-        references: Sequence[str],
-        answer: str,
-        *,
-        kind: str | None = None,  # noqa: ARG002 - the model sees the references
-    ) -> Verdict:
-        """Ask the model once; raises GenerationError if it gives no reply at all."""
-        alternatives = as_alternatives(usable_references(question, references))
-        case = case_line(question, alternatives, answer)
-        prompt = Prompt(self._system, (f"Judge this answer:\n{case}",))
-        reply = ask_model(self._generator, prompt, MOST_TOKENS)
-        return Verdict(
-            score=float(says_correct(reply.text)),
-            judge=self.name,
-            reason=reply.text,
-            model=reply.model,
-            prompt_digest=prompt.digest,
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
-        )
+    def _shown(self, question: str, references: Sequence[str], answer: str) -> str:
+        return f"Judge this answer:\n{case_line(question, as_alternatives(references), answer)}"
+
+    def _is_correct(self, reply: Reply) -> bool:
+        return says_correct(reply.text)
 
 
 def as_alternatives(references: Sequence[str]) -> list[str]:

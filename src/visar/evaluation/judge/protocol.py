@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, VisarError
 
 CORRECT_FROM = 0.9
 """The least score of a correct answer; docs/judge.md says why."""
@@ -36,6 +36,15 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"{'correct' if self.correct else 'incorrect'} ({self.judge}: {self.reason})"
+
+
+class Case(NamedTuple):
+    """What a judge is given."""
+
+    question: str
+    references: Sequence[str]
+    answer: str
+    kind: str | None = None
 
 
 class Judge(Protocol):
@@ -71,6 +80,28 @@ class Judge(Protocol):
             If the judge's model gives no verdict.
         """
         ...
+
+
+@runtime_checkable
+class BatchJudge(Judge, Protocol):
+    """A judge that decides about several answers at a time."""
+
+    def judge_batch(self, cases: Sequence[Case]) -> Sequence[Verdict | VisarError]:
+        """Give the verdict of ``judge`` on each case; in its place stands what that would raise."""
+        ...
+
+
+def judge_each(judge: Judge, cases: Sequence[Case]) -> Sequence[Verdict | VisarError]:
+    """Give the verdict of a judge on each case, or the error, on several at a time if it can."""
+    if isinstance(judge, BatchJudge):
+        return judge.judge_batch(cases)
+    verdicts: list[Verdict | VisarError] = []
+    for case in cases:
+        try:
+            verdicts.append(judge.judge(*case[:3], kind=case.kind))
+        except VisarError as error:
+            verdicts.append(error)
+    return verdicts
 
 
 def usable_references(question: str, references: Sequence[str]) -> list[str]:

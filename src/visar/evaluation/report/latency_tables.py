@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from visar.evaluation.findings import Findings
@@ -91,6 +91,7 @@ def _table(
         "ViSAR (Approx.) has ViSAR's times of generation, as in the paper, and its own of "
         "retrieval.",
         how_timed(one for chosen in timed.values() for one in chosen.values() if one.seconds),
+        *_busy_notes(answers),
         *answer_notes(findings, dataset, counts),
     ]
     if paper.obstacles:
@@ -103,6 +104,23 @@ def _table(
     names = (*setting, *(() if generator is None else (name_generator(*generator),)))
     title = f"Table S8. Latency: {', '.join(names)}"
     return Table.of(make_key("table-s8", *names), title, rows, notes)
+
+
+def _busy_notes(answers: _ByBudget) -> Iterator[str]:
+    most = max(
+        (
+            one.concurrency
+            for by_method in answers.values()
+            for by_question in by_method.values()
+            for one in by_question.values()
+        ),
+        default=1,
+    )
+    if most > 1:
+        yield (
+            f"The generator was asked up to {most} questions at a time: its seconds are no "
+            "latencies of single questions. --concurrency 1 measures those."
+        )
 
 
 def _cell(

@@ -17,7 +17,7 @@ from visar.evaluation import metrics
 from visar.evaluation.findings import Findings, read_findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked
-from visar.evaluation.report import markup, with_own_keys
+from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup, with_own_keys
 from visar.evaluation.report.markup import Cell, Report, Row, Table, make_key
 from visar.evaluation.report.scope import (
     SIGNIFICANT,
@@ -68,7 +68,11 @@ class _Entry:
 
 
 def write_leaderboard(
-    folders: Sequence[Path | str], out: Path | str, *, baseline: str | None = None
+    folders: Sequence[Path | str],
+    out: Path | str,
+    *,
+    baseline: str | None = None,
+    invalid_pages: InvalidPages = "auto",
 ) -> Path:
     """Write ``leaderboard.html``, ``leaderboard.md`` and ``leaderboard.json``.
 
@@ -81,6 +85,9 @@ def write_leaderboard(
     baseline
         The row that the others are tested against: ``RUN/ENCODER/METHOD``, or the end of it if
         no other row ends so. By default the best row, Oracle aside.
+    invalid_pages
+        What becomes of questions about documents with pages that an encoder failed on, as in
+        :func:`~visar.evaluation.report.write_report`.
 
     Returns
     -------
@@ -96,7 +103,10 @@ def write_leaderboard(
     MissingExtra
         If Jinja is not installed.
     """
-    runs = {name: read_findings(folder) for name, folder in _named(folders).items()}
+    runs = {
+        name: apply_invalid_pages(read_findings(folder), invalid_pages)
+        for name, folder in _named(folders).items()
+    }
     report = Report(
         "ViSAR leaderboard",
         tuple(_introduction(runs)),
@@ -143,6 +153,11 @@ def _introduction(runs: Mapping[str, Findings]) -> Iterator[str]:
     for name, findings in runs.items():
         if alone := sorted(set(findings.datasets) - everywhere):
             yield f"Not in every run: {', '.join(alone)} of {name}."
+        for (dataset, encoder), questions in findings.left_out.items():
+            yield (
+                f"{name}, {dataset}, {encoder}: {len(questions)} questions are left out, as in the "
+                "paper, because a page of their document could not be encoded."
+            )
 
 
 def _tables(runs: Mapping[str, Findings], baseline: str | None) -> Iterator[Table]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from visar.evaluation import metrics
 from visar.evaluation.findings import CORRECTED, Findings
+from visar.evaluation.methods import DEPTH
 from visar.evaluation.report import drawing, scope
 from visar.evaluation.report.drawing import draw_grid, with_count
+from visar.evaluation.report.fixed_k import fixed_k_curve
 from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.retrieval_tables import (
     Measure,
@@ -35,7 +36,6 @@ _LARGEST_K_OTHERWISE = 30
 # The paper's: the first and last k_oracle of each bin but the last.
 ORACLE_BINS = (*((k, k) for k in range(1, 11)), (11, 15), (16, 20), (21, 25), (26, 35))
 ORACLE_NAMES = (*(drawing.range_label(*one) for one in ORACLE_BINS), "36+")
-_FIXED_KS = range(1, 11)
 # There are hundreds of intervals in a figure.
 _SAMPLES = 1_000
 
@@ -229,28 +229,21 @@ def fixed_figures(findings: Findings) -> list[Picture]:
     )
 
 
-def fixed_f1(pairs: Pairs, k: int) -> float:
-    """Return the F1 of the first k pages of each question's ranking, as Table 1 has it."""
-    return 100 * metrics.f1_of_means(
-        [metrics.precision(one.ranking[:k], asked.evidence_pages) for asked, one in pairs],
-        [metrics.recall(one.ranking[:k], asked.evidence_pages) for asked, one in pairs],
-    )
-
-
 def _draw_fixed(axes: Axes, pairs: Mapping[str, Pairs], looks: _Looks) -> None:
     from matplotlib.ticker import NullLocator
 
     for method, name, line in ((LATE, "fixed k", "-"), ("visar", "fixed k, ViSAR's ranking", ":")):
         if method in pairs:
+            curve = fixed_k_curve(pairs[method])
             axes.plot(
-                _FIXED_KS,
-                [fixed_f1(pairs[method], k) for k in _FIXED_KS],
+                [point.k for point in curve],
+                [point.f1 for point in curve],
                 color=looks[method]["color"],
                 linestyle=line,
                 marker=".",
                 label=name,
             )
-    largest = max(_FIXED_KS)
+    largest = DEPTH
     for method, of_method in pairs.items():
         if method == LATE:
             continue

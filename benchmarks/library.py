@@ -1,0 +1,438 @@
+"""A question over many documents: candidates, how many pages to choose from, and what it costs.
+
+``python -m benchmarks.library --index DIR --samples FILE [--save]``: the index holds documents of
+MMLongBench-Doc, the file its questions. Without them only what needs no documents is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import planted
+from benchmarks.tables import markdown_table, save_section
+from visar.core import PageVectors, maxsim, select
+from visar.retrieval import candidates
+from visar.retrieval.candidates import PageSummaries, document_key
+from visar.retrieval.search import CANDIDATES
+from visar.store import DocumentVectors, EncoderRef, StoredDocument
+
+PAGE = Path(__file__).parents[1] / "docs" / "library.md"
+SHOWN = (20, 50, 100, 200)
+SIZES = (1_000, 3_000, 10_000, 100_000)
+TOP = 10
+
+Scores = NDArray[np.float64]
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with its vectors; the positions of its evidence where they are known."""
+
+    query: Float32
+    evidence: frozenset[int] = frozenset()
+    document: int = -1
+
+
+@dataclass(frozen=True)
+class Pages:
+    """All pages of a library in one array."""
+
+    vectors: NDArray[np.float16]
+    offsets: NDArray[np.int64]
+    document: NDArray[np.int64]
+    """Of each page."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def of(self, pages: Iterable[int]) -> list[NDArray[np.float16]]:
+        return [self.vectors[self.offsets[page] : self.offsets[page + 1]] for page in pages]
+
+    def stored(self, page: slice | None = None) -> tuple[StoredDocument, DocumentVectors]:
+        """The pages as one document of a store."""
+        chosen = page or slice(0, len(self))
+        first, last = self.offsets[chosen.start], self.offsets[chosen.stop]
+        return stored_document(
+            self.vectors[first:last], self.offsets[chosen.start : chosen.stop + 1] - first
+        )
+
+
+def stored_document(
+    vectors: NDArray[np.float16], offsets: NDArray[np.int64], name: str = "library"
+) -> tuple[StoredDocument, DocumentVectors]:
+    encoder = EncoderRef("benchmark", "1", vectors.shape[1])
+    now = datetime.now(UTC)
+    document = StoredDocument(name, name, "", len(offsets) - 1, 0, now, (encoder,))
+    places = np.zeros((len(vectors), 4), np.float32), np.zeros(len(vectors), np.int32)
+    return document, DocumentVectors(vectors, offsets, *places)
+
+
+def read_library(index: str, samples: Path, every: int) -> tuple[Pages, list[Asked]]:
+    """The pages of an index, and the questions with evidence on them."""
+    from visar.index import Index
+
+    with Index.open(index, create=False) as library:
+        documents = library.documents()
+        parts = [library.vectors(document.id) for document in documents]
+        starts = np.cumsum([0, *(document.pages for document in documents)])
+        numbers = {document.name: place for place, document in enumerate(documents)}
+        lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+        pages = Pages(
+            np.concatenate([part.vectors for part in parts]),
+            np.concatenate([[0], np.cumsum(lengths)]),
+            np.repeat(np.arange(len(documents)), np.diff(starts)),
+        )
+        asked = []
+        for sample in json.loads(samples.read_text(encoding="utf-8")):
+            place = numbers.get(sample["doc_id"])
+            if place is None:
+                continue
+            known = range(1, documents[place].pages + 1)
+            named = [page for page in ast.literal_eval(sample["evidence_pages"]) if page in known]
+            evidence = frozenset(int(starts[place]) + page - 1 for page in named)
+            if evidence:
+                query = library.encode_question(sample["question"])
+                asked.append(Asked(query, evidence, place))
+    return pages, asked[::every]
+
+
+def laid_out_library(n_documents: int, n_pages: int) -> tuple[Pages, list[Asked]]:
+    """Synthetic pages of 32 × 32 patches whose parts, as on real ones, stand together.
+
+    Bands of a page are blank, of a topic of its document, or of words that all documents share.
+    Two questions for each document name one of its topics, and words that match everywhere.
+    """
+    rng = np.random.default_rng(7)
+    common, blank = planted._directions(rng, 1)[0], planted._directions(rng, 4)
+    shared = planted._directions(rng, 200)
+    vectors, asked = [], []
+    for _ in range(n_documents):
+        topics = planted._directions(rng, 4 * 6).reshape(4, 6, -1)
+        for _ in range(n_pages):
+            bands = np.repeat(rng.integers(0, 8, 8), 128)
+            signal = np.empty((1024, planted.DIMENSION))
+            for kind in range(8):
+                rows = bands == kind
+                words = blank if kind < 2 else topics[kind - 2] if kind < 6 else shared
+                signal[rows] = words[rng.integers(len(words), size=rows.sum())]
+            strength = rng.gamma(8, 1 / 8, size=(1024, 1))
+            noise = rng.normal(size=signal.shape) / np.sqrt(planted.DIMENSION)
+            page = planted._unit(0.6 * common + strength * signal + 0.8 * noise)
+            vectors.append(page.astype(np.float16))
+        for topic in topics[:2]:
+            words = np.concatenate(
+                [topic[rng.integers(6, size=8)], shared[rng.integers(200, size=8)]]
+            )
+            noise = rng.normal(size=words.shape) / np.sqrt(planted.DIMENSION)
+            asked.append(
+                Asked(planted._unit(0.6 * common + words + 0.5 * noise).astype(np.float32))
+            )
+    offsets = np.arange(len(vectors) + 1) * 1024
+    return Pages(
+        np.concatenate(vectors), offsets, np.repeat(np.arange(n_documents), n_pages)
+    ), asked
+
+
+def exact_scores(pages: Pages, asked: Sequence[Asked]) -> list[Scores]:
+    prepared = PageVectors(pages.vectors, pages.offsets)
+    return [maxsim(each.query, prepared) for each in asked]
+
+
+def candidate_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
+    """How many of the ten best pages each summary finds among its first pages."""
+    document, vectors = pages.stored()
+    with tempfile.TemporaryDirectory() as folder:
+        index = PageSummaries(Path(folder), vectors.vectors.shape[1])
+        index.add(document, lambda: vectors)
+        rows = [
+            ("means alone", _means_alone(index, document)),
+            ("signs alone", _signs_alone(index, document, len(pages))),
+            ("means, then signs", lambda query, n: index.candidates(query, "", n, [document])),
+        ]
+        table = []
+        for name, find in rows:
+            cells = []
+            for n in SHOWN:
+                shares = []
+                for each, scores in zip(asked, exact, strict=True):
+                    best = set(np.argsort(-scores, kind="stable")[:TOP].tolist())
+                    found = {one.page - 1 for one in find(each.query, n)}
+                    shares.append(len(best & found) / len(best))
+                cells.append(f"{np.mean(shares):.3f}")
+            table.append([name, *cells])
+    return markdown_table(["summaries", *(f"{n} candidates" for n in SHOWN)], table)
+
+
+Find = Callable[[Float32, int], Sequence[candidates.Candidate]]
+
+
+def _means_alone(index: PageSummaries, document: StoredDocument) -> Find:
+    summary = index._kept[document_key(document)]
+    stacked = candidates._stack(index._kept)
+
+    def find(query: Float32, n: int) -> list[candidates.Candidate]:
+        scores = candidates._mean_scores(query, stacked, slice(0, len(summary.numbers)))
+        return [
+            candidates.Candidate("", int(summary.numbers[page]), 0.0)
+            for page in candidates._largest(scores, n)
+        ]
+
+    return find
+
+
+def _signs_alone(index: PageSummaries, document: StoredDocument, n_pages: int) -> Find:
+    def find(query: Float32, n: int) -> list[candidates.Candidate]:
+        kept, candidates.CODED = candidates.CODED, n_pages
+        try:
+            return index.candidates(query, "", n, [document])
+        finally:
+            candidates.CODED = kept
+
+    return find
+
+
+def rule_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
+    """What is chosen by how many candidates the method sees."""
+
+    def by_late_interaction(k: int) -> Callable[[Asked, Scores], list[int]]:
+        return lambda _, scores: np.argsort(-scores, kind="stable")[:k].tolist()
+
+    def among(n: int, background: int = 0) -> Callable[[Asked, Scores], list[int]]:
+        def choose(each: Asked, scores: Scores) -> list[int]:
+            ordered = np.argsort(-scores, kind="stable")
+            others = np.random.default_rng(1).choice(ordered[n:], background, replace=False)
+            return _selected(each, pages, np.sort(np.concatenate([ordered[:n], others])).tolist())
+
+        return choose
+
+    def within(known: bool) -> Callable[[Asked, Scores], list[int]]:
+        def choose(each: Asked, scores: Scores) -> list[int]:
+            document = each.document if known else pages.document[scores.argmax()]
+            return _selected(each, pages, np.flatnonzero(pages.document == document).tolist())
+
+        return choose
+
+    rules = {
+        "late interaction, first page": by_late_interaction(1),
+        "late interaction, first 3": by_late_interaction(3),
+        **{f"ViSAR over the {n} best": among(n) for n in (20, 50, 100, 200)},
+        "ViSAR over the 50 best and 50 others": among(50, 50),
+        "ViSAR within the document of the best page": within(known=False),
+        "ViSAR within the right document": within(known=True),
+    }
+    rows = []
+    for name, choose in rules.items():
+        chosen = [choose(each, scores) for each, scores in zip(asked, exact, strict=True)]
+        rows.append([name, *_quality(pages, asked, chosen)])
+    heads = ["pages chosen by", "recall", "precision", "F1", "mean k", "right document first"]
+    return markdown_table(heads, rows)
+
+
+def _selected(
+    each: Asked, pages: Pages, considered: Sequence[int], vectors: Sequence[Float32] | None = None
+) -> list[int]:
+    chosen = select(each.query, pages.of(considered) if vectors is None else vectors)
+    return [considered[page] for page in chosen.pages.tolist()]
+
+
+def _quality(pages: Pages, asked: Sequence[Asked], chosen: Sequence[Sequence[int]]) -> list[str]:
+    recall = np.mean(
+        [len(a.evidence & set(c)) / len(a.evidence) for a, c in zip(asked, chosen, strict=True)]
+    )
+    precision = np.mean(
+        [len(a.evidence & set(c)) / len(c) for a, c in zip(asked, chosen, strict=True)]
+    )
+    first = [pages.document[c[0]] == a.document for a, c in zip(asked, chosen, strict=True)]
+    shares = recall, precision, 2 * recall * precision / max(recall + precision, 1e-9)
+    return [
+        *(f"{100 * share:.1f}" for share in shares),
+        f"{np.mean([len(c) for c in chosen]):.1f}",
+        f"{100 * np.mean(first):.0f} %",
+    ]
+
+
+def precision_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
+    """What fewer bits a number cost: the 50 best pages, their vectors stored in another format."""
+
+    def as_int8(page: Float32) -> Float32:
+        scale = np.abs(page).max(axis=1, keepdims=True) / 127
+        return _unit(np.round(page / scale) * scale)
+
+    def as_signs(page: Float32) -> Float32:
+        turn = candidates.rotation(page.shape[1])
+        return _unit(np.where(page @ turn.T > 0, 1.0, -1.0) @ turn)
+
+    formats: dict[str, tuple[str, Callable[[Float32], Float32]]] = {
+        "float16": ("2", lambda page: page),
+        "int8, a scale for each vector": ("1", as_int8),
+        "signs": ("1/8", as_signs),
+    }
+    rows = []
+    before: list[list[int]] = []
+    for name, (size, changed) in formats.items():
+        chosen = []
+        for each, scores in zip(asked, exact, strict=True):
+            best = np.sort(np.argsort(-scores, kind="stable")[:CANDIDATES]).tolist()
+            vectors = [changed(page.astype(np.float32)) for page in pages.of(best)]
+            chosen.append(_selected(each, pages, best, vectors))
+        before = before or chosen
+        same = np.mean([a == b for a, b in zip(before, chosen, strict=True)])
+        rows.append([name, size, *_quality(pages, asked, chosen)[:4], f"{100 * same:.0f} %"])
+    heads = ["format", "bytes a number", "recall", "precision", "F1", "mean k", "same pages"]
+    return markdown_table(heads, rows)
+
+
+def _unit(vectors: Float32) -> Float32:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+def agreement(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
+    """How often the pages chosen by summaries are those chosen by comparing every page."""
+    document, vectors = pages.stored()
+    same, held = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        index = PageSummaries(Path(folder), vectors.vectors.shape[1])
+        index.add(document, lambda: vectors)
+        for each, scores in zip(asked, exact, strict=True):
+            best = np.argsort(-scores, kind="stable")[:CANDIDATES]
+            n = candidates.COMPARED * CANDIDATES
+            found = [one.page - 1 for one in index.candidates(each.query, "", n, [document])]
+            narrowed = sorted(found, key=lambda page: -scores[page])[:CANDIDATES]
+            held.append(len(set(narrowed[:TOP]) & set(best[:TOP].tolist())) / TOP)
+            same.append(
+                set(_selected(each, pages, sorted(narrowed)))
+                == set(_selected(each, pages, np.sort(best).tolist()))
+            )
+    return (
+        f"Of {len(asked)} questions over {len(pages):,} pages the two stages choose the same pages "
+        f"as `--exact` for {100 * np.mean(same):.0f} %, and compare {100 * np.mean(held):.1f} % of "
+        "the ten best pages exactly."
+    )
+
+
+class _Repeated(PageSummaries):
+    """Summaries of few documents under many names: what a large library costs, without its disk."""
+
+    def repeat(self, documents: Sequence[StoredDocument], like: Sequence[StoredDocument]) -> None:
+        for number, document in enumerate(documents):
+            one = self._kept[document_key(like[number % len(like)])]
+            self._kept[document_key(document)] = one
+        self._stacked = None
+
+
+def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list[list[str]]:
+    """What a question costs by the size of the library, relative to one document of 100 pages."""
+    single = PageVectors(document.vectors, document.offsets)
+    alone = _fastest(lambda query: select(query, single), queries)
+    parts = [document.stored(slice(first, first + 20)) for first in range(0, len(document), 20)]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        index = _Repeated(Path(folder), document.vectors.shape[1])
+        for number, (_, vectors) in enumerate(parts):
+            named = stored_document(vectors.vectors, vectors.offsets, f"{kind}-{number}")
+            parts[number] = named
+            index.add(named[0], lambda vectors=vectors: vectors)
+        like = [stored for stored, _ in parts]
+        for size in SIZES:
+            library = [
+                StoredDocument(f"{kind}-{n}", "", "", 20, 0, like[0].added, ())
+                for n in range(size // 20)
+            ]
+            for n, stored in enumerate(library[: len(like)]):
+                library[n] = like[n] if stored.id == like[n].id else stored
+            index.repeat(library[len(like) :], like)
+            index.candidates(queries[0], "", 1, library)  # stacks them, as the first question does
+            find = _fastest(
+                lambda query, library=library: index.candidates(query, "", 100, library), queries
+            )
+            compared = PageVectors(document.of(np.arange(100) % len(document)))
+            chosen = PageVectors(document.of(range(50)))
+
+            def choose(query: Float32, compared=compared, chosen=chosen) -> None:
+                maxsim(query, compared)
+                select(query, chosen)
+
+            whole = find + _fastest(choose, queries)
+            means = sum(one.means.nbytes for one in index._kept.values())
+            rows.append(
+                [
+                    kind,
+                    f"{size:,}",
+                    f"{1e3 * find:.0f}",
+                    f"{1e3 * whole:.0f}",
+                    f"{whole / alone:.1f}×",
+                    f"{means / 1e6:,.0f}",
+                ]
+            )
+    return rows
+
+
+def _fastest(ask: Callable[[Float32], object], queries: Sequence[Float32]) -> float:
+    """The mean over questions of the least seconds each took in three rounds, after a first one."""
+    ask(queries[0])
+    seconds = []
+    for query in queries:
+        rounds = []
+        for _ in range(3):
+            started = time.perf_counter()
+            ask(query)
+            rounds.append(time.perf_counter() - started)
+        seconds.append(min(rounds))
+    return float(np.mean(seconds))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--index", help="of documents of MMLongBench-Doc, embedded encoder")
+    parser.add_argument("--samples", type=Path, help="their questions: samples.json")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th question")
+    parser.add_argument("--save", action="store_true", help=f"write the tables to {PAGE}")
+    chosen = parser.parse_args()
+
+    def show(name: str, text: str) -> None:
+        print(f"\n## {name}\n\n{text}", flush=True)
+        if chosen.save:
+            save_section(name, text, PAGE)
+
+    growth = growth_table(
+        "visual, 1030 × 128",
+        *_growth_document(planted.planted_document(100, 4)),
+    )
+    if chosen.index and chosen.samples:
+        pages, asked = read_library(chosen.index, chosen.samples, chosen.every)
+        exact = exact_scores(pages, asked)
+        show("candidates, real pages", candidate_table(pages, asked, exact))
+        show("agreement", agreement(pages, asked, exact))
+        show("rules", rule_table(pages, asked, exact))
+        show("formats", precision_table(pages, asked, exact))
+        longest = np.bincount(pages.document).argmax()
+        first = int(np.flatnonzero(pages.document == longest)[0])
+        part = pages.stored(slice(first, first + 100))[1]
+        text = Pages(part.vectors, part.offsets, np.zeros(100, np.int64))
+        growth += growth_table("embedded", text, [each.query for each in asked[:4]])
+    pages, asked = laid_out_library(40, 25)
+    show("candidates, synthetic pages", candidate_table(pages, asked, exact_scores(pages, asked)))
+    heads = ["vectors", "pages", "candidates, ms", "question, ms", "of one document", "means, MB"]
+    show("growth", markdown_table(heads, growth))
+
+
+def _growth_document(example: planted.Example) -> tuple[Pages, list[Float32]]:
+    zeros = np.zeros(len(example.offsets) - 1, np.int64)
+    pages = Pages(example.vectors, example.offsets, zeros)
+    return pages, [query.astype(np.float32) for query in example.queries]
+
+
+if __name__ == "__main__":
+    main()

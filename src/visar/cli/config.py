@@ -1,0 +1,106 @@
+"""``visar config``: the settings that every command begins with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from visar.cli import settings
+from visar.cli.options import Json
+from visar.cli.output import console, plain_table, print_json
+from visar.cli.settings import SETTINGS
+
+app = typer.Typer(
+    help="Show the settings that commands begin with, or change them.",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Key = Annotated[str, typer.Argument(help=f"One of {', '.join(SETTINGS)}.")]
+Value = Annotated[str, typer.Argument(help="As the option of the same name takes it.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The value that a setting has now."""
+
+    value: str | None
+    source: str
+    """The variable of the environment, "file", or "default"."""
+
+
+def chosen_settings() -> dict[str, Chosen]:
+    """Return the value of every setting without options, and where it comes from."""
+    from visar.store import default_location
+
+    held = settings.read()
+    chosen: dict[str, Chosen] = {}
+    for key, setting in SETTINGS.items():
+        if given := os.environ.get(setting.variable):
+            chosen[key] = Chosen(given, setting.variable)
+        elif key in held:
+            chosen[key] = Chosen(held[key], "file")
+        else:
+            default = default_location() if key == "index" else setting.default
+            chosen[key] = Chosen(default, "default")
+    return chosen
+
+
+@app.callback()
+def show(context: typer.Context, *, as_json: Json = False) -> None:
+    """Show the settings that commands begin with, or change them."""
+    if context.invoked_subcommand is None:
+        _show(as_json=as_json)
+
+
+@app.command("set")
+def set_value(key: Key, value: Value, *, as_json: Json = False) -> None:
+    """Set the default of an option for every command."""
+    check(key, value)
+    settings.write({key: value})
+    _show(as_json=as_json)
+
+
+@app.command("unset")
+def unset(key: Key, *, as_json: Json = False) -> None:
+    """Take a setting out of the file."""
+    settings.write({key: None})
+    _show(as_json=as_json)
+
+
+def check(key: str, value: str) -> None:
+    """Raise InvalidOption if a setting names a model that there is not; nothing is downloaded."""
+    from visar.models.checkpoints import is_checkpoint_name
+
+    if ":" in value or is_checkpoint_name(value):
+        return  # an address, a class, a checkpoint: known when it is used
+    if key == "encoder":
+        from visar.encoders.registry import get_encoder
+
+        get_encoder(value)
+    if key == "generator":
+        from visar.generation.registry import available_generators
+        from visar.plugins import unknown_name
+
+        known = [generator.name for generator in available_generators()]
+        if value not in known:
+            raise unknown_name("generator", value, known, "")
+
+
+def _show(*, as_json: bool) -> None:
+    path, chosen = settings.location(), chosen_settings()
+    if as_json:
+        print_json({"file": str(path), "exists": path.exists(), "settings": chosen})
+        return
+    table = plain_table("SETTING", "VALUE", "FROM", "WHAT IT IS")
+    for key, one in chosen.items():
+        style = "dim" if one.source == "default" else ""
+        table.add_row(key, Text(one.value or "", style), one.source, SETTINGS[key].use)
+    console.print(table)
+    console.print()
+    there = "" if path.exists() else " (not there yet)"
+    console.print(Text(f"{path}{there}", "dim"), soft_wrap=True)

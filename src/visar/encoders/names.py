@@ -1,0 +1,104 @@
+"""The names of encoders: ``NAME[@REVISION][+patches][+poolN]``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from visar.errors import InvalidOption
+
+_POOL = re.compile(r"(.*)\+pool([^/]*)", re.DOTALL)
+_PATCHES = "+patches"
+_FACTOR = re.compile(r"[1-9][0-9]{0,5}")
+# After a port or within a path: before a host the sign belongs to a user and a password.
+_ADDRESS = re.compile(r"(.+://(?:[^/@]+:[0-9]+|[^@]+/[^@]*))@([^@]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderName:
+    """The name of an encoder in its parts."""
+
+    base: str
+    """NAME in ``NAME[@REVISION][+patches][+poolN]``."""
+    revision: str | None = None
+    """A branch, tag or commit of a checkpoint at the hub."""
+    patches: bool = False
+    """Whether the vectors of the instruction are left out."""
+    pool: int | None = None
+    """How many vectors of a page become one."""
+
+    @property
+    def is_address(self) -> bool:
+        return "://" in self.base
+
+    @property
+    def unpooled(self) -> str:
+        """The name without ``+poolN``."""
+        revision = "" if self.revision is None else f"@{self.revision}"
+        return f"{self.base}{revision}{_PATCHES if self.patches else ''}"
+
+    def __str__(self) -> str:
+        return self.unpooled if self.pool is None else f"{self.unpooled}+pool{self.pool}"
+
+
+def parse_name(text: str) -> EncoderName:
+    """Split the name of an encoder into its parts. The name of an existing folder has no parts.
+
+    Raises InvalidOption if a part is missing, or given twice, or the factor is no whole number from
+    2 on.
+
+    >>> parse_name("colqwen2.5@main+pool2")
+    EncoderName(base='colqwen2.5', revision='main', patches=False, pool=2)
+    >>> parse_name("vidore/colpali-v1.2@refs/pr/7")
+    EncoderName(base='vidore/colpali-v1.2', revision='refs/pr/7', patches=False, pool=None)
+    >>> parse_name("colpali+patches+pool3")
+    EncoderName(base='colpali', revision=None, patches=True, pool=3)
+    >>> parse_name("my_package.encoders:Tiny+pool2")
+    EncoderName(base='my_package.encoders:Tiny', revision=None, patches=False, pool=2)
+    """
+    unpooled, pool = (text, None) if _is_folder(text) else _split_pool(text)
+    patches = unpooled.endswith(_PATCHES) and not _is_folder(unpooled)
+    whole = unpooled.removesuffix(_PATCHES) if patches else unpooled
+    base, revision = (whole, None) if _is_folder(whole) else _split_revision(whole)
+    # What was typed is not repeated: an address may hold a password.
+    if not base:
+        raise InvalidOption("The encoder has no name: write NAME[@REVISION][+patches][+poolN].")
+    if pool is not None and not _is_folder(base) and _POOL.fullmatch(whole):
+        raise InvalidOption("The encoder's name says twice that it is pooled: give one factor.")
+    if revision == "":
+        raise InvalidOption("The encoder's name has no revision after the @: add it.")
+    return EncoderName(base, revision, patches, pool)
+
+
+def _split_pool(text: str) -> tuple[str, int | None]:
+    found = _POOL.fullmatch(text)
+    if found is None:
+        return text, None
+    unpooled, factor = found[1], found[2]
+    if not _FACTOR.fullmatch(factor) or int(factor) < 2:
+        raise InvalidOption(
+            f"Vectors are pooled by a whole number from 2 on, not by {factor!r}: write "
+            "NAME[@REVISION]+poolN, such as colpali+pool3."
+        )
+    return unpooled, int(factor)
+
+
+def _split_revision(text: str) -> tuple[str, str | None]:
+    if "://" in text:
+        found = _ADDRESS.fullmatch(text)
+        return (found[1], found[2]) if found else (text, None)
+    signs = [place for place, character in enumerate(text) if character == "@"]
+    folders = [place for place in reversed(signs) if _is_folder(text[:place])]
+    if folders:
+        return text[: folders[0]], text[folders[0] + 1 :]
+    if not signs or text.startswith((".", "/", "~")):
+        return text, None  # a path that does not exist is reported as it was typed
+    return text[: signs[0]], text[signs[0] + 1 :]
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).expanduser().is_dir()
+    except (OSError, RuntimeError):  # a name too long for a path, the home of nobody
+        return False

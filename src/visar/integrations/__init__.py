@@ -1,0 +1,1 @@
+"""Adapters: ViSAR in the frameworks that applications are built with."""

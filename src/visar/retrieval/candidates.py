@@ -1,0 +1,408 @@
+"""The first stage of a question over a library: which pages are worth an exact comparison.
+
+Of every page small summaries are kept: a few mean vectors, and one bit a dimension of each vector
+(its sign after a random rotation). A question meets the means of all pages, then the bits of the
+best of these, then the vectors of the few that are left. ``docs/library.md`` has what it finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.core.vectors import Float32, Float64, Integers, decode
+from visar.files import write_whole
+from visar.results import Place
+from visar.retrieval.corpus import Corpus
+from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
+from visar.store.database import SUMMARIES
+
+MEAN_NUMBERS = 4096
+"""Numbers of a page's mean vectors: 32 vectors of 128 dimensions, 9 of 448."""
+CODED = 1000
+CODED_ROOT = 12
+"""Pages whose bits are compared with those of the question, the best by their means: so many, or
+so many times the root of the number of pages. The rank by means of pages that belong to the best
+grows with the root of a library's size."""
+COMPARED = 2
+"""Pages compared exactly for each one that is wanted, the best by their bits."""
+
+# Pages and vectors that are compared at a time: their products stay small.
+_PAGES_AT_A_TIME = 256
+_ROWS_AT_A_TIME = 8192
+_TINY = float(np.finfo(np.float32).tiny)
+_INTEGER = np.dtype("<i8")
+# The first numbers of a file: another version, or other means, are made again.
+_HEADER = [0x52415356, 1, MEAN_NUMBERS]
+
+Key: TypeAlias = str
+"""A state of a document: its id, and when it was added."""
+
+
+def document_key(document: StoredDocument) -> Key:
+    """Return what tells a document from the same one added again, with other pages."""
+    return f"{document.id}-{int(document.added.timestamp() * 1e6)}"
+
+
+class Candidate(NamedTuple):
+    """A page that may be among the best."""
+
+    document: str
+    page: int
+    """1 for the first."""
+    score: float
+    """Comparable within one question; an estimate of late interaction."""
+
+
+class CandidateIndex(Protocol):
+    """Finds pages by the vectors of one encoder. Its scores are estimates: callers rescore."""
+
+    def known(self) -> AbstractSet[Key]:
+        """Return the documents that were added, by :func:`document_key`."""
+        ...
+
+    def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
+        """Take a document in. ``vectors`` reads all its vectors, if they are needed."""
+        ...
+
+    def remove(self, documents: Iterable[Key]) -> None:
+        """Forget documents; those that are not known are left out."""
+        ...
+
+    def candidates(
+        self, query: Float32, question: str, n: int, documents: Sequence[StoredDocument]
+    ) -> list[Candidate]:
+        """Return at most ``n`` pages of known documents, best first.
+
+        Parameters
+        ----------
+        query
+            (m, D) unit vectors of the question.
+        question
+            The same in words, for an index that has words.
+        n
+            How many pages are wanted.
+        documents
+            Whose pages are wanted.
+        """
+        ...
+
+
+class Candidates:
+    """The candidates of a store's documents, by encoder. Safe for threads.
+
+    Summaries are made of a document once, when it is first asked about together with others, and
+    kept beside the index, or for an index elsewhere in the user's cache.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._indexes: dict[EncoderRef, PageSummaries] = {}
+
+    def find(self, corpus: Corpus, query: Float32, question: str, n: int) -> list[Place]:
+        """Return the pages of a corpus that an exact comparison should choose ``n`` of."""
+        index = self.prepare(corpus)
+        found = index.candidates(query, question, COMPARED * n, corpus.documents)
+        return [(candidate.document, candidate.page) for candidate in found]
+
+    def prepare(self, corpus: Corpus) -> CandidateIndex:
+        """Take in the documents that are new, and forget those that are gone."""
+        encoder = corpus.encoder
+        there = {document_key(document) for document in self._store.documents()}
+        with self._lock:
+            if encoder not in self._indexes:
+                folder = _folder(self._store.location, encoder)
+                self._indexes[encoder] = PageSummaries(folder, encoder.dimension)
+                self._indexes[encoder].sweep(there)
+            index = self._indexes[encoder]
+            index.remove(index.known() - there)
+            known = index.known()
+            for document in corpus.documents:
+                if document_key(document) not in known:
+                    index.add(document, partial(self._store.vectors, document.id, encoder))
+            return index
+
+    def clear(self) -> None:
+        """Free the memory of all summaries."""
+        with self._lock:
+            self._indexes.clear()
+
+
+def _folder(location: str, encoder: EncoderRef) -> Path:
+    name = hashlib.sha256(str(encoder).encode()).hexdigest()[:16]
+    if "://" not in location:
+        return Path(location) / SUMMARIES / name
+    from platformdirs import user_cache_path
+
+    place = hashlib.sha256(location.encode()).hexdigest()[:16]
+    return user_cache_path("visar") / SUMMARIES / place / name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Summary:
+    """What is kept of a document's pages that have vectors."""
+
+    document: str
+    numbers: Integers
+    """Of these pages."""
+    mean_starts: Integers
+    """(pages + 1): where the means of each page begin, and the last ones end."""
+    code_starts: Integers
+    means: NDArray[np.float16]
+    codes: NDArray[np.uint64]
+    """(n, D / 64): mapped, so that only what is compared is read."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stacked:
+    """The means of several documents in one array, so that one product meets them all."""
+
+    documents: dict[Key, slice]
+    """By document: its pages."""
+    starts: Integers
+    means: NDArray[np.float16]
+
+
+class PageSummaries:
+    """Mean vectors and bits of all pages: nothing is trained, and a document changes no other.
+
+    Parameters
+    ----------
+    folder
+        Where the summaries are kept; what is there is not made again. They are kept in memory
+        alone if it cannot be written.
+    dimension
+        Of the vectors.
+    """
+
+    def __init__(self, folder: Path, dimension: int) -> None:
+        self._folder = folder
+        self._dimension = dimension
+        self._lock = threading.Lock()
+        self._kept: dict[Key, _Summary] = {}
+        self._stacked: _Stacked | None = None
+
+    def known(self) -> AbstractSet[Key]:
+        """Return the documents that were added."""
+        with self._lock:
+            return set(self._kept)
+
+    def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
+        """Take a document in; summaries in the folder save reading its vectors."""
+        key = document_key(document)
+        path = self._folder / key
+        summary = self._read(path, document)
+        if summary is None:
+            content = _summarise(vectors())
+            with contextlib.suppress(OSError):
+                write_whole(path, content)
+            # From a file the bits are read when they are compared; without one they are in memory.
+            summary = self._read(path, document) or _view(
+                np.frombuffer(content, np.uint8), document, self._dimension
+            )
+        with self._lock:
+            self._kept[key] = summary
+            self._stacked = None
+
+    def remove(self, documents: Iterable[Key]) -> None:
+        """Forget documents, and delete their summaries."""
+        with self._lock:
+            for key in documents:
+                self._kept.pop(key, None)
+                with contextlib.suppress(OSError):
+                    (self._folder / key).unlink(missing_ok=True)
+            self._stacked = None
+
+    def sweep(self, there: AbstractSet[Key]) -> None:
+        """Delete the summaries of all documents but these."""
+        with contextlib.suppress(OSError):
+            self.remove(path.name for path in self._folder.iterdir() if path.name not in there)
+
+    def _read(self, path: Path, document: StoredDocument) -> _Summary | None:
+        """Map a file of summaries; None if there is none of this document."""
+        try:
+            content = np.memmap(path, np.uint8, "r").view(np.ndarray)
+            return _view(content, document, self._dimension)
+        except (OSError, ValueError):
+            return None
+
+    def candidates(
+        self,
+        query: Float32,
+        question: str,  # noqa: ARG002 - for indexes that have words
+        n: int,
+        documents: Sequence[StoredDocument],
+    ) -> list[Candidate]:
+        """Return the best pages by their bits, of the best by their means."""
+        with self._lock:
+            if self._stacked is None:
+                self._stacked = _stack(self._kept)
+            stacked = self._stacked
+            keys = {document_key(document) for document in documents} & self._kept.keys()
+            ordered = sorted(keys, key=lambda key: stacked.documents[key].start)
+            summaries = [self._kept[key] for key in ordered]
+        edges = np.cumsum([0, *(len(one.numbers) for one in summaries)])
+        positions = np.arange(edges[-1])
+        coded = max(n, CODED, int(CODED_ROOT * len(positions) ** 0.5))
+        if len(positions) > coded:
+            runs = _runs([stacked.documents[key] for key in ordered])
+            scores = np.concatenate([_mean_scores(query, stacked, pages) for pages in runs])
+            positions = np.sort(_largest(scores, coded))
+        if not len(positions):
+            return []
+        places = np.searchsorted(edges, positions, side="right") - 1
+        pages = [
+            (summaries[place], int(position - edges[place]))
+            for place, position in zip(places.tolist(), positions.tolist(), strict=True)
+        ]
+        scores = _code_scores(query, pages)
+        best = [(*pages[place], scores[place]) for place in _largest(scores, n).tolist()]
+        return [
+            Candidate(one.document, int(one.numbers[page]), float(score))
+            for one, page, score in best
+        ]
+
+
+def _largest(scores: Float64, n: int) -> Integers:
+    """The positions of the n largest scores, largest first; of equal ones the first."""
+    return np.argsort(-scores, kind="stable")[:n]
+
+
+def _stack(kept: dict[Key, _Summary]) -> _Stacked:
+    """Put the means of all documents into one array."""
+    documents, starts, pages, rows = {}, [np.zeros(0, np.int64)], 0, 0
+    for key, one in kept.items():
+        documents[key] = slice(pages, pages + len(one.numbers))
+        starts.append(one.mean_starts[:-1] + rows)
+        pages += len(one.numbers)
+        rows += len(one.means)
+    means = np.concatenate([one.means for one in kept.values()], dtype=np.float16)
+    return _Stacked(documents, np.append(np.concatenate(starts), rows), means)
+
+
+def _runs(documents: Sequence[slice]) -> Iterator[slice]:
+    """The pages of documents as few slices, none longer than what is compared at a time."""
+    joined: list[slice] = []
+    for pages in documents:
+        if joined and joined[-1].stop == pages.start:
+            joined[-1] = slice(joined[-1].start, pages.stop)
+        else:
+            joined.append(pages)
+    for pages in joined:
+        for first in range(pages.start, pages.stop, _PAGES_AT_A_TIME):
+            yield slice(first, min(first + _PAGES_AT_A_TIME, pages.stop))
+
+
+def _mean_scores(query: Float32, stacked: _Stacked, pages: slice) -> Float64:
+    """Late interaction of the question with the means of pages."""
+    first, last = stacked.starts[pages.start], stacked.starts[pages.stop]
+    means = np.empty((last - first, query.shape[1]), np.float32)
+    decode(stacked.means[first:last], means)
+    products = query @ means.T
+    starts = stacked.starts[pages] - first
+    return np.asarray(np.maximum.reduceat(products, starts, axis=1).sum(axis=0, dtype=np.float64))
+
+
+def _code_scores(query: Float32, pages: Sequence[tuple[_Summary, int]]) -> Float64:
+    """Late interaction of the question's bits with those of pages: equal bits less unequal ones."""
+    asked = _bits(query)
+    scores: list[Float64] = []
+    waiting: list[NDArray[np.uint64]] = []
+    rows = 0
+    for position, (one, page) in enumerate(pages):
+        waiting.append(one.codes[one.code_starts[page] : one.code_starts[page + 1]])
+        rows += len(waiting[-1])
+        if rows >= _ROWS_AT_A_TIME or position == len(pages) - 1:
+            starts = np.cumsum([0, *(len(codes) for codes in waiting[:-1])])
+            # Word by word: the counts of a block stay in the cache.
+            words = np.concatenate(waiting).T
+            unequal = np.zeros((len(asked), rows), np.uint16)
+            for word, each in zip(words, asked.T, strict=True):
+                unequal += np.bitwise_count(each[:, None] ^ np.ascontiguousarray(word))
+            least = np.minimum.reduceat(unequal, starts, axis=1)
+            scores.append(query.shape[1] - 2 * least.mean(axis=0, dtype=np.float64))
+            waiting, rows = [], 0
+    return np.concatenate(scores)
+
+
+def _bits(vectors: Float32) -> NDArray[np.uint64]:
+    """The signs of rotated vectors, 64 in a word; the last word is filled up with zeros."""
+    signs = vectors @ rotation(vectors.shape[1]).T > 0
+    packed = np.packbits(signs, axis=1)
+    width = 8 * _words(vectors.shape[1])
+    filled = np.zeros((len(packed), width), np.uint8)
+    filled[:, : packed.shape[1]] = packed
+    return filled.view("<u8")
+
+
+def _words(dimension: int) -> int:
+    return -(-dimension // 64)
+
+
+@cache
+def rotation(dimension: int) -> Float32:
+    """A random rotation, the same everywhere: after it every dimension tells as much."""
+    random = np.random.default_rng(dimension).normal(size=(dimension, dimension))
+    orthogonal, triangle = np.linalg.qr(random)
+    return np.asarray(orthogonal * np.sign(np.diag(triangle)), np.float32)
+
+
+def _counts(lengths: Integers, dimension: int) -> Integers:
+    """How many means pages of so many vectors have."""
+    return np.minimum(lengths, max(1, MEAN_NUMBERS // dimension))
+
+
+def _summarise(vectors: DocumentVectors) -> bytes:
+    """Return the content of a file: a header, then the lengths, means and bits of pages."""
+    lengths = np.diff(vectors.offsets)
+    counts = _counts(lengths, vectors.vectors.shape[1])
+    means, codes = [], []
+    for number in np.flatnonzero(lengths).tolist():
+        page = vectors.vectors[vectors.offsets[number] : vectors.offsets[number + 1]]
+        page = page.astype(np.float32)
+        edges = np.arange(counts[number] + 1) * len(page) // counts[number]
+        mean = np.add.reduceat(page, edges[:-1], axis=0)
+        # Of length 1: a run about several things would else lose to one about a single thing.
+        mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), _TINY)
+        means.append(mean.astype("<f2").tobytes())
+        codes.append(_bits(page).tobytes())
+    header = np.array([*_HEADER, *lengths], _INTEGER).tobytes()
+    return b"".join([header, *means, *codes])
+
+
+def _view(content: NDArray[np.uint8], document: StoredDocument, dimension: int) -> _Summary:
+    """Return what a file of summaries holds.
+
+    Raises
+    ------
+    ValueError
+        If it is not a file of this version, document and dimension.
+    """
+    middle = _INTEGER.itemsize * (len(_HEADER) + document.pages)
+    header, lengths = np.split(content[:middle].view(_INTEGER), [len(_HEADER)])
+    if header.tolist() != _HEADER or len(lengths) != document.pages:
+        raise ValueError(f"no summaries of {document.name}")
+    numbers = np.flatnonzero(lengths) + 1
+    counts = _counts(lengths[numbers - 1], dimension)
+    mean_starts = np.concatenate([[0], np.cumsum(counts)])
+    code_starts = np.concatenate([[0], np.cumsum(lengths[numbers - 1])])
+    means, codes = np.split(content[middle:], [2 * dimension * int(mean_starts[-1])])
+    return _Summary(
+        document.id,
+        numbers,
+        mean_starts,
+        code_starts,
+        means.view("<f2").reshape(int(mean_starts[-1]), dimension),
+        codes.view("<u8").reshape(int(code_starts[-1]), _words(dimension)),
+    )

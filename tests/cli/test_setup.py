@@ -1,0 +1,180 @@
+"""``visar setup``: what it proposes, and does with a miniature hub and a server like Ollama."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.typed import Visar
+from tests.encoders import tiny
+from tests.encoders.servers import Asked, Says, answering, like_the_hub
+from tests.generation.scripted import DONE, delta
+from tests.generation.test_servers import like_ollama
+from visar.cli import settings
+from visar.cli.setup import encoders_for, generators_for
+from visar.encoders.registry import PUBLISHED
+from visar.generation.servers import ServedModel
+from visar.models.machine import GraphicsCard, Machine
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+SMALL = PUBLISHED["colbert-small"].repository
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("VISAR_CONFIG", str(tmp_path / "config.toml"))
+    for setting in settings.SETTINGS.values():
+        monkeypatch.delenv(setting.variable, raising=False)
+    return tmp_path / "config.toml"
+
+
+@pytest.fixture
+def ollama() -> Iterator[str]:
+    """A server with one model that sees; it answers every question the same."""
+    models = like_ollama({"tiny-vision": ["completion", "vision"]})
+
+    def answer(request: Asked) -> Says:
+        if not request.path.endswith("/chat/completions"):
+            return models(request)
+        said = delta(role="assistant", content="It was 42.") + delta("stop") + DONE
+        return Says(200, said, {"Content-Type": "text/event-stream"})
+
+    with answering(answer) as (url, _):
+        yield f"{url}/v1"
+
+
+@pytest.fixture
+def nobody(ollama: str) -> str:
+    """An address on loopback where nothing speaks of models."""
+    return ollama.replace("/v1", "/nothing")
+
+
+def machine(memory: int, card: int | None = None) -> Machine:
+    found = None if card is None else GraphicsCard("a card", card * 2**30)
+    return Machine("Linux x86_64", 4, memory * 2**30, found)
+
+
+@pytest.mark.parametrize(
+    ("memory", "card", "names"),
+    [
+        (64, 24, ["colqwen2.5", "colsmol-500m", "colbert-small", "embedded"]),
+        (16, 4, ["colsmol-500m", "colsmol-256m", "colbert-small", "embedded"]),
+        (16, 2, ["colsmol-256m", "colbert-small", "embedded"]),
+        (16, None, ["colbert-small", "embedded"]),
+        (2, None, ["embedded"]),
+    ],
+)
+def test_what_fits_is_proposed_the_largest_first(
+    memory: int, card: int | None, names: list[str]
+) -> None:
+    assert [choice.name for choice in encoders_for(machine(memory, card))] == names
+
+
+def test_a_model_that_is_served_comes_before_one_to_download() -> None:
+    served = (ServedModel("m", "http://127.0.0.1:9/v1", sees_images=False),)
+    large = generators_for(machine(64, 48), served)
+    assert [choice.name for choice in large] == ["openai-text:m", "qwen2.5-vl", "extractive"]
+    small = generators_for(machine(64, 24), ())
+    assert [choice.name for choice in small] == ["extractive"]
+
+
+def test_nothing_is_changed_without_consent(visar: Visar, config: Path, ollama: str) -> None:
+    for arguments in (["--dry-run", "--yes"], ["--json"], []):
+        ran = visar("setup", "--base-url", ollama, *arguments)
+        assert ran.code == 0, ran.err
+        assert "openai:tiny-vision" in ran.out
+    assert "Nothing was changed: visar setup --yes" in ran.out
+    assert not config.exists()
+
+
+def test_what_is_here_is_set_without_a_network(visar: Visar, config: Path, ollama: str) -> None:
+    ran = visar("setup", "--yes", "--encoder", "embedded", "--base-url", ollama, "--json")
+    assert ran.code == 0, ran.err
+    plan = json.loads(ran.out)
+    assert plan["written"] == str(config)
+    assert (plan["encoder"], plan["generator"]) == ("embedded", "openai:tiny-vision")
+    assert plan["served"][0]["base_url"] == ollama
+    assert settings.read() == {
+        "encoder": "embedded",
+        "generator": "openai:tiny-vision",
+        "base_url": ollama,
+    }
+    # What was set before is no answer to what suits the machine now.
+    again = json.loads(visar("setup", "--dry-run", "--json", "--base-url", f"{ollama}/no").out)
+    assert again["generator"] == "extractive"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--encoder", "colpalli"], "There is no encoder 'colpalli'"),
+        (["--generator", "qwen"], "There is no generator 'qwen'"),
+        (["--encoder", "visrag-ret", "--yes"], "needs sentencepiece"),
+        (["--encoder", "embedded", "--generator", "openai:m", "--yes"], "wants a key"),
+    ],
+)
+def test_what_cannot_be_is_told_and_nothing_is_set(
+    visar: Visar,
+    config: Path,
+    nobody: str,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    address = [] if "openai:m" in arguments else ["--base-url", nobody]
+    ran = visar("setup", *arguments, *address)
+    assert ran.code == 2
+    assert said in ran.err
+    assert not config.exists()
+
+
+def typed(*arguments: str | Path, endpoint: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Type a command for which the hub is at another address; that is read once, at the start."""
+    environment = os.environ | {
+        "HF_ENDPOINT": endpoint,
+        "HF_HUB_CACHE": str(folder / "cache"),
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_ETAG_TIMEOUT": "1",
+        "VISAR_INDEX": str(folder / "index"),
+    }
+    command = [sys.executable, "-m", "visar", *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_one_command_downloads_and_the_next_question_uses_it(
+    config: Path, ollama: str, tmp_path: Path, make_pdf: Callable[..., Path]
+) -> None:
+    small = tiny.save_colbert(tmp_path / "small", 96)
+    chosen = ("--encoder", "colbert-small", "--base-url", ollama, "--yes")
+    with answering(like_the_hub({SMALL: (COMMIT, small)})) as (hub, _):
+        ran = typed("setup", *chosen, endpoint=hub, folder=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        assert "100%" in ran.stderr
+        assert f"Set in {config}" in ran.stderr
+        path = make_pdf("report.pdf", "The total revenue was 42.", "Cats sleep.")
+        asked = ("ask", path, "what is the total revenue?", "--json")
+        answer = typed(*asked, endpoint=hub, folder=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    said = json.loads(answer.stdout)
+    assert said["text"] == "It was 42."
+    assert said["generator"] == "openai:tiny-vision"
+    assert said["search"]["encoder"]["name"] == "colbert-small"
+    assert said["search"]["encoder"]["dimension"] == 96
+
+
+def test_where_the_hub_is_not_to_be_had_nothing_is_set(
+    config: Path, nobody: str, tmp_path: Path
+) -> None:
+    chosen = ("--encoder", "edge-colbert-17m", "--base-url", nobody, "--yes")
+    ran = typed("setup", *chosen, endpoint="http://127.0.0.1:1", folder=tmp_path)
+    assert ran.returncode == 2
+    assert "is not on this machine and the hub cannot be reached" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not config.exists()

@@ -1,0 +1,80 @@
+"""What docs/setup.md shows works as shown, on tiny checkpoints of a miniature hub."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from PIL import Image
+
+from tests.encoders import tiny
+from tests.encoders.servers import answering, like_the_hub
+from visar.cli.settings import SETTINGS
+from visar.encoders.registry import PUBLISHED
+
+SETUP = (Path(__file__).parents[2] / "docs" / "setup.md").read_text(encoding="utf-8")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+VARIABLES = {setting.variable for setting in SETTINGS.values()}
+
+
+def test_the_commands_run(
+    checkpoint: Callable[[str], Path], tmp_path: Path, make_pdf: Callable[..., Path]
+) -> None:
+    make_pdf("annual-report.pdf", "The warranty lasts seven years.", "Cats sleep.")
+    Image.effect_noise((120, 90), 80).save(tmp_path / "chart.png")
+    (tmp_path / "visar").write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
+    (tmp_path / "visar").chmod(0o755)
+    adapter = tmp_path / "adapter"
+    shutil.copytree(checkpoint("colsmol"), adapter)
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = "someone/base"
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    hub = like_the_hub(
+        {
+            PUBLISHED["colbert-small"].repository: (
+                COMMIT,
+                tiny.save_colbert(tmp_path / "small", 96),
+            ),
+            PUBLISHED["colsmol-256m"].repository: (COMMIT, adapter),
+            "someone/base": (COMMIT, Path(f"{checkpoint('colsmol')}-base")),
+        }
+    )
+    commands = re.findall(r"^\$ (.*)$", SETUP, flags=re.M)
+    assert len(commands) == 7
+    with answering(hub) as (endpoint, _):
+        environment = {
+            **{name: value for name, value in os.environ.items() if name not in VARIABLES},
+            "HF_ENDPOINT": endpoint,
+            "HF_HUB_CACHE": str(tmp_path / "cache"),
+            "HF_HUB_OFFLINE": "0",
+            "VISAR_CONFIG": str(tmp_path / "config.toml"),
+            "VISAR_INDEX": str(tmp_path / "index"),
+            "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        }
+        for command in commands:
+            ran = subprocess.run(
+                ["/bin/sh", "-c", command],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            assert ran.returncode == 0, (command, ran.stderr)
+    kept = (tmp_path / "config.toml").read_text()
+    assert kept == 'encoder = "colbert-small"\ngenerator = "extractive"\n'
+
+
+def test_every_setting_is_told() -> None:
+    told = re.findall(r"^\| `(\w+)` \| `(--[\w-]+)` \| `(\w+)` \|", SETUP, flags=re.M)
+    assert told == [
+        (name, f"--{name.replace('_', '-')}", setting.variable)
+        for name, setting in SETTINGS.items()
+    ]

@@ -1,0 +1,86 @@
+"""An image as the question: with encoders that read page images, and refused by the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.encoders.samples import PixelEncoder, picture
+from tests.encoders.servers import serving
+from visar.documents.page import Page
+from visar.encoders.pooling import PooledEncoder
+from visar.encoders.protocol import PageEmbedding, encode_image_query, page_without_vectors
+from visar.encoders.remote import RemoteEncoder
+from visar.encoders.visual import VisualEncoder
+from visar.errors import InvalidOption, InvalidVectors
+from visar.index import Index
+
+
+def test_a_cut_out_finds_its_page(
+    pixel_encoder: Callable[[str], VisualEncoder], tmp_path: Path
+) -> None:
+    """Of a family that sees pages in their own size, cut along the edges of its patches."""
+    encoder = pixel_encoder("colqwen2.5")
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for number in range(1, 4):
+        picture(number, 140, 168).save(folder / f"{number}.png")
+    index = Index.open(tmp_path / "index")
+    index.add(folder, encoder=encoder)
+    crop = picture(3, 140, 168).crop((28, 28, 84, 112))
+    found = index.search(image=crop, encoder=encoder, method="top-k", k=1)
+    assert found.pages[0].page == 3
+    assert found.query.shape == (2 * 3, encoder.dimension)
+    assert found.match == pytest.approx(1, abs=1e-3)
+    # The heat lies where it was cut out.
+    boxes, weights = index.patches(found, found.documents[0].id, 3)
+    exact = np.flatnonzero(weights[1:].max(axis=0) > 1 - 1e-3)
+    np.testing.assert_allclose(boxes[exact].min(axis=0)[:2], [28 / 140, 28 / 168], atol=1e-3)
+    np.testing.assert_allclose(boxes[exact].max(axis=0)[2:], [84 / 140, 112 / 168], atol=1e-3)
+    assert len(list(index.heat(found, dpi=36))) == 1
+
+
+def test_pages_with_words_are_found_by_an_image_and_by_signs(
+    tmp_path: Path, make_pdf: Callable[..., Path]
+) -> None:
+    """Neither asks for a word that a quote could have."""
+    index = Index.open(tmp_path / "index")
+    encoder = PixelEncoder()
+    path = make_pdf("a.pdf", "The warranty lasts seven years.\nFive on the battery.", "Cats sleep.")
+    document = index.add(path, encoder=encoder)
+    page = index.image(document.id, 2)
+    found = index.search(image=page, encoder=encoder)
+    assert found.pages[0].page == 2
+    assert found.pages[0].snippet == "Cats sleep."
+    assert index.search("???", encoder=encoder).pages
+
+
+def test_pooled_and_remote_encoders_can_too() -> None:
+    image = picture(1)
+    expected = encode_image_query(PixelEncoder(), image)
+    assert expected.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=2e-3)
+    assert len(encode_image_query(PooledEncoder(PixelEncoder(), 2), image)) == len(expected) // 2
+    with serving(PixelEncoder()) as url:
+        np.testing.assert_array_equal(encode_image_query(RemoteEncoder(url), image), expected)
+
+
+class Failing(PixelEncoder):
+    def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
+        assert images
+        return [page_without_vectors(self.dimension, "no numbers") for _ in pages]
+
+
+def test_a_question_and_an_image_or_no_vectors_are_refused(tmp_path: Path) -> None:
+    index = Index.open(tmp_path / "index")
+    encoder = PixelEncoder()
+    picture(1).save(tmp_path / "page.png")
+    index.add(tmp_path / "page.png", encoder=encoder)
+    with pytest.raises(InvalidOption, match="a question or an image, not both"):
+        index.search("what?", image=picture(1), encoder=encoder)
+    with pytest.raises(InvalidVectors, match="makes no vectors of the image: no numbers"):
+        encode_image_query(Failing(), picture(1))

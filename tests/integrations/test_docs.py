@@ -1,0 +1,64 @@
+"""What docs/frameworks.md shows runs, with a vision model that is a server on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pikepdf
+import pytest
+
+from tests.generation.scripted import Asked, Says, scripted
+from tests.integrations.conftest import ROOT, Run
+
+PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+EXAMPLES = dict(re.findall(r"^## (.*?)\n\n```python\n(.*?)^```", PAGE, flags=re.M | re.S))
+ANSWER = "It more than doubled."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
+    folder = tmp_path_factory.mktemp("frameworks")
+    with pikepdf.open(report) as pdf:
+        del pdf.pages[12:]
+        pdf.save(folder / "annual-report.pdf")
+    return folder
+
+
+def completion(asked: Asked) -> Says:
+    """What an OpenAI-compatible server replies."""
+    message = {"role": "assistant", "content": ANSWER}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    reply = {"id": "1", "object": "chat.completion", "created": 1, "model": asked.json["model"]}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return Says(body=json.dumps({**reply, "choices": [choice], "usage": usage}).encode())
+
+
+def parts(asked: Asked) -> list[Any]:
+    """The parts of the messages sent."""
+    contents = [message["content"] for message in asked.json["messages"]]
+    return [part for content in contents if isinstance(content, list) for part in content]
+
+
+@pytest.mark.parametrize("framework", ["LangChain", "LlamaIndex", "Haystack"])
+def test_the_example_sends_the_pages_to_the_model_and_shows_its_answer(
+    framework: str, folder: Path, in_own_environment: Run
+) -> None:
+    with scripted(completion) as server:
+        shown = in_own_environment(
+            "-c",
+            EXAMPLES[framework],
+            cwd=folder,
+            OPENAI_BASE_URL=server.url,
+            OPENAI_API_BASE=server.url,
+            OPENAI_API_KEY="not-a-key",
+            OMP_NUM_THREADS="1",
+        )
+    assert ANSWER in shown
+    assert "annual-report.pdf 4" in shown
+    (asked,) = server.asked
+    images = [part for part in parts(asked) if part["type"] == "image_url"]
+    assert images
+    assert all(part["image_url"]["url"].startswith("data:image/png;base64,") for part in images)

@@ -1,0 +1,97 @@
+"""The Haystack component: in a pipeline, as YAML, with pictures and plain metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack import Document, Pipeline
+
+from haystack_integrations.components.retrievers.visar import VisarRetriever
+from tests.integrations.conftest import QUESTION
+from visar.client import Client
+from visar.errors import StoreError
+from visar.index import Index
+from visar.integrations.pages import Source
+
+
+def pipeline(retriever: VisarRetriever) -> Pipeline:
+    made = Pipeline()
+    made.add_component("retriever", retriever)
+    return made
+
+
+def run(made: Pipeline, **inputs: Any) -> list[Document]:
+    found: list[Document] = made.run({"retriever": {"query": QUESTION, **inputs}})["retriever"][
+        "documents"
+    ]
+    return found
+
+
+def test_no_telemetry_is_sent_from_tests() -> None:
+    from haystack.telemetry import _telemetry
+
+    assert _telemetry.telemetry is None
+
+
+def test_without_top_k_the_question_decides_and_a_number_is_exact(source: Source) -> None:
+    made = pipeline(VisarRetriever(source))
+    found = run(made)
+    assert len(found) == found[0].meta["k"] == found[0].meta["k_star"]
+    assert len(run(made, top_k=3)) == 3
+    assert len(run(pipeline(VisarRetriever(source, top_k=2)))) == 2
+
+
+def test_a_document_is_a_page_with_its_picture_and_plain_metadata(index: Index) -> None:
+    found = VisarRetriever(index).run(QUESTION)
+    first = found["documents"][0]
+    assert first.blob.data.startswith(b"\x89PNG")
+    assert first.blob.mime_type == "image/png"
+    assert (first.meta["name"], first.meta["page"]) == ("manual.pdf", 2)
+    assert first.score == first.meta["score"]
+    # What the framework stores and reads again is the same.
+    assert Document.from_dict(json.loads(json.dumps(first.to_dict()))) == first
+    assert len(found["image_contents"]) == len(found["documents"])
+    text = VisarRetriever(index, images=False).run(QUESTION)
+    assert text["documents"][0].blob is None
+    assert text["image_contents"] == []
+
+
+@pytest.mark.parametrize("given", ["object", "location"])
+def test_a_pipeline_comes_back_from_yaml(source: Source, given: str) -> None:
+    """Under Haystack's own rules of what such a file may name."""
+    location = source.address if isinstance(source, Client) else source.location
+    retriever = VisarRetriever(
+        source if given == "object" else location,
+        dpi=36,
+        search_kwargs={"max_k": 1, "documents": ["manual.pdf"]},
+    )
+    written = pipeline(retriever)
+    loaded = Pipeline.loads(written.dumps())
+    assert loaded.dumps() == written.dumps()
+    assert loaded.get_component("retriever").index == location
+    found = run(loaded)
+    assert [document.meta["page"] for document in found] == [2]
+    assert run(written) == found
+    for made in (loaded, written):
+        made.close()
+    # It opens again what it had opened, and has left alone what it was given.
+    assert run(loaded) == found
+    loaded.close()
+    assert source.search(QUESTION)
+
+
+def test_async_finds_the_same(index: Index) -> None:
+    made = pipeline(VisarRetriever(index))
+    inputs = {"retriever": {"query": QUESTION}}
+    assert asyncio.run(made.run_async(inputs)) == made.run(inputs)
+
+
+def test_a_missing_index_is_not_made(tmp_path: Path) -> None:
+    retriever = VisarRetriever(str(tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match="nowhere"):
+        retriever.warm_up()
+    assert not (tmp_path / "nowhere").exists()

@@ -1,0 +1,279 @@
+"""A question over many documents: candidates, what the method sees, and what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.retrieval.words import ENCODER, add_texts, asking, texts
+from visar.core import maxsim, select
+from visar.errors import NotInIndex
+from visar.index import Index
+from visar.results import SearchResult
+from visar.retrieval import candidates, search
+from visar.retrieval.candidates import PageSummaries, document_key
+from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store.database import SUMMARIES
+from visar.store.sqlite import SqliteStore
+
+REFERENCE = EncoderRef.of(ENCODER)
+DOCUMENTS, PAGES = 10, 8
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteStore:
+    store = SqliteStore.open(tmp_path / "index")
+    for number in range(DOCUMENTS):
+        kind = "report" if number % 2 else "letter"
+        add_texts(store, f"{number}.pdf", texts(number, PAGES), year=2015 + number, kind=kind)
+    return store
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages that a library of 80 pages goes through as thousands of pages do."""
+    monkeypatch.setattr(search, "SCANNED", 10)
+    monkeypatch.setattr(search, "CANDIDATES", 6)
+    monkeypatch.setattr(candidates, "CODED", 40)
+    monkeypatch.setattr(candidates, "CODED_ROOT", 1)
+
+
+def places(found: SearchResult) -> list[tuple[str, int]]:
+    return [(hit.document, hit.page) for hit in found.pages]
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_the_page_is_found_among_all_documents(store: SqliteStore) -> None:
+    index = Index(store)
+    for document, page in ((3, 5), (0, 1), (9, 8)):
+        question = asking(document, page)
+        found = index.search(question, encoder=ENCODER)
+        assert places(found)[0] == (f"id-{document}.pdf", page)
+        assert (found.pages_searched, found.candidates) == (DOCUMENTS * PAGES, 6)
+        assert len(found.places) == len(found.selection.ranking) == 6
+        exact = index.search(question, encoder=ENCODER, exact=True)
+        assert places(exact) == places(found)
+        assert exact.candidates == 6
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_the_method_sees_the_best_pages_by_late_interaction(store: SqliteStore) -> None:
+    """Whatever finds them: a scan of all, or summaries and an exact comparison of some."""
+    question = asking(3, 5)
+    query = ENCODER.encode_query(question)
+    every = {}
+    for document in store.documents():
+        vectors = store.vectors(document.id, REFERENCE)
+        scores = maxsim(query, vectors.vectors, offsets=vectors.offsets)
+        every |= {(document.id, n): score for n, score in enumerate(scores, start=1)}
+    best = sorted(every, key=lambda place: -every[place])[:6]
+    found = Index(store).search(question, encoder=ENCODER, exact=True)
+    assert set(found.places) == set(best)
+    assert found.selection.late_interaction == pytest.approx([every[p] for p in found.places])
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_one_document_is_never_narrowed(store: SqliteStore) -> None:
+    add_texts(store, "long.pdf", texts(77, 60))
+    found = Index(store).search(asking(77, 30), documents=["long.pdf"], encoder=ENCODER)
+    assert found.candidates is None
+    assert found.places == tuple(("id-long.pdf", n) for n in range(1, 61))
+    vectors = store.vectors("id-long.pdf", REFERENCE)
+    expected = select(found.query, vectors.vectors, offsets=vectors.offsets)
+    assert found.selection.ranking.tolist() == expected.ranking.tolist()
+    np.testing.assert_array_equal(found.selection.cost, expected.cost)
+    assert [hit.page for hit in found.pages] == [int(page) + 1 for page in expected.pages]
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_all_that_follows_a_search_works_on_candidates(store: SqliteStore) -> None:
+    index = Index(store)
+    found = index.search(asking(3, 5), encoder=ENCODER, neighbors=1)
+    assert places(found)[0] == ("id-3.pdf", 5)
+    assert {("id-3.pdf", 4), ("id-3.pdf", 6)} <= set(places(found))
+    explained = index.explain(found)
+    assert [(page.document, page.page) for page in explained.pages] == list(found.places)
+    best = max(explained.pages, key=lambda page: page.activity)
+    assert (best.document, best.page) == ("id-3.pdf", 5)
+    boxes, weights = index.patches(found, "id-3.pdf", 5)
+    assert weights.shape == (1 + 3, len(boxes))
+    with pytest.raises(NotInIndex, match="not searched"):
+        index.patches(found, "id-9.pdf", 99)
+    answer = index.ask(asking(3, 5), encoder=ENCODER)
+    assert answer.passages[0].document == "id-3.pdf"
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_top_k_takes_as_many_as_it_is_asked_for(store: SqliteStore) -> None:
+    found = Index(store).search("word1 word2", encoder=ENCODER, method="top-k", k=20)
+    assert len(found.pages) == 20
+
+
+def test_a_small_library_is_compared_as_a_whole(store: SqliteStore) -> None:
+    found = Index(store).search(asking(3, 5), encoder=ENCODER)
+    assert found.candidates == search.CANDIDATES
+    assert places(found)[0] == ("id-3.pdf", 5)
+    assert not (store.folder / SUMMARIES).exists()
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_filters_and_collections_say_what_is_searched(store: SqliteStore) -> None:
+    index = Index(store)
+    index.collect("mine", ["2.pdf", "3.pdf"])
+    of_3 = asking(3, 5)
+    where = 'year >= 2017 and kind = "report"'
+    found = index.search(of_3, encoder=ENCODER, where=where)
+    assert {document.name for document in found.documents} == {f"{n}.pdf" for n in (3, 5, 7, 9)}
+    assert places(found)[0] == ("id-3.pdf", 5)
+    assert {d for d, _ in index.search(of_3, encoder=ENCODER, where="year != 2018").places} <= {
+        f"id-{n}.pdf" for n in range(10) if n != 3
+    }
+    both = index.search(of_3, encoder=ENCODER, where=where, collection="mine")
+    assert [document.name for document in both.documents] == ["3.pdf"]
+    assert both.candidates is None
+    names = [document.name for document in index.documents(where=where, collection="mine")]
+    assert names == ["3.pdf"]
+    with pytest.raises(NotInIndex, match=r"no collection .*other.*mine"):
+        index.search(of_3, encoder=ENCODER, collection="other")
+    with pytest.raises(NotInIndex, match="None of 10 documents"):
+        index.search(of_3, encoder=ENCODER, where="year > 3000")
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_new_document_is_seen_and_a_removed_one_is_not(store: SqliteStore) -> None:
+    index = Index(store)
+    question = asking(55, 2)
+    assert "id-new.pdf" not in {
+        hit.document for hit in index.search(question, encoder=ENCODER).pages
+    }
+    add_texts(store, "new.pdf", texts(55, 3))
+    assert places(index.search(question, encoder=ENCODER))[0] == ("id-new.pdf", 2)
+    # The same document with other pages.
+    index.remove("new.pdf")
+    add_texts(store, "new.pdf", ["word1", "", *texts(55, 2)])
+    assert places(index.search(question, encoder=ENCODER))[0] == ("id-new.pdf", 4)
+    index.remove("new.pdf")
+    # Nothing of it is left, and nothing that belongs to nothing.
+    (folder,) = (store.folder / SUMMARIES).iterdir()
+    keys = {document_key(document) for document in store.documents()}
+    assert {file.name for file in folder.iterdir()} == keys
+    assert "id-new.pdf" not in {d for d, _ in index.search(question, encoder=ENCODER).places}
+    assert store.verify() == []
+
+
+def test_summaries_that_another_process_left_are_dropped(store: SqliteStore) -> None:
+    left = store.folder / SUMMARIES / "of-an-encoder" / "gone-1"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of a document that was removed")
+    assert [problem.kind for problem in store.verify()] == ["orphan"]
+    assert store.compact().files == 1
+    assert not left.exists()
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_threads_get_the_same_answers(store: SqliteStore) -> None:
+    index = Index(store)
+    questions = [asking(n, n % PAGES + 1) for n in range(DOCUMENTS)] * 2
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda q: places(index.search(q, encoder=ENCODER)), questions))
+    alone = Index(store)
+    assert together == [places(alone.search(q, encoder=ENCODER)) for q in questions]
+
+
+# Summaries.
+
+
+def unread() -> DocumentVectors:
+    raise AssertionError("the vectors were read again")
+
+
+def summaries_of(store: SqliteStore, folder: Path) -> tuple[PageSummaries, list[StoredDocument]]:
+    made = PageSummaries(folder, ENCODER.dimension)
+    documents = store.documents()
+    for document in documents:
+        made.add(document, lambda one=document: store.vectors(one.id, REFERENCE))
+    return made, documents
+
+
+def test_what_was_read_once_is_not_read_again(store: SqliteStore, tmp_path: Path) -> None:
+    made, documents = summaries_of(store, tmp_path / "kept")
+    again = PageSummaries(tmp_path / "kept", ENCODER.dimension)
+    for document in documents:
+        again.add(document, unread)
+    query = ENCODER.encode_query(asking(4, 4))
+    assert again.candidates(query, "", 5, documents) == made.candidates(query, "", 5, documents)
+
+
+@pytest.mark.parametrize("damage", [b"", b"nothing", lambda content: content[:-8]])
+def test_a_damaged_summary_is_made_again(
+    store: SqliteStore, tmp_path: Path, damage: bytes | Callable[[bytes], bytes]
+) -> None:
+    made, documents = summaries_of(store, tmp_path / "kept")
+    path = tmp_path / "kept" / document_key(documents[0])
+    whole = path.read_bytes()
+    path.unlink()  # it is mapped
+    path.write_bytes(damage if isinstance(damage, bytes) else damage(whole))
+    again, _ = summaries_of(store, tmp_path / "kept")
+    assert path.read_bytes() == whole
+    query = ENCODER.encode_query(asking(0, 1))
+    assert again.candidates(query, "", 1, documents) == made.candidates(query, "", 1, documents)
+
+
+def test_without_a_folder_they_are_kept_in_memory(store: SqliteStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    made, documents = summaries_of(store, tmp_path / "file")
+    (best,) = made.candidates(ENCODER.encode_query(asking(4, 4)), "", 1, documents)
+    assert best[:2] == ("id-4.pdf", 4)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.lists(st.integers(0, 12), min_size=1, max_size=12),
+    st.integers(1, 15),
+    st.sampled_from([8, 40, 64, 100]),
+)
+def test_candidates_hold_the_best_page(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    lengths: list[int],
+    n: int,
+    dimension: int,
+) -> None:
+    """The page whose own vectors are asked for comes first, whatever the shapes."""
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(sum(lengths), dimension))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    stored = DocumentVectors(
+        vectors.astype(np.float16),
+        offsets,
+        np.zeros((len(vectors), 4), np.float32),
+        np.zeros(len(vectors), np.int32),
+    )
+    (document,) = [
+        StoredDocument("a", "a", "", len(lengths), 1, _NOW, (EncoderRef("x", "1", dimension),))
+    ]
+    index = PageSummaries(tmp_path_factory.mktemp("kept"), dimension)
+    index.add(document, lambda: stored)
+    filled = [number for number, length in enumerate(lengths, start=1) if length]
+    if not filled:
+        assert index.candidates(np.ones((1, dimension), np.float32), "", n, [document]) == []
+        return
+    asked = filled[seed % len(filled)]
+    query = stored.vectors[offsets[asked - 1] : offsets[asked]].astype(np.float32)
+    found = index.candidates(query, "", n, [document])
+    assert found[0].page == asked or dimension == 8
+    assert [candidate.score for candidate in found] == sorted(
+        (candidate.score for candidate in found), reverse=True
+    )
+    pages = [candidate.page for candidate in found]
+    assert len(set(pages)) == len(pages) == min(n, len(filled))
+    assert set(pages) <= set(filled)
