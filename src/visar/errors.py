@@ -6,6 +6,20 @@ from __future__ import annotations
 class VisarError(Exception):
     """The base of every error ViSAR raises on purpose."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Made anew from its message: processes send errors to each other, whatever arguments the
+        # constructors of subclasses take.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[VisarError], args: tuple[object, ...], state: dict[str, object]
+) -> VisarError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class InvalidVectors(VisarError, ValueError):
     """Embeddings of the wrong shape, kind, length or content."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from visar.explain.explanation import Explanation, PatchPair
+    from visar.ingest.inputs import Input
     from visar.ingest.pipeline import Progress
     from visar.results import PageHit
 
@@ -84,6 +85,8 @@ class Index:
         self, store: Store, *, device: str = "auto", options: ReadOptions | None = None
     ) -> None:
         self._store = store
+        # What other processes open the index with, beside its location.
+        self.storage_options = store.storage_options
         self._models = SharedModels(device)
         self._options = options or ReadOptions()
         self._corpora = CorpusCache(store)
@@ -100,6 +103,7 @@ class Index:
         create: bool = True,
         device: str = "auto",
         options: ReadOptions | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Index:
         """Open the index at a location, making it where there is none.
 
@@ -110,15 +114,15 @@ class Index:
             a folder of the user's.
         create
             Whether a missing index is made; otherwise it is an error.
-        device, options
-            See :class:`Index`.
+        device, options, storage_options
+            See :class:`Index` and :func:`visar.store.open_store`.
 
         Raises
         ------
         StoreError
             If there is no index that this version can read.
         """
-        store = open_store(location, create=create)
+        store = open_store(location, create=create, options=storage_options)
         return cls(store, device=device, options=options)
 
     def __repr__(self) -> str:
@@ -302,29 +306,34 @@ class Index:
         *,
         encoder: str | Encoder = "embedded",
         options: ReadOptions | None = None,
-        progress: Callable[[Path], Progress] | None = None,
-        each: Callable[[Path, StoredDocument | Refusal], None] | None = None,
+        progress: Callable[[str], Progress] | None = None,
+        each: Callable[[Input, StoredDocument | Refusal], None] | None = None,
         metadata: Mapping[str, Any] | None = None,
         collection: str | None = None,
+        ray: str | None = None,
     ) -> Additions:
-        """Add files and the documents of folders; one that is refused does not stop the others.
+        """Add files, the documents of folders, and objects at addresses such as ``s3://bucket/key``.
 
-        ``each`` is called with each document that is added or refused, before a later error of
-        the index ends the call. ``metadata`` and ``collection`` hold for all of them.
+        One that is refused does not stop the others. ``each`` is called with each document that is
+        added or refused, before a later error of the index ends the call. ``metadata`` and
+        ``collection`` hold for all. ``ray`` is the address of a Ray cluster that does the work; it
+        needs the name of an encoder.
         """
-        from visar.ingest.pipeline import add_documents
+        from visar.ingest.batch import Batch
 
-        def add(path: Path) -> StoredDocument:
-            return self.add(
-                path,
-                encoder=encoder,
-                options=options,
-                progress=progress(path) if progress else None,
-                metadata=metadata,
-                collection=collection,
-            )
-
-        return add_documents(paths, add, each)
+        chosen = options or self._options
+        batch = Batch(
+            self._store,
+            self.encoder(encoder),
+            encoder,
+            self._models.device,
+            chosen,
+            metadata,
+            collection,
+        )
+        additions = batch.add_all(paths, progress, each, ray=ray)
+        self._options_of.update((document.id, chosen) for document in additions.added)
+        return additions
 
     def remove(self, document: str) -> StoredDocument:
         """Remove a document with everything that belongs to it; its file stays."""

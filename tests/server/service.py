@@ -92,7 +92,7 @@ def events(response: httpx2.Response) -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def program(index: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def program(index: Path | str, **variables: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run ``visar serve``; gives its address and its process, which is killed at the end."""
     process = subprocess.Popen(
         [
@@ -101,7 +101,7 @@ def program(index: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
         ],
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "COLUMNS": "500"},
+        env={**os.environ, "COLUMNS": "500", **variables},
     )
     assert process.stderr is not None
     try:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import random
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage import bucket as bucket
 from tests.store.conftest import Workers
 from tests.store.samples import (
     IMAGE,
@@ -292,45 +289,6 @@ def test_an_original_never_leaves_its_folder(lance: LanceStore, tmp_path: Path) 
 
 
 # Object storage.
-
-
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
-    """The address of a bucket of moto's server, in an environment that reaches it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    address = f"http://127.0.0.1:{port}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", address)
-        patch.setenv("AWS_ALLOW_HTTP", "true")
-        patch.setenv("AWS_REGION", "us-east-1")
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        try:
-            make_bucket(f"{address}/visar")
-            yield "s3://visar"
-        finally:
-            process.terminate()
-            process.wait()
-
-
-def make_bucket(address: str) -> None:
-    """As soon as the server answers."""
-    for _ in range(300):
-        try:
-            request = urllib.request.Request(address, method="PUT")  # noqa: S310
-            urllib.request.urlopen(request).close()  # noqa: S310
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("the server does not answer")
 
 
 def test_an_index_in_object_storage(bucket: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -105,7 +106,8 @@ def make_app(wanted: str | None) -> typer.Typer:
     app.callback()(_program)
     for name, place, text in COMMANDS:
         loaded = wanted in (name, ALL)
-        app.command(name, help=None if loaded else text)(_load(place) if loaded else _unloaded)
+        command = _load_command(place) if loaded else _unloaded
+        app.command(name, help=None if loaded else text)(command)
     for name, place, text in GROUPS:
         group = _load(place) if wanted in (name, ALL) else typer.Typer()
         app.add_typer(group, name=name, help=text)
@@ -130,10 +132,15 @@ def _program(
     """Take the options before a command."""
 
 
-def _load(place: str) -> typer.Typer:
+def _load(place: str) -> Any:
     module, _, name = place.partition(":")
-    loaded: typer.Typer = getattr(import_module(f"visar.cli.{module}"), name)
-    return loaded
+    return getattr(import_module(f"visar.cli.{module}"), name)
+
+
+def _load_command(place: str) -> Callable[..., None]:
+    from visar.cli.options import with_storage_options
+
+    return with_storage_options(_load(place))
 
 
 def _unloaded() -> None:

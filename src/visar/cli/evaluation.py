@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,7 +18,10 @@ from visar.cli.options import (
     OcrChoice,
     OcrEngineChoice,
     Quiet,
+    RayAddress,
     fetch_encoder,
+    ray_messages_on_stderr,
+    with_storage_options,
 )
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import ProgressDisplay, progress_shown
@@ -176,6 +180,7 @@ InvalidPages = Annotated[
 
 
 @app.command("run")
+@with_storage_options
 def run_evaluation(
     folder: Folder,
     *,
@@ -197,6 +202,7 @@ def run_evaluation(
     ocr_engine: OcrEngineChoice = "rapidocr",
     device: DeviceChoice = "auto",
     index: IndexFolder = None,
+    ray: RayAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -232,8 +238,9 @@ def run_evaluation(
         fetch_encoder(library, name, quiet=quiet)
     with progress_shown(quiet=quiet) as display:
         listener = _listener(display)
-        run = Run(folder, plan, question_sets, library, listener, base_url=base_url)
-        outcome = run.run()
+        run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)
+        with ray_messages_on_stderr() if ray else nullcontext():
+            outcome = run.run()
     if as_json:
         print_json(_plain(outcome))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +22,7 @@ from visar.cli.options import (
     OcrEngineChoice,
     Password,
     Quiet,
+    RayAddress,
     SecondsPerPage,
     ServerAddress,
     Settings,
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 SHORT_ID = 12
 _LIMITS = Limits()
 
-Files = Annotated[list[Path], typer.Argument(help="Documents, or folders of them.")]
+Files = Annotated[
+    list[str], typer.Argument(help="Documents, folders of them, or addresses (s3://bucket/prefix).")
+]
 DocumentName = Annotated[
     str,
     typer.Argument(
@@ -68,6 +70,7 @@ def add(
     max_megapixels: MaxMegapixels = _LIMITS.max_pixels // 1_000_000,
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page,
     index: IndexLocation = None,
+    ray: RayAddress = None,
     server: ServerAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -100,6 +103,7 @@ def add(
             added=added,
             metadata=metadata,
             collection=collection,
+            ray=ray,
         )
     finally:
         # Also when the index fails: these are in it.

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+import functools
+import inspect
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from visar.documents import ReadOptions
     from visar.generation.protocol import Generator
     from visar.index import Index
+    from visar.ingest.inputs import Input
     from visar.results import Refusal
     from visar.store import StoredDocument
 
@@ -27,6 +33,24 @@ IndexLocation = Annotated[
         envvar="VISAR_INDEX",
         metavar="LOCATION",
         help="The index: a folder, or an address (s3://…).",
+        show_default=False,
+    ),
+]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="Of object storage, such as aws_region=eu-west-1; also VISAR_STORAGE_OPTIONS.",
+        show_default=False,
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="Do the work on a Ray cluster: HOST:PORT of its head, auto, or local.",
         show_default=False,
     ),
 ]
@@ -188,6 +212,36 @@ ServerAddress = Annotated[
 Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]
 
 
+def with_storage_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that has ``--index`` the option ``--storage-option`` too.
+
+    Its values go to the environment, where all stores and all processes of the command find them.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    if "index" not in signature.parameters:
+        return command
+
+    @functools.wraps(command)
+    def run(*, storage_option: StorageOptions = None, **given: Any) -> None:
+        if storage_option:
+            from visar.store.opening import OPTIONS_VARIABLE, storage_options
+            from visar.store.opening import parse_storage_options as parse
+
+            options = storage_options(parse(storage_option))
+            os.environ[OPTIONS_VARIABLE] = shlex.join(f"{k}={v}" for k, v in options.items())
+        command(**given)
+
+    option = inspect.Parameter(
+        "storage_option", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StorageOptions
+    )
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values()]
+    place = next(n for n, p in enumerate(parameters) if p.name == "index") + 1
+    parameters.insert(place, option)
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
 def was_given(context: typer.Context, option: str) -> bool:
     """Whether an option was typed or is in the environment, and is not a default."""
     source = context.get_parameter_source(option)
@@ -225,6 +279,11 @@ def open_index(
     return Index.open(location, create=create, device=device, options=options)
 
 
+def ray_messages_on_stderr() -> contextlib.AbstractContextManager[object]:
+    """Send what Ray prints about its nodes where it does not mix with results."""
+    return contextlib.redirect_stdout(sys.stderr)
+
+
 def fetch_encoder(library: Index, encoder: str, *, quiet: bool = False) -> None:
     """Download what an encoder needs before other bars are shown than those of the download."""
     from visar.models.hub import downloads_shown
@@ -242,37 +301,40 @@ def add_files(
     added: list[StoredDocument],
     metadata: Mapping[str, Any] | None = None,
     collection: str | None = None,
+    ray: str | None = None,
 ) -> tuple[Refusal, ...]:
     """Add files with their progress shown; name those that were refused, or are there already.
 
     ``added`` gets each document as soon as it is in the index: an error ends the rest.
     """
     from visar.cli.progress import progress_shown
-    from visar.ingest.sources import file_source
     from visar.results import Refusal
 
     refused: list[Refusal] = []
     copies: list[str] = []
 
-    def keep(path: Path, result: StoredDocument | Refusal) -> None:
+    def keep(item: Input, result: StoredDocument | Refusal) -> None:
         if isinstance(result, Refusal):
             refused.append(result)
             return
         added.append(result)
-        if result.source != file_source(path):
-            copies.append(f"{path} has the same content as {result.name}, which is in the index")
+        if result.source != item.source:
+            copies.append(f"{item.place} has the same content as {result.name}, in the index")
 
     fetch_encoder(library, encoder, quiet=quiet)
     try:
         with progress_shown(quiet=quiet) as display:
-            library.add_all(
-                files,
-                encoder=encoder,
-                progress=display.document,
-                each=keep,
-                metadata=metadata,
-                collection=collection,
-            )
+            progress = display.document if ray is None else display.many_documents()
+            with ray_messages_on_stderr() if ray else contextlib.nullcontext():
+                library.add_all(
+                    files,
+                    encoder=encoder,
+                    progress=progress,
+                    each=keep,
+                    metadata=metadata,
+                    collection=collection,
+                    ray=ray,
+                )
     finally:
         for line in copies:
             errors.print(Text(line), soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -52,7 +53,22 @@ class ProgressDisplay:
     def clear(self, *stages: str) -> None:
         """Forget these stages, or all."""
 
-    def document(self, path: Path) -> PageProgress:
+    def many_documents(self) -> Callable[[str], PageProgress]:
+        """Begin with many documents at once; what it gives is called for each that begins."""
+        done_of: dict[str, int] = {}
+        total_of: dict[str, int] = {}
+
+        def begin(place: str) -> PageProgress:
+            def report(stage: Stage, done: int, total: int) -> None:
+                done_of[place], total_of[place] = done if stage == "encoding" else 0, total
+                done, total = sum(done_of.values()), sum(total_of.values())
+                self.step("encoding", done, total, f"pages of {len(total_of)} documents")
+
+            return report
+
+        return begin
+
+    def document(self, path: str | Path) -> PageProgress:
         """Begin with a document; what it gives is told of its pages."""
         self.clear()
         announced = False
@@ -60,7 +76,7 @@ class ProgressDisplay:
         def report(stage: Stage, done: int, total: int) -> None:
             nonlocal announced
             if not announced:
-                self.announce(f"{path.name} · {total} pages · new to the index")
+                self.announce(f"{Path(path).name} · {total} pages · new to the index")
                 announced = True
             # Pages read with and without OCR are one stage: together they are all pages.
             name = "encoding" if stage == "encoding" else "reading"

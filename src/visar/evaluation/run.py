@@ -102,8 +102,8 @@ class Run:
 
     ``question_sets`` are those of :func:`~visar.evaluation.plan.open_question_sets`; the index
     takes the documents, and makes and holds the models; ``base_url`` is where ``openai:MODEL`` is
-    served. Raises VisarError if there is no such encoder, generator or judge, or it cannot be had
-    here.
+    served; ``ray`` is the address of a cluster that encodes and retrieves. Raises VisarError if
+    there is no such encoder, generator or judge, or it cannot be had here.
     """
 
     def __init__(
@@ -115,6 +115,7 @@ class Run:
         listener: ProgressListener,
         *,
         base_url: str | None = None,
+        ray: str | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
@@ -124,6 +125,7 @@ class Run:
         self._index = index
         self._listener = listener
         self._base_url = base_url
+        self._ray = ray
         self._writer_name = writer_name()
         self._encoders: dict[str, Encoder] = {}
         self._addresses: dict[str, str] = {}
@@ -228,6 +230,16 @@ class Run:
             for name in documents_of(questions, self._plan.share)
         ]
         options = ReadOptions(ocr=self._plan.ocr, ocr_engine=self._plan.ocr_engine)
+        if self._ray is not None:
+            # All at once; the loop below finds them in the index.
+            paths = [path for asked, name in wanted if (path := asked.dataset.path(name))]
+            self._index.add_all(
+                paths,
+                encoder=self._addresses[encoder.name],
+                options=options,
+                progress=lambda place: self._listener.document(Path(place)),
+                ray=self._ray,
+            )
         for done, (questions, name) in enumerate(wanted):
             self._listener.step("documents", done, len(wanted))
             path = questions.dataset.path(name)
@@ -294,7 +306,7 @@ class Run:
                 tasks = list(self._tasks(rows, encoder, prepared))
                 progress = partial(self._listener.step, "retrieval")
                 alone = self._plan.measure_latency
-                retrieve(self._index.location, tasks, keep, progress, alone=alone)
+                retrieve(self._index.location, tasks, keep, progress, alone=alone, ray=self._ray)
 
     def _tasks(
         self, rows: Iterable[_Row], encoder: Encoder, prepared: _Documents

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 
@@ -21,7 +22,7 @@ from visar.evaluation.records import Asked, Retrieved
 from visar.models.devices import usable_cores
 from visar.retrieval.calibration import find_calibration
 from visar.retrieval.methods import DocumentPages, Method, ScoredPages
-from visar.store import EncoderRef, Store, open_store
+from visar.store import EncoderRef, Store, open_store, storage_options
 
 # So few tasks are done before other processes have started.
 FEW = 8
@@ -51,14 +52,15 @@ def retrieve(
     progress: Callable[[int, int], None],
     *,
     alone: bool = False,
+    ray: str | None = None,
 ) -> None:
     """Let methods choose pages of the documents of an index, on all cores.
 
     Tasks of one document should stand together: each process reads a document once for them.
     ``keep`` is called with the records of each task as soon as they are there, ``progress`` with
     how many tasks are done, and how many there are. ``alone`` is for latencies: one task after
-    another, each with all cores. Raises VisarError if a method fails; tasks that are done are
-    kept.
+    another, each with all cores of this machine. ``ray`` is the address of a cluster whose cores do
+    the rest. Raises VisarError if a method fails; tasks that are done are kept.
     """
     if not tasks:
         return
@@ -75,6 +77,9 @@ def retrieve(
             keep([replace(record, alone=alone) for record in _carry_out(task)])
             progress(done, len(tasks))
         return
+    if ray is not None:
+        _retrieve_on_cluster(ray, location, tasks, keep, progress)
+        return
     context = get_context("spawn")
     with ProcessPoolExecutor(usable_cores(), context, _start_worker, (location,)) as pool:
         futures: list[Future[list[Retrieved]]] = [pool.submit(_carry_out, task) for task in tasks]
@@ -88,6 +93,50 @@ def retrieve(
             for process in workers:
                 process.terminate()
             raise
+
+
+def _retrieve_on_cluster(
+    ray: str,
+    location: str,
+    tasks: Sequence[Task],
+    keep: Callable[[list[Retrieved]], None],
+    progress: Callable[[int, int], None],
+) -> None:
+    from visar.ingest.ray_cluster import RayCluster
+
+    # Other machines do not have the environment of this one.
+    options = storage_options()
+    groups = []
+    for _, group in groupby(tasks, key=lambda task: task.document):
+        together = tuple(group)
+        groups += [
+            _Group(location, options, together[start : start + FEW])
+            for start in range(0, len(together), FEW)
+        ]
+    done = 0
+    with RayCluster(ray) as cluster:
+        cluster.check_location(location)
+        for count, found in cluster.map(_carry_out_group, groups):
+            keep(found)
+            done += count
+            progress(done, len(tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Some tasks of one document, for another machine."""
+
+    location: str
+    storage_options: Mapping[str, str]
+    tasks: tuple[Task, ...]
+
+
+def _carry_out_group(group: _Group) -> tuple[int, list[Retrieved]]:
+    """Return how many tasks are done, and their records."""
+    if _store is None or _store.location != group.location:
+        threadpool_limits(1)
+        _open(group.location, group.storage_options)
+    return len(group.tasks), [record for task in group.tasks for record in _carry_out(task)]
 
 
 _store: Store | None = None
@@ -114,10 +163,10 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-def _open(location: str) -> None:
+def _open(location: str, options: Mapping[str, str] | None = None) -> None:
     global _store
     _pages.cache_clear()
-    _store = open_store(location, create=False)
+    _store = open_store(location, create=False, options=options)
 
 
 @lru_cache(maxsize=2)

@@ -15,7 +15,7 @@ class SharedModels:
 
     def __init__(self, device: str) -> None:
         check_device(device)
-        self._device = device
+        self.device = device
         self._lock = threading.Lock()
         self._encoders: dict[str, Encoder] = {}
         self._generators: dict[tuple[str, str | None], Generator] = {}
@@ -28,7 +28,7 @@ class SharedModels:
 
         with self._lock:
             if encoder not in self._encoders:
-                self._encoders[encoder] = get_encoder(encoder, device=self._device)
+                self._encoders[encoder] = get_encoder(encoder, device=self.device)
             return self._encoders[encoder]
 
     def generator(self, generator: str | Generator, base_url: str | None) -> Generator:
@@ -41,7 +41,7 @@ class SharedModels:
         with self._lock:
             if key not in self._generators:
                 self._generators[key] = get_generator(
-                    generator, base_url=base_url, device=self._device
+                    generator, base_url=base_url, device=self.device
                 )
             return self._generators[key]
 

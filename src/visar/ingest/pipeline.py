@@ -13,28 +13,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from visar.documents import (
-    Document,
-    Identity,
-    Limits,
-    Page,
-    ReadOptions,
-    find_documents,
-    identify,
-    open_document,
-)
+from visar.documents import Document, Identity, Limits, Page, ReadOptions, identify, open_document
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.errors import DocumentError, NotInIndex
 from visar.ingest.ocr_processes import OcrClient
-from visar.ingest.sources import file_source, source_path
+from visar.ingest.sources import file_source, is_object_source, source_path
 from visar.models.devices import usable_cores
 from visar.models.loading import load_ahead
-from visar.results import Additions, Refusal
 from visar.store import EncoderRef, NewDocument, Store, StoredDocument
 from visar.store.checks import check_metadata
 
@@ -66,6 +57,21 @@ class ReadPage:
     """For encoders that look at pages."""
 
 
+class PageReader(Protocol):
+    """Reads pages, as :func:`read_pages` does."""
+
+    def __call__(
+        self,
+        document: Document | None,
+        numbers: Sequence[int],
+        *,
+        words: Sequence[Page] | None = None,
+        images: bool = False,
+    ) -> Generator[ReadPage, None, None]:
+        """Read pages in the order of their numbers."""
+        ...
+
+
 def add_document(
     store: Store,
     path: str | PathLike[str],
@@ -74,9 +80,11 @@ def add_document(
     progress: Progress | None = None,
     *,
     name: str | None = None,
+    source: str | None = None,
     workers: int | None = None,
     metadata: Mapping[str, Any] | None = None,
     collection: str | None = None,
+    read: PageReader | None = None,
 ) -> StoredDocument:
     """Add a document to a store, or the vectors of another encoder to one that is there.
 
@@ -100,6 +108,8 @@ def add_document(
     name
         Of the document, if not that of the file. The file then counts as a passing copy: what the
         store keeps of it is all there is.
+    source
+        Where the document lies, if ``path`` is a passing copy of it.
     workers
         How many pages are read at once; each page that needs OCR takes a process. All usable
         cores by default.
@@ -107,6 +117,8 @@ def add_document(
         Are set beside, or in place of, those that the file or the store has.
     collection
         The document is put into it.
+    read
+        What reads pages; :func:`read_pages` by default.
 
     Raises
     ------
@@ -119,18 +131,15 @@ def add_document(
     options = options or ReadOptions()
     progress = progress or _ignore
     identity = identify(path, options.limits)
-    source = file_source(path) if name is None else ""
+    if source is None:
+        source = file_source(path) if name is None else ""
     identity = replace(identity, name=name or identity.name)
     given = check_metadata(metadata or {})
+    read = read or partial(read_pages, workers=workers)
 
     def add() -> StoredDocument:
-        added = _add(store, path, source, identity, encoder, options, progress, workers, given)
-        if any(name not in added.metadata or added.metadata[name] != given[name] for name in given):
-            added = store.set_metadata(added.id, {**added.metadata, **given})
-        if collection is not None and collection not in added.collections:
-            store.collect(collection, [added.id])
-            added = store.get(added.id)
-        return added
+        added = _add(store, path, source, identity, encoder, options, progress, read, given)
+        return describe(store, added, given, collection)
 
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -140,36 +149,17 @@ def add_document(
     return add()
 
 
-def add_documents(
-    paths: Iterable[str | PathLike[str]],
-    add: Callable[[Path], StoredDocument],
-    each: Callable[[Path, StoredDocument | Refusal], None] | None = None,
-) -> Additions:
-    """Add files and the documents of folders with ``add``, which may refuse some of them.
-
-    ``each`` is called as soon as a document is added or refused.
-    """
-    results: list[StoredDocument | Refusal] = []
-
-    def keep(path: Path, result: StoredDocument | Refusal) -> None:
-        results.append(result)
-        if each is not None:
-            each(path, result)
-
-    found = find_documents(Path(path) for path in paths)
-    for path, reason in found.refused:
-        keep(path, Refusal(str(path), reason))
-    for path in found.paths:
-        try:
-            document = add(path)
-        except DocumentError as error:
-            keep(path, Refusal(str(path), str(error)))
-        else:
-            keep(path, document)
-    return Additions(
-        tuple(result for result in results if not isinstance(result, Refusal)),
-        tuple(result for result in results if isinstance(result, Refusal)),
-    )
+def describe(
+    store: Store, document: StoredDocument, metadata: Mapping[str, Any], collection: str | None
+) -> StoredDocument:
+    """Set metadata of a stored document beside those it has, and put it into a collection."""
+    known = document.metadata
+    if any(name not in known or known[name] != metadata[name] for name in metadata):
+        document = store.set_metadata(document.id, {**known, **metadata})
+    if collection is not None and collection not in document.collections:
+        store.collect(collection, [document.id])
+        document = store.get(document.id)
+    return document
 
 
 def _add(
@@ -180,7 +170,7 @@ def _add(
     encoder: Encoder,
     options: ReadOptions,
     progress: Progress,
-    workers: int | None,
+    read: PageReader,
     metadata: Mapping[str, Any],
 ) -> StoredDocument:
     reference = EncoderRef.of(encoder)
@@ -205,7 +195,7 @@ def _add(
         missing = [number for number in range(1, total + 1) if number not in written]
         words = store.pages(identity.id, missing) if known is not None else None
         images = encoder.reads == "image"
-        reading = read_pages(document, missing, words=words, images=images, workers=workers)
+        reading = read(document, missing, words=words, images=images)
         # Closed here: after an error in the store its traceback keeps the generators alive.
         pages: Iterator[ReadPage] = stack.enter_context(closing(reading))
         if words is None:
@@ -314,7 +304,12 @@ def _known(store: Store, identity: str) -> StoredDocument | None:
 
 
 def _still_there(known: StoredDocument) -> bool:
-    """Whether the file that a document was added from is on this computer as it was then."""
+    """Whether the file that a document was added from is on this computer as it was then.
+
+    Of an object that is taken for granted: to look would be a download.
+    """
+    if is_object_source(known.source):
+        return True
     path = source_path(known.source)
     try:
         return path is not None and identify(path, Limits(max_bytes=known.size)).id == known.id

@@ -1,7 +1,8 @@
 """Where the file of a stored document lies, and how it is opened again.
 
-A source is ``file://HOST/path``. The host is part of it, so that two computers with a file of the
-same path do not replace each other's document in an index they share.
+A source is ``file://HOST/path``, or the address of an object (``s3://bucket/key``). The host is
+part of it, so that two computers with a file of the same path do not replace each other's document
+in an index they share.
 """
 
 from __future__ import annotations
@@ -87,8 +88,15 @@ def source_text(source: str) -> str:
     return text if host in ("", host_name()) else f"{host}:{text}"
 
 
+def is_object_source(source: str) -> bool:
+    """Whether a source is an object in object storage."""
+    return "://" in source and not source.startswith(_SCHEME)
+
+
 def _split(source: str) -> tuple[str, Path | None]:
     """The host, empty if none is named, and the path."""
+    if is_object_source(source):
+        return "", None
     if not source.startswith(_SCHEME):
         return "", Path(source) if source else None
     parts = urlsplit(source)

@@ -135,7 +135,13 @@ def free_memory() -> None:
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may use; in a container often not all of them."""
+    """Return the number of cores this process may use; in a container often not all of them.
+
+    ``VISAR_CORES`` in the environment says how many where the system does not.
+    """
+    told = os.environ.get("VISAR_CORES", "")
+    if told.isdecimal() and int(told):
+        return int(told)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -83,6 +83,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
             workers=settings.workers,
             max_waiting=settings.max_waiting,
             unlock=index.unlock,
+            storage_options=index.storage_options,
         )
         try:
             yield

@@ -15,19 +15,22 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias
 
 from visar.errors import NotInIndex, StoreError, VisarError
+from visar.server.shared_uploads import SECONDS_PER_BEAT, SharedUploads, claim_folder
 
 State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
 FINISHED: tuple[State, ...] = ("done", "failed", "cancelled")
 # Of jobs that have ended, the newest are remembered.
 KEPT = 500
 _SECONDS_TO_END = 5.0
+# What another server has to know of a job.
+_SHARED = ("name", "encoder", "collection")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -85,6 +88,7 @@ class _Memory:
     jobs: dict[str, Job] = field(default_factory=dict)
     passwords: dict[str, str] = field(default_factory=dict)
     running: dict[str, _Running] = field(default_factory=dict)
+    submitting: set[str] = field(default_factory=set)
     changes: int = 0
 
 
@@ -107,6 +111,8 @@ class JobQueue:
         How many jobs may wait.
     unlock
         Called with the id and the password of each encrypted document that was added.
+    storage_options
+        Those of the index. If it is in object storage, so is what is uploaded, until it is added.
     """
 
     def __init__(
@@ -119,10 +125,16 @@ class JobQueue:
         workers: int,
         max_waiting: int,
         unlock: Callable[[str, str], None],
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
+        folder, self._folder_lock = claim_folder(folder)
         self._uploads = folder / "uploads"
         self._uploads.mkdir(parents=True, exist_ok=True)
         self._location = location
+        self._storage_options = dict(storage_options or {})
+        self._shared: SharedUploads | None = None
+        if "://" in location:
+            self._shared = SharedUploads(location, self._storage_options, folder)
         self._encoders = encoders
         self._options = options
         self._max_waiting = max_waiting
@@ -139,6 +151,8 @@ class JobQueue:
             threading.Thread(target=self._work, name="visar-jobs", daemon=True)
             for _ in range(workers)
         ]
+        if self._shared is not None:
+            self._threads.append(threading.Thread(target=self._share, daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -203,10 +217,15 @@ class JobQueue:
     ) -> Job:
         """Queue an uploaded file. When this returns, the job is on disk and will be done."""
         job = Job(upload.id, name, encoder, datetime.now(UTC), collection=collection)
-        with self._changed:
-            if password is not None:
-                self._memory.passwords[job.id] = password
-            self._set(job)
+        self._memory.submitting.add(job.id)
+        try:
+            self._keep_shared(job)
+            with self._changed:
+                if password is not None:
+                    self._memory.passwords[job.id] = password
+                self._set(job)
+        finally:
+            self._memory.submitting.discard(job.id)
         return job
 
     def cancel(self, id_: str) -> Job:
@@ -222,6 +241,7 @@ class JobQueue:
 
     def retry(self, id_: str, password: str | None = None) -> Job:
         """Queue a job again that failed or was cancelled, perhaps with a password."""
+        self._keep_shared(self.get(id_))
         with self._changed:
             job = self.get(id_)
             if job.state not in ("failed", "cancelled"):
@@ -249,6 +269,51 @@ class JobQueue:
             thread.join(2 * _SECONDS_TO_END)
         with self._changed:
             self._database.close()
+        self._folder_lock.release()
+
+    def _keep_shared(self, job: Job) -> None:
+        """Let other servers go on with a job if this one dies."""
+        path = Upload(job.id, self._uploads).path
+        if self._shared is not None and path.exists():
+            content = {name: getattr(job, name) for name in _SHARED}
+            self._shared.put(job.id, content, path)
+
+    def _share(self) -> None:
+        """Tell other servers that this one is there, and take over the jobs of those that are not.
+
+        What the storage refuses is tried again with the next beat.
+        """
+        assert self._shared is not None  # noqa: S101 - else it is not called
+        while True:
+            with contextlib.suppress(OSError):
+                self._shared.beat()
+                for id_ in self._shared.jobs():
+                    if not self._is_wanted(id_):
+                        self._shared.drop(id_)
+                for id_, content, place in list(self._shared.abandoned()):
+                    self._take_over(id_, content, place)
+            with self._changed:
+                if self._changed.wait_for(lambda: self._closing, SECONDS_PER_BEAT):
+                    return
+
+    def _is_wanted(self, id_: str) -> bool:
+        """Whether a job may still have to be done."""
+        # In this order: it is among the jobs before it is no longer being submitted.
+        submitting = id_ in self._memory.submitting
+        job = self._memory.jobs.get(id_)
+        return submitting or (job is not None and not job.is_finished)
+
+    def _take_over(self, id_: str, content: dict[str, Any], place: PurePosixPath) -> None:
+        assert self._shared is not None  # noqa: S101 - see above
+        job = Job(id_, created=datetime.now(UTC), **content)
+        upload = Upload(id_, self._uploads)
+        if id_ not in self._memory.jobs:
+            upload.path.parent.mkdir(exist_ok=True)
+            self._shared.take(place, upload.path)
+            self._keep_shared(job)
+            with self._changed:
+                self._set(job)
+        self._shared.drop_abandoned(place)
 
     def _forget(self, job: Job) -> None:
         del self._memory.jobs[job.id]
@@ -318,6 +383,7 @@ class JobQueue:
         )
         task = {
             "location": self._location,
+            "storage_options": self._storage_options,
             "path": str(Upload(job.id, self._uploads).path),
             "name": job.name,
             "encoder": self._encoders.get(job.encoder, job.encoder),

@@ -61,7 +61,9 @@ def _add(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[s
             last = time.monotonic()
             tell({"stage": stage, "pages_done": done, "pages": total})
 
-    with Index.open(task["location"], options=options) as index:
+    with Index.open(
+        task["location"], options=options, storage_options=task["storage_options"]
+    ) as index:
         added = index.add(
             task["path"], encoder=task["encoder"], name=task["name"], progress=progress
         )

@@ -1,6 +1,6 @@
 """The index: documents, their pages with words, and their vectors, in a folder or in the cloud."""
 
-from visar.store.opening import default_location, open_store
+from visar.store.opening import default_location, open_store, storage_options
 from visar.store.protocol import Addition, Store
 from visar.store.records import (
     Compaction,
@@ -24,4 +24,5 @@ __all__ = [
     "StoredDocument",
     "default_location",
     "open_store",
+    "storage_options",
 ]

@@ -71,6 +71,11 @@ class Store(Protocol):
         """The folder, or the address."""
         ...
 
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What :func:`~visar.store.open_store` was given, for other processes that open it too."""
+        ...
+
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
     ) -> list[StoredDocument]:

@@ -66,6 +66,7 @@ class SqliteStore:
     def __init__(self, location: str, connection: sqlite3.Connection) -> None:
         self.location = location
         self.folder = Path(location)
+        self.storage_options: dict[str, str] = {}
         self._connection = connection
         self._lock = threading.RLock()
         self._identity = identity(self.folder / DATABASE)

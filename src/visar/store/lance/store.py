@@ -61,15 +61,24 @@ class LanceStore:
         self.location, self.rows = location, rows
         self.log = CatalogLog(catalog)
         self.grace = GRACE
+        self.storage_options: dict[str, str] = {}
         self._cache: dict[str, DocumentVectors] = {}
         """By revision, those used last at the end."""
         self._lock = Lock()
 
     @classmethod
-    def open(cls, location: str | PathLike[str], *, create: bool = True) -> LanceStore:
+    def open(
+        cls,
+        location: str | PathLike[str],
+        *,
+        create: bool = True,
+        options: Mapping[str, str] | None = None,
+    ) -> LanceStore:
         """Open the index at an address such as ``s3://bucket/prefix``, or make one there."""
-        place = fspath(location)
-        return cls(place, *open_tables(place, create))
+        place, given = fspath(location), dict(options or {})
+        store = cls(place, *open_tables(place, create, given))
+        store.storage_options = given
+        return store
 
     def close(self) -> None:
         """Let the vectors in memory go; LanceDB keeps nothing open."""

@@ -1,4 +1,4 @@
-"""LanceDB, and all of it: no other module imports it or pyarrow."""
+"""LanceDB, and all of it: no other module imports it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -142,10 +142,13 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def open_tables(location: str, create: bool) -> tuple[LanceTable, LanceTable]:
+def open_tables(
+    location: str, create: bool, options: Mapping[str, str]
+) -> tuple[LanceTable, LanceTable]:
     """Open the tables ``catalog`` and ``rows`` at an address, or make them.
 
-    Credentials and endpoints are those of the environment (``AWS_ACCESS_KEY_ID`` and so on).
+    Credentials and endpoints that the options do not name are those of the environment
+    (``AWS_ACCESS_KEY_ID`` and so on).
     """
     try:
         import lancedb
@@ -156,7 +159,9 @@ def open_tables(location: str, create: bool) -> tuple[LanceTable, LanceTable]:
     schemas = _schemas()
     with _explained(location):
         # Every read sees what other processes have committed before it.
-        connection = lancedb.connect(location, read_consistency_interval=timedelta(0))
+        connection = lancedb.connect(
+            location, read_consistency_interval=timedelta(0), storage_options=dict(options)
+        )
         present = set(connection.list_tables().tables)
         for name in sorted(present):
             # It may be listed before it is there.
@@ -164,7 +169,9 @@ def open_tables(location: str, create: bool) -> tuple[LanceTable, LanceTable]:
             _refuse_other_formats(location, name, (table.schema.metadata or {}).get(_FORMAT_KEY))
         if not create and "catalog" not in present:
             raise NotAnIndex(f"there is no index at {location}. Adding a document makes one")
-        made = partial(connection.create_table, exist_ok=True, storage_options=_OPTIONS)
+        made = partial(
+            connection.create_table, exist_ok=True, storage_options={**_OPTIONS, **options}
+        )
         # The catalog comes last: with it the index is complete.
         rows, catalog = (
             _retried(partial(made, name, schema=schemas[name]), "not found", "exists", "conflict")

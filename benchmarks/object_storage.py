@@ -1,0 +1,109 @@
+"""How an index in object storage is written and read: cold, warm, and beside a folder.
+
+    python -m benchmarks.object_storage [--save]
+
+The storage is moto's server on loopback, which answers in milliseconds where S3 takes tens of them:
+the bytes and the requests are those of S3, the seconds are not. ``--location s3://bucket/prefix``
+takes another storage, with credentials from the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.store import ENCODER, VECTORS, WORDS, add, embedding_of, page_of
+from benchmarks.tables import markdown_table, save_section
+from visar.store import Store, open_store
+from visar.store.lance.store import LanceStore
+
+PAGES, DOCUMENTS = 40, 5
+DOCS = Path(__file__).parents[1] / "docs" / "scaling.md"
+
+
+@contextlib.contextmanager
+def storage(location: str | None) -> Iterator[str]:
+    if location is not None:
+        yield f"{location.rstrip('/')}/{uuid.uuid4().hex}"
+        return
+    from tests.storage import BUCKET, object_storage
+
+    with object_storage() as variables:
+        os.environ.update(variables)
+        yield f"{BUCKET}/benchmark"
+
+
+def seconds(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def fill(store: Store) -> tuple[float, int]:
+    """Add the documents; return the seconds, and the bytes of their vectors."""
+    rng = np.random.default_rng(0)
+    pages = [(page_of(n, WORDS), embedding_of(rng, VECTORS, WORDS)) for n in range(1, PAGES + 1)]
+    taken = sum(add(store, f"document-{number}", pages) for number in range(DOCUMENTS))
+    return taken, sum(embedding.vectors.nbytes for _, embedding in pages) * DOCUMENTS
+
+
+def rows_of(location: str, folder: Path) -> list[list[str]]:
+    here = open_store(folder)
+    local, size = fill(here)
+    remote = open_store(location)
+    written, _ = fill(remote)
+    pages = PAGES * DOCUMENTS
+    opened = open_store(location)
+    listing = seconds(opened.documents)
+    cold = seconds(lambda: opened.vectors("document-1", ENCODER))
+    warm = min(seconds(lambda: opened.vectors("document-1", ENCODER)) for _ in range(5))
+    mapped = min(seconds(lambda: here.vectors("document-1", ENCODER)) for _ in range(5))
+    catalog = sum(
+        len(row["content"]) for row in LanceStore.open(location).log.table.scan(("content",))
+    )
+    return [
+        ["write, vectors of 1030 × 128", f"{pages / written:,.0f} pages/s",
+         f"{pages / local:,.0f} pages/s in a folder"],
+        ["vectors of a page", f"{size / pages / 1000:,.0f} kB", "float16"],
+        ["catalog entry of a page", f"{catalog / pages:,.0f} bytes", "read once by each process"],
+        ["open and list, cold", f"{listing * 1000:,.0f} ms", ""],
+        [f"load {PAGES} pages, cold", f"{cold * 1000:,.0f} ms",
+         f"{size / DOCUMENTS / cold / 1e6:,.0f} MB/s"],
+        [f"load {PAGES} pages, warm", f"{warm * 1000:,.1f} ms",
+         f"cold takes {cold / warm:,.0f} times as long; a folder {mapped * 1000:,.1f} ms"],
+    ]  # fmt: skip
+
+
+def commits(location: str) -> list[str]:
+    """Documents of one page, one after another: what a commit costs."""
+    store, rng = open_store(location), np.random.default_rng(0)
+    page = [(page_of(1, WORDS), embedding_of(rng, VECTORS, WORDS))]
+    taken = [add(store, f"single-{number}", page) for number in range(10)]
+    return ["commit a document", f"{np.median(taken) * 1000:,.0f} ms", "median of 10"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--location", help="s3://bucket/prefix of a real storage")
+    arguments = parser.parse_args()
+    with storage(arguments.location) as location, tempfile.TemporaryDirectory() as folder:
+        table = markdown_table(
+            ["what", "takes", "beside"],
+            [*rows_of(location, Path(folder) / "index"), commits(location)],
+        )
+    print(table)
+    if arguments.save:
+        save_section("object storage", table, DOCS)
+
+
+if __name__ == "__main__":
+    main()

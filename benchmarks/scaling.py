@@ -1,0 +1,140 @@
+"""What a library costs at 10 thousand, 1 million and 100 million pages.
+
+    python -m benchmarks.scaling [--save] [--ocr-share 0.5] [--gpu-hour 0.6] …
+
+Arithmetic over constants, no measurement: those of :data:`MEASURED` are from the tables of
+docs/benchmarks.md and docs/scaling.md, those of :class:`Assumptions` are guesses to be replaced by
+your own, each by an option of its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from benchmarks.tables import markdown_table, save_section
+
+SIZES = {"10 thousand": 10_000, "1 million": 1_000_000, "100 million": 100_000_000}
+DOCS = Path(__file__).parents[1] / "docs" / "scaling.md"
+
+MEASURED = {
+    "read": 0.013,  # CPU seconds of a page with a text layer
+    "ocr": 5.2,  # CPU seconds of a scanned page, rapidocr
+    "embedded": 0.111,  # CPU seconds of a page, embedded encoder
+    "embedded bytes": 191_500,  # vectors, boxes and words of a page, example report
+    "colpali bytes": 1030 * (128 * 2 + 20),  # the same of a ColPali page
+    "words bytes": 21_000,  # a page with its words and full text
+    "file bytes": 11_400,  # a page of the example's PDF
+    "catalog bytes": 59,  # of a page in the catalog of an index in object storage
+    "bits bytes": 1030 * 128 // 8,  # one bit a dimension of a ColPali page
+    "means bytes": 4096 * 2,  # the mean vectors of a page: 4096 numbers of 16 bits
+}
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What was not measured: prices in dollars, and what depends on your documents."""
+
+    cpu_hour: float = 0.04
+    """A core, rented by the hour."""
+    gpu_hour: float = 0.80
+    """A GPU with 24 GB."""
+    gpu_pages: float = 8.0
+    """Pages a second that ColPali encodes on it."""
+    gigabyte_month: float = 0.023
+    """Object storage."""
+    million_puts: float = 5.0
+    """Requests that write to it."""
+    memory_gigabyte_month: float = 3.0
+    """Memory of a server."""
+    disk_gigabyte_month: float = 0.08
+    """Disk of a server."""
+    ocr_share: float = 0.1
+    """Of pages without a text layer."""
+    document_pages: float = 40.0
+    """Of a document."""
+
+
+def cost(pages: int, given: Assumptions) -> dict[str, tuple[float, float, float]]:
+    """Bytes, core or GPU seconds, and dollars (those of bytes a month) of each stage."""
+    core = given.cpu_hour / 3600
+    gpu = given.gpu_hour / 3600
+    stored = given.gigabyte_month / 1e9
+    measured = MEASURED
+    read, ocr = pages * measured["read"], pages * given.ocr_share * measured["ocr"]
+    embedded, visual = pages * measured["embedded"], pages / given.gpu_pages
+    base = pages * (measured["words bytes"] + measured["file bytes"])
+    by_words, by_patches = (pages * measured[f"{n} bytes"] for n in ("embedded", "colpali"))
+    # Rows, catalog, and their manifests: about eight writes for each document.
+    puts = 8 * pages / given.document_pages
+    kept = given.memory_gigabyte_month / 1e9
+    catalog, means, bits = (pages * measured[f"{n} bytes"] for n in ("catalog", "means", "bits"))
+    return {
+        "read": (0, read, read * core),
+        "OCR": (0, ocr, ocr * core),
+        "encode, embedded": (0, embedded, embedded * core),
+        "encode, ColPali on GPUs": (0, visual, visual * gpu),
+        "commit": (0, 0, puts / 1e6 * given.million_puts),
+        "keep files and words, a month": (base, 0, base * stored),
+        "keep vectors, embedded, a month": (by_words, 0, by_words * stored),
+        "keep vectors, ColPali, a month": (by_patches, 0, by_patches * stored),
+        "catalog in each process's memory, a month": (catalog, 0, catalog * kept),
+        "means in memory, a month": (means, 0, means * kept),
+        "bits on a server's disk, a month": (bits, 0, bits / 1e9 * given.disk_gigabyte_month),
+    }
+
+
+def amount(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """A number with the unit that suits it.
+
+    >>> amount(7_200, [(3600, "h"), (1, "s")]), amount(0, [(1, "s")])
+    ('2 h', '–')
+    """
+    if not value:
+        return "–"
+    size, unit = next(((s, u) for s, u in units if value >= s), units[-1])
+    return f"{value / size:,.2g} {unit}" if value / size < 10 else f"{value / size:,.0f} {unit}"
+
+
+BYTES = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB")]
+SECONDS = [(86_400 * 365, "years"), (86_400, "days"), (3600, "h"), (60, "min"), (1, "s")]
+
+
+def tables(given: Assumptions) -> tuple[str, str]:
+    """The costs, and the assumptions behind them."""
+    of_size = {name: cost(pages, given) for name, pages in SIZES.items()}
+    rows = []
+    for stage in next(iter(of_size.values())):
+        row = [stage]
+        for costs in of_size.values():
+            size, seconds, dollars = costs[stage]
+            what = amount(size, BYTES) if size else amount(seconds, SECONDS)
+            paid = f"{dollars:,.2f}" if dollars < 10 else f"{dollars:,.0f}"
+            row.append(f"{what}, ${paid}" if what != "–" else f"${paid}")
+        rows.append(row)
+    assumed = [
+        [f"`--{field.name.replace('_', '-')}`", f"{getattr(given, field.name):g}"]
+        for field in fields(given)
+    ]
+    return markdown_table(["stage", *SIZES], rows), markdown_table(["option", "assumed"], assumed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", action="store_true")
+    for field in fields(Assumptions):
+        name = f"--{field.name.replace('_', '-')}"
+        parser.add_argument(name, type=float, default=field.default, metavar="NUMBER")
+    values = vars(parser.parse_args())
+    save = values.pop("save")
+    costs, assumed = tables(Assumptions(**values))
+    print(costs, assumed, sep="\n\n")
+    if save:
+        save_section("costs", costs, DOCS)
+        save_section("assumptions", assumed, DOCS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""An encoder that takes its time, so that something can happen meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tests.ingest.conftest import FirstWord
+from visar.documents import Page
+from visar.encoders.protocol import PageEmbedding
+
+
+class SlowWords(FirstWord):
+    name = "slow-words"
+
+    def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
+        time.sleep(0.03 * len(pages))
+        return super().encode_pages(pages, images)

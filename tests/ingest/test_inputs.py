@@ -1,0 +1,150 @@
+"""Documents that lie in object storage, and the options that reach it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ingest.conftest import FirstWord
+from tests.storage import bucket as bucket
+from visar.documents import Limits
+from visar.errors import DocumentError, InvalidOption
+from visar.ingest.batch import Batch
+from visar.ingest.inputs import Input, filesystem, find_inputs
+from visar.results import Refusal
+from visar.store import EncoderRef, Store, StoredDocument, open_store, storage_options
+
+TEXT = EncoderRef("text", "1", 4)
+
+
+def put(address: str, content: bytes) -> None:
+    files, key = filesystem(address, {})
+    with files.open_output_stream(key) as stream:
+        stream.write(content)
+
+
+def add(store: Store, *places: str) -> list[tuple[Input, StoredDocument | Refusal]]:
+    encoder = FirstWord()
+    return list(Batch(store, encoder, encoder).add(places))
+
+
+def test_a_prefix_is_expanded(bucket: str) -> None:
+    for key in ("b10.pdf", "b2.pdf", "deep/er/c.PDF", "notes.txt", ".hidden/d.pdf", "~$e.docx"):
+        put(f"{bucket}/prefix/{key}", b"%PDF-1.7")
+    found, refused = find_inputs([f"{bucket}/prefix/", f"{bucket}/prefix/notes.txt"], {})
+    keys = [one.place.removeprefix(f"{bucket}/prefix/") for one in found]
+    # What is named is taken, whatever its suffix.
+    assert keys == ["b2.pdf", "b10.pdf", "deep/er/c.PDF", "notes.txt"]
+    assert refused == []
+    assert {one.size for one in found} == {8}
+
+
+def test_what_is_not_there_is_refused(bucket: str) -> None:
+    nowhere = [f"{bucket}/nothing", "s3://no-such-bucket/x"]
+    found, refused = find_inputs(nowhere, {})
+    assert found == []
+    assert [one.path for one in refused] == nowhere
+    for one in refused:
+        assert "does not exist, or has no documents" in one.reason
+    with pytest.raises(InvalidOption, match="no address of s3://, gs:// or az://"):
+        find_inputs(["ftp://host/file.pdf"], {})
+
+
+def test_an_object_is_added_and_replaced(
+    bucket: str, store: Store, make_pdf: Callable[..., Path]
+) -> None:
+    address = f"{bucket}/added/some report.pdf"
+    put(address, make_pdf("one.pdf", "Alpha.", "Beta.").read_bytes())
+    ((_, added),) = add(store, f"{bucket}/added")
+    assert isinstance(added, StoredDocument)
+    assert (added.name, added.source, added.pages) == ("some report.pdf", address, 2)
+    assert store.original(added.id) is not None
+    put(address, make_pdf("two.pdf", "Gamma.").read_bytes())
+    add(store, address)
+    assert [one.pages for one in store.documents()] == [1]
+    # Its copy at another key is the same document, and keeps the first name.
+    put(f"{bucket}/added/z.pdf", make_pdf("two.pdf", "Gamma.").read_bytes())
+    add(store, f"{bucket}/added/z.pdf")
+    assert [one.name for one in store.documents()] == ["some report.pdf"]
+    put(f"{bucket}/added/broken.pdf", b"nothing of the kind")
+    results = dict(add(store, f"{bucket}/added"))
+    assert [type(one) for one in results.values()] == [Refusal, StoredDocument, StoredDocument]
+
+
+def test_a_large_object_is_not_downloaded(bucket: str) -> None:
+    item = Input(f"{bucket}/never/asked.pdf", size=2_000)
+    with (
+        pytest.raises(DocumentError, match="more than the limit of 1,000"),
+        item.local(Limits(max_bytes=1_000), {}),
+    ):
+        pass
+
+
+def test_an_object_that_was_added_long_ago_is_not_read_again() -> None:
+    now = datetime.now(UTC)
+    known = StoredDocument("id", "a.pdf", "s3://b/a.pdf", 1, 8, now, (TEXT,))
+    item = Input("s3://b/a.pdf", 8, now - timedelta(hours=2))
+    assert item.is_stored(known, TEXT)
+    # It could be another one: written during the addition, of another size, or not encoded so.
+    assert not replace(item, modified=now - timedelta(minutes=10)).is_stored(known, TEXT)
+    assert not replace(item, size=9).is_stored(known, TEXT)
+    assert not item.is_stored(known, EncoderRef("text", "2", 4))
+    assert not item.is_stored(None, TEXT)
+
+
+def test_options_reach_the_storage_without_the_environment(
+    bucket: str, tmp_path: Path, make_pdf: Callable[..., Path]
+) -> None:
+    put(f"{bucket}/options/a.pdf", make_pdf("a.pdf", "Alpha.").read_bytes())
+    given = {
+        "aws_endpoint": os.environ["AWS_ENDPOINT_URL"],
+        "aws_access_key_id": "test",
+        "aws_secret_access_key": "test",
+        "aws_region": "us-east-1",
+        "allow_http": "true",
+    }
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    clean["HOME"] = str(tmp_path)
+
+    def run(*words: str, **variables: str) -> Any:
+        command = [
+            sys.executable,
+            "-m",
+            "visar",
+            *words,
+            "--json",
+            "--index",
+            f"{bucket}/by-option",
+        ]
+        ran = subprocess.run(
+            command, env=clean | variables, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    typed = [
+        part for key, value in given.items() for part in ("--storage-option", f"{key}={value}")
+    ]
+    encoder = "tests.ingest.conftest:FirstWord"
+    added = run("add", f"{bucket}/options", "--encoder", encoder, *typed)
+    assert [one["source"] for one in added["added"]] == [f"{bucket}/options/a.pdf"]
+    variable = " ".join(f"{key}={value}" for key, value in given.items())
+    assert [one["name"] for one in run("list", VISAR_STORAGE_OPTIONS=variable)] == ["a.pdf"]
+
+
+def test_options_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISAR_STORAGE_OPTIONS", "aws_region=a 'path=with space'")
+    assert storage_options({"aws_region": "b"}) == {"aws_region": "b", "path": "with space"}
+    for wrong in ("secret", "'unfinished"):
+        monkeypatch.setenv("VISAR_STORAGE_OPTIONS", wrong)
+        with pytest.raises(InvalidOption):
+            open_store("s3://bucket/index")
