@@ -27,7 +27,7 @@ from visar.models.loading import load_ahead
 from visar.models.protocols import Downloadable
 from visar.results import Additions, Answer, Refusal, SearchResult
 from visar.retrieval.candidates import Candidates
-from visar.retrieval.corpus import Corpus, CorpusCache, choose_documents, split_by_encoder
+from visar.retrieval.corpus import CorpusCache, choose_documents, split_by_encoder
 from visar.retrieval.methods import Method, MethodFunction
 from visar.retrieval.search import Searcher
 from visar.store import (
@@ -470,7 +470,8 @@ class Index:
         spans = None
         if known and isinstance(known[0], SpanEncoder):
             spans = known[0].question_spans(found.question)
-        return explain(found, self._searched(found).pages, spans)
+        corpus = self._corpora.get(found.documents, found.encoder).only(found.places)
+        return explain(found, corpus.pages, spans)
 
     def patches(
         self, found: SearchResult, document: str, number: int
@@ -478,19 +479,17 @@ class Index:
         """Return where the patches of a searched page stand, and their weights for the question.
 
         The weights are (m + 1, n): the method's, then the cosines with each vector of the question.
+        A page of a library that the method did not choose from has none of the method's.
         """
-        corpus = self._searched(found)
-        position = corpus.position(document, number)
-        boxes, _ = corpus.patches(position)
-        cosines = found.query @ corpus.vectors(position).astype(found.query.dtype).T
-        return boxes, np.vstack([found.selection.patch_weights[position], cosines])
+        corpus = self._corpora.get(found.documents, found.encoder).page(document, number)
+        boxes, _ = corpus.patches(0)
+        cosines = found.query @ corpus.vectors(0).astype(found.query.dtype).T
+        weights = found.patch_weights(document, number)
+        own = np.zeros(len(boxes), np.float32) if weights is None else weights
+        return boxes, np.vstack([own, cosines])
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[PageHit, Image]]:
         """Return each found page with its picture, the question's heat laid over it."""
         from visar.explain.heat import pages_with_heat
 
-        return pages_with_heat(self, found, self._searched(found), dpi)
-
-    def _searched(self, found: SearchResult) -> Corpus:
-        """The pages that a result was chosen from."""
-        return self._corpora.get(found.documents, found.encoder).only(found.places)
+        return pages_with_heat(self, found, self._corpora.get(found.documents, found.encoder), dpi)

@@ -56,13 +56,13 @@ def pages_with_heat(
 ) -> Iterator[tuple[PageHit, Image]]:
     """Yield each found page with its picture, the question's heat laid over it.
 
-    ``corpus`` are the pages that the result was chosen from. A neighbour that is not among them
-    has no heat.
+    ``corpus`` are the pages of the documents searched. A neighbour that the method did not choose
+    from has no heat.
     """
     for hit in found.pages:
         image = source.image(hit.document, hit.page, dpi)
-        position = corpus.find(hit.document, hit.page)
-        if position is not None:
-            boxes, _ = corpus.patches(position)
-            image = with_heat(image, boxes, found.selection.patch_weights[position])
+        weights = found.patch_weights(hit.document, hit.page)
+        if weights is not None:
+            boxes, _ = corpus.page(hit.document, hit.page).patches(0)
+            image = with_heat(image, boxes, weights)
         yield hit, image
