@@ -146,6 +146,12 @@ class SearchResult:
     """The characters of the question that each of its vectors stands for; None if the encoder does
     not tell."""
 
+    def patch_weights(self, document: str, page: int) -> NDArray[np.float32] | None:
+        """The weights of a page's vectors; None if the method did not choose from it."""
+        if (document, page) not in self.places:
+            return None
+        return self.selection.patch_weights[self.places.index((document, page))]
+
     @property
     def sharpness(self) -> float | None:
         """By what share J gets worse with one page more or less than at its minimum, if known."""

@@ -16,7 +16,7 @@ from visar.core.selection import Selection
 from visar.core.similarity import PageSimilarity
 from visar.core.weights import Products, activation
 from visar.documents.page import Box, Page
-from visar.results import SearchResult
+from visar.results import Place, SearchResult
 from visar.retrieval.calibration import find_calibration
 from visar.retrieval.corpus import Corpus
 from visar.retrieval.methods import METHODS, DocumentPages, Method, ScoredPages
@@ -144,7 +144,7 @@ def explain(
 
 
 def patch_pairs(
-    found: SearchResult, corpus: Corpus, first: int, second: int
+    found: SearchResult, corpus: Corpus, first: Place, second: Place
 ) -> tuple[PatchPair, ...]:
     """Find what makes two pages alike: the patches that share most, best first.
 
@@ -153,16 +153,16 @@ def patch_pairs(
     found
         What a search has found.
     corpus
-        What was searched.
+        All pages of the documents that were searched.
     first, second
-        Positions of the pages in it.
+        The pages, by their documents' ids and their numbers.
 
     Returns
     -------
     tuple
         At most six pairs; of those of the same two words the best. None if a page has no weight.
     """
-    sides = [_weighted(found, corpus, position) for position in (first, second)]
+    sides = [_weighted(found, corpus.page(*place)) for place in (first, second)]
     products = sides[0].vectors @ sides[1].vectors.T
     if not products.size:
         return ()
@@ -191,13 +191,15 @@ class _WeightedPatches:
     texts: list[str]
 
 
-def _weighted(found: SearchResult, corpus: Corpus, position: int) -> _WeightedPatches:
-    weights = found.selection.patch_weights[position]
+def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
+    boxes, words = page.patches(0)
+    weights = found.patch_weights(*page.places[0])
+    if weights is None:  # a neighbour that the method did not choose from
+        weights = np.zeros(len(boxes), np.float32)
     active = np.flatnonzero(weights > 0)
-    boxes, words = corpus.patches(position)
-    written = corpus.read([position])[0].words
+    written = page.read()[0].words
     return _WeightedPatches(
-        corpus.vectors(position)[active].astype(np.float32) * weights[active, None],
+        page.vectors(0)[active].astype(np.float32) * weights[active, None],
         [(left, top, right, bottom) for left, top, right, bottom in boxes[active].tolist()],
         [written[n].text if 0 <= n < len(written) else "" for n in words[active].tolist()],
     )

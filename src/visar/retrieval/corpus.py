@@ -118,15 +118,14 @@ class Corpus:
         """Return the position of a page, or None if it is not among the pages."""
         return self._positions.get((document, number))
 
-    def position(self, document: str, number: int) -> int:
-        """Return the position of a page, by its document's id and its number from 1.
+    def page(self, document: str, number: int) -> Corpus:
+        """Return a single page, by its document's id and its number from 1.
 
         Raises NotInIndex if it is not among the pages.
         """
-        position = self.find(document, number)
-        if position is None:
+        if self.find(document, number) is None:
             raise NotInIndex(f"Page {number} of {document} was not searched.")
-        return position
+        return self.only([(document, number)])
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the boxes and word indices of a page's vectors."""

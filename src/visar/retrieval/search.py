@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,20 @@ CANDIDATES = 50
 """Of several documents, the pages that the methods choose from: the best by late interaction."""
 SCANNED = 300
 """The most pages of several documents that are all compared with a question."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """The options of :meth:`visar.Index.search`, which ``Index.ask`` and others pass on."""
+
+    documents: Sequence[str] | None
+    collection: str | None
+    where: str | None
+    exact: bool
+    encoder: str | Encoder
+    method: str | Method | MethodFunction
+    k: int | None
+    max_k: int | None
+    neighbors: int
 
 
 class Searcher:

@@ -9,10 +9,10 @@ from visar.errors import VisarError
 from visar.explain.words import why_so_many
 from visar.generation import extractive
 from visar.generation.answering import AnswerStream
-from visar.index import SearchOptions
 from visar.results import Answer as FoundAnswer
 from visar.results import SearchResult
 from visar.retrieval.methods import METHODS
+from visar.retrieval.search import SearchOptions
 from visar.server.context import ERRORS, Context, Recent
 from visar.server.schemas import (
     Answer,

@@ -200,6 +200,9 @@ class Search(Found):
     pages: list[Hit]
     runner_up: Hit | None
     pages_searched: int
+    candidates: int | None = Field(
+        description="Of several documents: the pages that the method chose from."
+    )
     pages_invalid: int
     k: int
     k_star: int

@@ -25,7 +25,7 @@ from visar.explain.words import numbers
 from visar.generation.answering import page_text
 from visar.generation.prompts import fit_pixels
 from visar.generation.protocol import Generator
-from visar.index import Index, SearchOptions
+from visar.index import Index
 from visar.ingest.sources import source_text
 from visar.integrations.mcp.results import (
     MAX_RESULT,
@@ -46,6 +46,7 @@ from visar.integrations.mcp.results import (
     page_uri,
     size_of,
 )
+from visar.retrieval.search import SearchOptions
 from visar.server.schemas import MAX_QUESTION, Collection, to_schema
 
 REPORT = "visar/report"
