@@ -109,9 +109,11 @@ def _body(client: Client, files: Sequence[str], asked: dict[str, Any]) -> dict[s
 def _add(client: Client, files: Sequence[str | Path], *, quiet: bool) -> Additions:
     with progress_shown(quiet=quiet) as display:
         reports: dict[str, Callable[..., None]] = {}
+        told: dict[str, Job] = {}
 
         def show(job: Job) -> None:
-            if job.stage and job.pages:
+            if job.stage and job.pages and job != told.get(job.id):
+                told[job.id] = job
                 if job.id not in reports:
                     reports[job.id] = display.document(Path(job.name))
                 reports[job.id](job.stage, job.pages_done, job.pages)
