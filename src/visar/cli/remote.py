@@ -118,9 +118,11 @@ def _add(
 ) -> Additions:
     with progress_shown(quiet=quiet) as display:
         reports: dict[str, Callable[..., None]] = {}
+        told: dict[str, Job] = {}
 
         def show(job: Job) -> None:
-            if job.stage and job.pages:
+            if job.stage and job.pages and job != told.get(job.id):
+                told[job.id] = job
                 if job.id not in reports:
                     reports[job.id] = display.document(Path(job.name))
                 reports[job.id](job.stage, job.pages_done, job.pages)
