@@ -21,7 +21,7 @@ from PIL import Image
 from tests.conftest import write_pdf
 from tests.integrations.mcp_client import Mode, call, noisy_picture, talk, text_of
 from visar.documents import Page, ReadOptions, Word
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, StoreError
 from visar.index import Index
 from visar.integrations.mcp import create_server
 from visar.integrations.mcp.results import MAX_RESULT, PageContent, make_result
@@ -125,7 +125,7 @@ def test_a_question_is_about_documents_or_a_collection(
     server = create_server(index)
     empty = call(server, "ask", question="What?")
     assert empty.is_error
-    assert text_of(empty) == "The index the index is empty: add a document first."
+    assert text_of(empty) == "The index is empty: add a document first."
     first = index.add(make_pdf("first.pdf", "The warranty of the lamp is seven years."))
     index.add(make_pdf("second.pdf", "The warranty of the lantern is two years."))
     index.collect("lamps", [first.id])
@@ -321,6 +321,18 @@ def test_an_error_of_ours_that_is_none_of_yours_is_not_told(
     result = call(create_server(library), "search", question="What?")
     assert result.is_error
     assert text_of(result) == "Error executing tool search"
+
+
+def test_an_index_that_cannot_be_read_is_said(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError(f"The index {index.location} is damaged.")
+
+    monkeypatch.setattr(index, "documents", fail)
+    result = call(create_server(index), "list_documents")
+    assert result.is_error
+    assert text_of(result) == "The index is damaged."
 
 
 def test_questions_are_answered_while_others_are(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyio import to_thread
 from mcp.server.apps import Apps
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import (
@@ -167,7 +168,7 @@ class _Server(MCPServer[Any]):
             if isinstance(cause, ValidationError):
                 raise ToolError(first_mistake(cause.errors())) from None
             if isinstance(cause, _TOLD):
-                raise ToolError(self._clean(cause)) from None
+                raise ToolError(await to_thread.run_sync(self._clean, cause)) from None
             raise
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
@@ -178,7 +179,7 @@ class _Server(MCPServer[Any]):
             if isinstance(cause, NotInIndex | ValidationError):
                 raise ResourceNotFoundError(f"There is no {uri}.") from None
             if isinstance(cause, _TOLD):
-                raise ResourceError(self._clean(cause)) from None
+                raise ResourceError(await to_thread.run_sync(self._clean, cause)) from None
             raise
 
     async def get_prompt(self, name: str, *_: Any) -> Any:

@@ -19,7 +19,7 @@ from pydantic import Field
 from visar.documents import find_documents
 from visar.documents.finding import page_images
 from visar.documents.page import Page
-from visar.errors import DocumentError, InvalidOption
+from visar.errors import DocumentError, InvalidOption, StoreError
 from visar.explain.report import report_data
 from visar.explain.words import numbers
 from visar.generation.answering import page_text
@@ -129,12 +129,15 @@ class Tools:
     def clean(self, error: object) -> str:
         """What an error says, without telling where on this machine anything is kept."""
         said = str(error)
-        for document in self._index.documents():
-            if document.source:
-                said = said.replace(source_text(document.source), document.name)
+        with contextlib.suppress(StoreError):  # which may be what there is to tell
+            for document in self._index.documents():
+                if document.source:
+                    said = said.replace(source_text(document.source), document.name)
         for root in self._roots.folders:
-            said = said.replace(str(root), root.name)
-        return said.replace(self._index.location, "the index")
+            if root.name:
+                said = said.replace(str(root), root.name)
+        location = self._index.location
+        return said.replace(f"index {location}", "index").replace(location, "the index")
 
     def list_documents(
         self,
