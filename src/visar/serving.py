@@ -43,6 +43,8 @@ MAX_CONNECTIONS = 64
 MAX_REQUESTS = 8
 SECONDS_PER_READ = 20.0
 SECONDS_PER_MESSAGE = 120.0
+# Whose body comes more slowly than this loses its place when others need it.
+SLOWEST_BYTES_PER_SECOND = 50_000
 SECONDS_TO_STOP = 30
 # What a route sets in its scope if its answer ends with the client alone.
 ENDLESS = "visar.endless"
@@ -130,7 +132,8 @@ class RequestGuard:
         The content types of bodies that are taken, none of which a web page can send to another
         site unasked, and the size of each.
     max_requests
-        How many requests with bodies are read, wait or are answered at once.
+        How many requests with bodies are read, wait or are answered at once. For another, the one
+        whose body is furthest behind :data:`SLOWEST_BYTES_PER_SECOND` is given up, if any is.
     private
         The beginning of the paths that need the token; others hold nothing secret.
 
@@ -153,7 +156,7 @@ class RequestGuard:
         self._private = private
         self._max_bytes = max_bytes
         self._max_requests = max_requests
-        self._running = 0
+        self._bodies: set[_Body] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -168,12 +171,14 @@ class RequestGuard:
             # The server reads and drops what is still being sent, so that the answer arrives.
             await _response(error)(scope, receive, send)
             return
-        self._running += counted
+        body = _Body(receive, limit)
+        if counted:
+            self._bodies.add(body)
         try:
             with contextlib.suppress(ClientDisconnect):
-                await self._app(scope, _limited(receive, limit), send)
+                await self._app(scope, body.receive, send)
         finally:
-            self._running -= counted
+            self._bodies.discard(body)
 
     def _admit(self, headers: dict[bytes, bytes], *, private: bool) -> None:
         if self._expected is not None:
@@ -205,8 +210,12 @@ class RequestGuard:
             raise refusal(415, "content_type", f"Send the content type {allowed}.")
         if int(headers.get(b"content-length", b"0")) > limit:
             raise _too_large(limit)
-        if self._running >= self._max_requests:
-            raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
+        if len(self._bodies) >= self._max_requests:
+            slowest = max(self._bodies, key=_Body.bytes_behind)
+            if slowest.bytes_behind() <= 0:
+                raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
+            self._bodies.remove(slowest)
+            slowest.give_up()
         return limit
 
 
@@ -338,29 +347,53 @@ class _Connection(H11Protocol):
             self.transport.abort()
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Receive a body of so many bytes at most, in time."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + SECONDS_PER_MESSAGE
-    received, complete = 0, False
+class _Body:
+    """The body of a request: so many bytes at most, in time."""
 
-    async def limited() -> Message:
-        nonlocal received, complete
-        if complete:  # what comes now is that the client has gone
-            return await receive()
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._clock = asyncio.get_running_loop().time
+        self._started = self._clock()
+        self._received = 0
+        self._complete = False
+        self._given_up = False
+        self._waiting: asyncio.Timeout | None = None
+
+    def bytes_behind(self) -> float:
+        """How many bytes of it should have come by now; 0 if it is complete."""
+        if self._complete:
+            return 0.0
+        return SLOWEST_BYTES_PER_SECOND * (self._clock() - self._started) - self._received
+
+    def give_up(self) -> None:
+        """Receive no more of it."""
+        self._given_up = True
+        if self._waiting is not None:
+            self._waiting.reschedule(self._clock())
+
+    async def receive(self) -> Message:
+        """Receive the next part, as ASGI has it."""
+        if self._complete:  # what comes now is that the client has gone
+            return await self._receive()
+        latest = min(self._started + SECONDS_PER_MESSAGE, self._clock() + SECONDS_PER_READ)
         try:
-            async with asyncio.timeout_at(min(deadline, clock() + SECONDS_PER_READ)):
-                part = await receive()
+            async with asyncio.timeout_at(self._clock() if self._given_up else latest) as waiting:
+                self._waiting = waiting
+                part = await self._receive()
         except TimeoutError:
-            message = "The body has not arrived in time."
-            raise refusal(408, "timeout", message, {"Connection": "close"}) from None
-        received += len(part.get("body", b""))
-        if received > limit:
-            raise _too_large(limit)
-        complete = not part.get("more_body", False)
+            end = {"Connection": "close"}
+            if self._given_up:
+                message = "The body came too slowly while others needed its place."
+                raise refusal(503, "busy", message, end | {"Retry-After": "2"}) from None
+            raise refusal(408, "timeout", "The body has not arrived in time.", end) from None
+        finally:
+            self._waiting = None
+        self._received += len(part.get("body", b""))
+        if self._received > self._limit:
+            raise _too_large(self._limit)
+        self._complete = not part.get("more_body", False)
         return part
-
-    return limited
 
 
 def _response(error: FrameworkException) -> JSONResponse:
