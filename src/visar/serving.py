@@ -45,7 +45,8 @@ MAX_CONNECTIONS = 64
 MAX_REQUESTS = 8
 SECONDS_PER_READ = 20.0
 SECONDS_PER_MESSAGE = 120.0
-# Large bodies have more time, as long as they arrive at least so fast.
+# Large bodies have more time, as long as they arrive at least so fast; whose body comes more slowly
+# loses its place when others need it.
 SLOWEST_BYTES_PER_SECOND = 50_000
 SECONDS_TO_STOP = 30
 # What a route sets in its scope if its answer ends with the client alone.
@@ -134,7 +135,8 @@ class RequestGuard:
         The content types of bodies that are taken, none of which a web page can send to another
         site unasked, and the size of each.
     max_requests
-        How many requests with bodies are read, wait or are answered at once.
+        How many requests with bodies are read, wait or are answered at once. For another, the one
+        whose body is furthest behind :data:`SLOWEST_BYTES_PER_SECOND` is given up, if any is.
     private
         The beginning of the paths that need the token; others hold nothing secret.
     hosts
@@ -162,7 +164,7 @@ class RequestGuard:
         self._hosts = hosts
         self._max_bytes = max_bytes
         self._max_requests = max_requests
-        self._running = 0
+        self._bodies: set[_Body] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -177,12 +179,14 @@ class RequestGuard:
             # The server reads and drops what is still being sent, so that the answer arrives.
             await _response(error)(scope, receive, send)
             return
-        self._running += counted
+        body = _Body(receive, limit)
+        if counted:
+            self._bodies.add(body)
         try:
             with contextlib.suppress(ClientDisconnect):
-                await self._app(scope, _limited(receive, limit), send)
+                await self._app(scope, body.receive, send)
         finally:
-            self._running -= counted
+            self._bodies.discard(body)
 
     def _admit(self, headers: dict[bytes, bytes], *, private: bool) -> None:
         host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()
@@ -218,8 +222,12 @@ class RequestGuard:
             raise refusal(415, "content_type", f"Send the content type {allowed}.")
         if int(headers.get(b"content-length", b"0")) > limit:
             raise _too_large(limit)
-        if self._running >= self._max_requests:
-            raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
+        if len(self._bodies) >= self._max_requests:
+            slowest = max(self._bodies, key=_Body.bytes_behind)
+            if slowest.bytes_behind() <= 0:
+                raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
+            self._bodies.remove(slowest)
+            slowest.give_up()
         return limit
 
 
@@ -370,30 +378,54 @@ class _Connection(H11Protocol):
             self.transport.abort()
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Receive a body of so many bytes at most, in time."""
-    clock = asyncio.get_running_loop().time
-    started = clock()
-    received, complete = 0, False
+class _Body:
+    """The body of a request: so many bytes at most, in time."""
 
-    async def limited() -> Message:
-        nonlocal received, complete
-        if complete:  # what comes now is that the client has gone
-            return await receive()
-        deadline = started + SECONDS_PER_MESSAGE + received / SLOWEST_BYTES_PER_SECOND
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._clock = asyncio.get_running_loop().time
+        self._started = self._clock()
+        self._received = 0
+        self._complete = False
+        self._given_up = False
+        self._waiting: asyncio.Timeout | None = None
+
+    def bytes_behind(self) -> float:
+        """How many bytes of it should have come by now; 0 if it is complete."""
+        if self._complete:
+            return 0.0
+        return SLOWEST_BYTES_PER_SECOND * (self._clock() - self._started) - self._received
+
+    def give_up(self) -> None:
+        """Receive no more of it."""
+        self._given_up = True
+        if self._waiting is not None:
+            self._waiting.reschedule(self._clock())
+
+    async def receive(self) -> Message:
+        """Receive the next part, as ASGI has it."""
+        if self._complete:  # what comes now is that the client has gone
+            return await self._receive()
+        arrived = SECONDS_PER_MESSAGE + self._received / SLOWEST_BYTES_PER_SECOND
+        latest = min(self._started + arrived, self._clock() + SECONDS_PER_READ)
         try:
-            async with asyncio.timeout_at(min(deadline, clock() + SECONDS_PER_READ)):
-                part = await receive()
+            async with asyncio.timeout_at(self._clock() if self._given_up else latest) as waiting:
+                self._waiting = waiting
+                part = await self._receive()
         except TimeoutError:
-            message = "The body has not arrived in time."
-            raise refusal(408, "timeout", message, {"Connection": "close"}) from None
-        received += len(part.get("body", b""))
-        if received > limit:
-            raise _too_large(limit)
-        complete = not part.get("more_body", False)
+            end = {"Connection": "close"}
+            if self._given_up:
+                message = "The body came too slowly while others needed its place."
+                raise refusal(503, "busy", message, end | {"Retry-After": "2"}) from None
+            raise refusal(408, "timeout", "The body has not arrived in time.", end) from None
+        finally:
+            self._waiting = None
+        self._received += len(part.get("body", b""))
+        if self._received > self._limit:
+            raise _too_large(self._limit)
+        self._complete = not part.get("more_body", False)
         return part
-
-    return limited
 
 
 def _response(error: FrameworkException) -> JSONResponse:
