@@ -285,9 +285,9 @@ class Tools:
         outside = [one for one in found.paths if one not in inside]
         steps = itertools.count(1)
 
-        def progress(document: Path) -> Any:
+        def progress(place: str) -> Any:
             def report(stage: str, done: int, pages: int) -> None:
-                said = f"{document.name}: {stage}, {done} of {pages} pages"
+                said = f"{Path(place).name}: {stage}, {done} of {pages} pages"
                 from_thread.run(ctx.report_progress, next(steps), None, said)
 
             return report
