@@ -302,15 +302,9 @@ class Index:
         from visar.ingest.batch import Batch
 
         chosen = options or self._options
-        batch = Batch(
-            self._store,
-            self.encoder(encoder),
-            encoder,
-            self._models.device,
-            chosen,
-            metadata,
-            collection,
-        )
+        models = self._models
+        made = models.encoder(encoder)
+        batch = Batch(self._store, made, encoder, models.device, chosen, metadata, collection)
         additions = batch.add_all(paths, progress, each, ray=ray)
         self._options_of.update((document.id, chosen) for document in additions.added)
         return additions

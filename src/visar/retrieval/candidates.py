@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -34,6 +35,9 @@ CODED_ROOT = 12
 """Pages whose bits are compared with those of the question, the best by their means: so many, or
 so many times the root of the number of pages. The rank by means of pages that belong to the best
 grows with the root of a library's size."""
+ENGINE = "VISAR_CANDIDATES"
+"""The environment variable that names another engine: a Qdrant cluster (``http://…``), or a folder
+or address of LanceDB tables. It serves one index, and knows no other."""
 COMPARED = 2
 """Pages compared exactly for each one that is wanted, the best by their bits."""
 
@@ -108,7 +112,7 @@ class Candidates:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._indexes: dict[EncoderRef, PageSummaries] = {}
+        self._indexes: dict[EncoderRef, CandidateIndex] = {}
 
     def find(self, corpus: Corpus, query: Float32, question: str, n: int) -> list[Place]:
         """Return the pages of a corpus that an exact comparison should choose ``n`` of."""
@@ -122,9 +126,7 @@ class Candidates:
         there = {document_key(document) for document in self._store.documents()}
         with self._lock:
             if encoder not in self._indexes:
-                folder = _folder(self._store.location, encoder)
-                self._indexes[encoder] = PageSummaries(folder, encoder.dimension)
-                self._indexes[encoder].sweep(there)
+                self._indexes[encoder] = self._open(encoder, there)
             index = self._indexes[encoder]
             index.remove(index.known() - there)
             known = index.known()
@@ -132,6 +134,19 @@ class Candidates:
                 if document_key(document) not in known:
                     index.add(document, partial(self._store.vectors, document.id, encoder))
             return index
+
+    def _open(self, encoder: EncoderRef, there: AbstractSet[Key]) -> CandidateIndex:
+        """Open the engine that :data:`ENGINE` names, or the summaries that are kept here."""
+        engine = os.environ.get(ENGINE)
+        if engine:
+            from visar.retrieval.engines import LanceCandidates, QdrantCandidates
+
+            if engine.startswith(("http://", "https://")):
+                return QdrantCandidates.open(engine, encoder)
+            return LanceCandidates(engine, encoder, dict(self._store.storage_options))
+        summaries = PageSummaries(_folder(self._store.location, encoder), encoder.dimension)
+        summaries.sweep(there)
+        return summaries
 
     def clear(self) -> None:
         """Free the memory of all summaries."""
@@ -246,6 +261,8 @@ class PageSummaries:
     ) -> list[Candidate]:
         """Return the best pages by their bits, of the best by their means."""
         with self._lock:
+            if not self._kept:
+                return []
             if self._stacked is None:
                 self._stacked = _stack(self._kept)
             stacked = self._stacked
@@ -363,19 +380,23 @@ def _counts(lengths: Integers, dimension: int) -> Integers:
     return np.minimum(lengths, max(1, MEAN_NUMBERS // dimension))
 
 
+def mean_vectors(page: Float32) -> Float32:
+    """Return the means of runs of a page's vectors: :data:`MEAN_NUMBERS` numbers at most."""
+    count = int(_counts(np.array(len(page)), page.shape[1]))
+    edges = np.arange(count + 1) * len(page) // count
+    means = np.add.reduceat(page, edges[:-1], axis=0)
+    # Of length 1: a run about several things would else lose to one about a single thing.
+    return np.asarray(means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), _TINY))
+
+
 def _summarise(vectors: DocumentVectors) -> bytes:
     """Return the content of a file: a header, then the lengths, means and bits of pages."""
     lengths = np.diff(vectors.offsets)
-    counts = _counts(lengths, vectors.vectors.shape[1])
     means, codes = [], []
     for number in np.flatnonzero(lengths).tolist():
         page = vectors.vectors[vectors.offsets[number] : vectors.offsets[number + 1]]
         page = page.astype(np.float32)
-        edges = np.arange(counts[number] + 1) * len(page) // counts[number]
-        mean = np.add.reduceat(page, edges[:-1], axis=0)
-        # Of length 1: a run about several things would else lose to one about a single thing.
-        mean /= np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), _TINY)
-        means.append(mean.astype("<f2").tobytes())
+        means.append(mean_vectors(page).astype("<f2").tobytes())
         codes.append(_bits(page).tobytes())
     header = np.array([*_HEADER, *lengths], _INTEGER).tobytes()
     return b"".join([header, *means, *codes])
