@@ -13,12 +13,8 @@ RUN python -m venv /opt/visar \
     && /opt/visar/bin/pip uninstall --yes pip
 
 FROM python:3.11-slim
-# What OCR's OpenCV links to. Debian's security updates replace versions, so that none is pinned.
-# hadolint ignore=DL3008
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libgl1 libglib2.0-0 \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home --uid 10001 visar \
+# No package of Debian is needed: what the wheels link to, every image with apt has.
+RUN useradd --create-home --uid 10001 visar \
     && install --directory --owner=visar --group=visar /index
 COPY --from=build /opt/visar /opt/visar
 ENV PATH=/opt/visar/bin:$PATH \
