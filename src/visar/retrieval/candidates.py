@@ -34,7 +34,7 @@ CODED_ROOT = 12
 """Pages whose bits are compared with those of the question, the best by their means: so many, or
 so many times the root of the number of pages. The rank by means of pages that belong to the best
 grows with the root of a library's size."""
-COMPARED = 2
+COMPARED = 4
 """Pages compared exactly for each one that is wanted, the best by their bits."""
 
 # Pages and vectors that are compared at a time: their products stay small.
