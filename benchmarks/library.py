@@ -363,9 +363,9 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
             index.repeat(library[len(like) :], like)
             index.candidates(queries[0], "", 1, library)  # stacks them, as the first question does
             find = _fastest(
-                lambda query, library=library: index.candidates(query, "", 100, library), queries
+                lambda query, library=library: index.candidates(query, "", 200, library), queries
             )
-            compared = PageVectors(document.of(np.arange(100) % len(document)))
+            compared = PageVectors(document.of(np.arange(200) % len(document)))
             chosen = PageVectors(document.of(range(50)))
 
             def choose(query: Float32, compared=compared, chosen=chosen) -> None:

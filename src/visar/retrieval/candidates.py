@@ -38,7 +38,7 @@ grows with the root of a library's size."""
 ENGINE = "VISAR_CANDIDATES"
 """The environment variable that names another engine: a Qdrant cluster (``http://…``), or a folder
 or address of LanceDB tables. It serves one index, and knows no other."""
-COMPARED = 2
+COMPARED = 4
 """Pages compared exactly for each one that is wanted, the best by their bits."""
 
 # Pages and vectors that are compared at a time: their products stay small.
