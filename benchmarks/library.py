@@ -343,7 +343,6 @@ class _Repeated(PageSummaries):
 def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list[list[str]]:
     """What a question costs by the size of the library, relative to one document of 100 pages."""
     single = PageVectors(document.vectors, document.offsets)
-    alone = _fastest(lambda query: select(query, single), queries)
     parts = [document.stored(slice(first, first + 20)) for first in range(0, len(document), 20)]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -373,7 +372,9 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
                 select(query, chosen)
 
             whole = find + _fastest(choose, queries)
-            means = sum(one.means.nbytes for one in index._kept.values())
+            # Beside the others: how busy the machine is changes.
+            alone = _fastest(lambda query: select(query, single), queries)
+            means = candidates._stack(index._kept).means.nbytes
             rows.append(
                 [
                     kind,

@@ -732,3 +732,15 @@ def test_a_cancelled_job_ends_and_can_be_tried_again(http: httpx2.Client, report
     assert http.post(f"jobs/{job}/retry", json={}).json()["state"] == "done"
     assert http.post(f"jobs/{job}/cancel", json={}).json()["state"] == "done"
     http.delete(f"documents/{done['document']}")
+
+
+def test_a_filter_says_what_is_searched(http: httpx2.Client, document: str) -> None:
+    asked = {"question": "Where is the lighthouse?"}
+    found = http.post("search", json={**asked, "where": "missing is null"}).json()
+    assert document in [one["id"] for one in found["documents"]]
+    assert found["candidates"] is None or found["candidates"] <= found["pages_searched"]
+    nothing = http.post("search", json={**asked, "where": "missing = 3"})
+    assert_problem(nothing, 404, "not_found")
+    wrong = http.post("search", json={**asked, "where": "missing ="})
+    assert_problem(wrong, 422, "invalid")
+    assert "The filter is wrong here" in wrong.text

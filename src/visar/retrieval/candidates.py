@@ -41,6 +41,9 @@ or address of LanceDB tables. It serves one index, and knows no other."""
 COMPARED = 4
 """Pages compared exactly for each one that is wanted, the best by their bits."""
 
+DECODED = 512 * 2**20
+"""Bytes of means kept in float32, which are compared twice as fast; more are kept in float16."""
+
 # Pages and vectors that are compared at a time: their products stay small.
 _PAGES_AT_A_TIME = 256
 _ROWS_AT_A_TIME = 8192
@@ -186,7 +189,7 @@ class _Stacked:
     documents: dict[Key, slice]
     """By document: its pages."""
     starts: Integers
-    means: NDArray[np.float16]
+    means: NDArray[np.float16] | Float32
 
 
 class PageSummaries:
@@ -304,7 +307,9 @@ def _stack(kept: dict[Key, _Summary]) -> _Stacked:
         starts.append(one.mean_starts[:-1] + rows)
         pages += len(one.numbers)
         rows += len(one.means)
-    means = np.concatenate([one.means for one in kept.values()], dtype=np.float16)
+    numbers = sum(one.means.size for one in kept.values())
+    kind = np.float32 if 4 * numbers <= DECODED else np.float16
+    means = np.concatenate([one.means for one in kept.values()], dtype=kind)
     return _Stacked(documents, np.append(np.concatenate(starts), rows), means)
 
 
@@ -324,8 +329,10 @@ def _runs(documents: Sequence[slice]) -> Iterator[slice]:
 def _mean_scores(query: Float32, stacked: _Stacked, pages: slice) -> Float64:
     """Late interaction of the question with the means of pages."""
     first, last = stacked.starts[pages.start], stacked.starts[pages.stop]
-    means = np.empty((last - first, query.shape[1]), np.float32)
-    decode(stacked.means[first:last], means)
+    kept = stacked.means[first:last]
+    means = kept if kept.dtype == np.float32 else np.empty(kept.shape, np.float32)
+    if means is not kept:
+        decode(kept, means)
     products = query @ means.T
     starts = stacked.starts[pages] - first
     return np.asarray(np.maximum.reduceat(products, starts, axis=1).sum(axis=0, dtype=np.float64))
