@@ -4,6 +4,9 @@
 # make check  format, lint, types
 # make docs   writes docs/command-line.md
 # make site   builds the documentation as a site in build/site
+# make dist   builds wheel and sdist, and checks them
+# make sbom   writes dist/visar.cdx.json: what an installation with OCR and the server holds
+# make mcpb   builds dist/visar.mcpb, which Claude Desktop installs
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
 #
 # Each sets itself up in .venv; only Python 3.11 (or newer) and pip are needed.
@@ -11,7 +14,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo serve test check format docs site bench clean
+.PHONY: demo serve test check format docs site dist sbom mcpb bench clean
 
 REPORT := examples/harbour-light-annual-report.pdf
 ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
@@ -45,11 +48,29 @@ docs: .venv/installed-dev
 site: .venv/installed-dev
 	$(BIN)/zensical build --strict
 
+dist: .venv/bin/python
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet 'build>=1.6' 'twine>=7'
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+
+# An environment of its own: what is installed for development is not shipped.
+sbom: dist
+	$(BIN)/python -m pip install --quiet 'cyclonedx-bom>=7.5,<8'
+	$(PYTHON) -m venv --clear build/sbom
+	build/sbom/bin/python -m pip install --quiet "$$(ls dist/*.whl)[ocr,server]"
+	build/sbom/bin/python -m pip uninstall --quiet --yes pip setuptools
+	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-file dist/visar.cdx.json build/sbom/bin/python
+
+mcpb: .venv/installed
+	$(BIN)/python -m mcpb.build dist/visar.mcpb
+
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.selection $(ARGS)
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -123,7 +123,7 @@ def under_load(folder: Path, clients: int, seconds: float) -> tuple[str, ...]:
     with running(folder / "load") as (address, process), Client(address) as client:
         wait_for(client)
         names = [f"Kestrel{number}" for number in range(DOCUMENTS)]
-        documents = [client.add(written(folder / f"{name}.pdf", name))["id"] for name in names]
+        documents = [client.add(written(folder / f"{name}.pdf", name)).id for name in names]
         with api(address) as http:
             ask(http, documents[0], names[0], Told())
         before = resident(process)
@@ -142,7 +142,7 @@ def under_load(folder: Path, clients: int, seconds: float) -> tuple[str, ...]:
             thread.start()
         while time.monotonic() < deadline:
             added = client.add(written(folder / "passing.pdf", f"Passing{changes}"))
-            client.remove(added["id"])
+            client.remove(added.id)
             changes += 1
         for thread in threads:
             thread.join()
@@ -169,7 +169,7 @@ def while_adding(folder: Path, questions: int) -> tuple[str, ...]:
     alone, beside = Told(), Told()
     with running(folder / "adding") as (address, _), Client(address) as client:
         wait_for(client)
-        known = client.add(written(folder / "known.pdf", "Kestrel"))["id"]
+        known = client.add(written(folder / "known.pdf", "Kestrel")).id
         with api(address) as http:
             ask(http, known, "Kestrel", Told())
             for _ in range(questions):

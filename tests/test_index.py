@@ -65,6 +65,8 @@ def test_what_is_far_from_the_document_is_not_answered(library: Index) -> None:
     assert not answer.found
     assert answer.search.strength == "none"
     assert answer.passages
+    # Whatever their probabilities are, none of the pages is called possible.
+    assert {hit.likelihood for hit in answer.pages} == {"unlikely"}
 
 
 def test_results_turn_to_json(library: Index) -> None:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
 from visar.documents import Page, ReadOptions
-from visar.encoders.protocol import Encoder, SpanEncoder
+from visar.encoders.protocol import Encoder
 from visar.generation import extractive
 from visar.generation.answering import (
     USUAL_BUDGET,
@@ -25,11 +25,11 @@ from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.ingest.sources import SourcePool
 from visar.models.loading import load_ahead
 from visar.models.protocols import Downloadable
-from visar.results import Additions, Answer, Refusal, SearchResult
+from visar.results import Additions, Answer, Place, Refusal, SearchResult
 from visar.retrieval.candidates import Candidates
 from visar.retrieval.corpus import Corpus, CorpusCache, choose_documents, split_by_encoder
 from visar.retrieval.methods import Method, MethodFunction
-from visar.retrieval.search import Searcher
+from visar.retrieval.search import Searcher, SearchOptions
 from visar.store import (
     Compaction,
     DocumentVectors,
@@ -45,24 +45,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    from visar.explain.explanation import Explanation
+    from visar.explain.explanation import Explanation, PatchPair
     from visar.ingest.inputs import Input
     from visar.ingest.pipeline import Progress
     from visar.results import PageHit
-
-
-class SearchOptions(TypedDict, total=False):
-    """The options of :meth:`Index.search`, which :meth:`Index.ask` and others pass on."""
-
-    documents: Sequence[str] | None
-    collection: str | None
-    where: str | None
-    exact: bool
-    encoder: str | Encoder
-    method: str | Method | MethodFunction
-    k: int | None
-    max_k: int | None
-    neighbors: int
 
 
 class Index:
@@ -175,10 +161,7 @@ class Index:
     def get(self, document: str) -> StoredDocument:
         """Return a document by its id, the beginning of its id, or its name.
 
-        Raises
-        ------
-        NotInIndex
-            If no document, or more than one, is meant.
+        Raises NotInIndex if no document, or more than one, is meant.
         """
         return self._store.get(document)
 
@@ -193,10 +176,7 @@ class Index:
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Return one page of a document as a picture, drawn from the file it was added from.
 
-        Raises
-        ------
-        DocumentError
-            If the file is gone, has changed, or needs a password (:class:`Index` takes one).
+        Raises DocumentError if the file is gone, has changed, or needs a password (:meth:`unlock`).
         """
         stored = self.get(document)
         options = self._options_of.get(stored.id, self._options)
@@ -204,8 +184,14 @@ class Index:
             return source.image(number, dpi)
 
     def unlock(self, document: str, password: str) -> None:
-        """Keep the password of a document that was added elsewhere, to draw its pages with."""
-        self._options_of[self.get(document).id] = replace(self._options, password=password)
+        """Keep the password of a document, to draw its pages with.
+
+        Raises EncryptedDocument, and keeps nothing, if it is not the right one.
+        """
+        stored = self.get(document)
+        options = replace(self._options, password=password)
+        with self._sources.lease(stored, options, self._store.original(stored.id)):
+            self._options_of[stored.id] = options
 
     def vectors(self, document: str, *, encoder: str | Encoder = "embedded") -> DocumentVectors:
         """Return the vectors that an encoder gave the pages of a document."""
@@ -308,9 +294,10 @@ class Index:
     ) -> Additions:
         """Add files, the documents of folders, and objects at addresses such as ``s3://bucket/key``.
 
-        One that is refused does not stop the others. ``each`` is called as soon as a document is
-        added or refused: a later error, of the index, ends the call without a result. ``ray`` is
-        the address of a Ray cluster that does the work; it needs the name of an encoder.
+        One that is refused does not stop the others. ``each`` is called with each document that is
+        added or refused, before a later error of the index ends the call. ``metadata`` and
+        ``collection`` hold for all. ``ray`` is the address of a Ray cluster that does the work; it
+        needs the name of an encoder.
         """
         from visar.ingest.batch import Batch
 
@@ -469,11 +456,14 @@ class Index:
         """Return everything the method saw of a question: weights, matrix, costs, other cuts."""
         from visar.explain.explanation import explain
 
-        known = [one for one in self._models.encoders() if EncoderRef.of(one) == found.encoder]
-        spans = None
-        if known and isinstance(known[0], SpanEncoder):
-            spans = known[0].question_spans(found.question)
-        return explain(found, self._searched(found).pages, spans)
+        corpus = self._searched(found).only(found.places)
+        return explain(found, corpus.pages, corpus.read)
+
+    def pairs(self, found: SearchResult, first: Place, second: Place) -> tuple[PatchPair, ...]:
+        """Return the best matching patches of two searched pages, by ids and page numbers."""
+        from visar.explain.explanation import patch_pairs
+
+        return patch_pairs(found, self._searched(found), first, second)
 
     def patches(
         self, found: SearchResult, document: str, number: int
@@ -481,12 +471,11 @@ class Index:
         """Return where the patches of a searched page stand, and their weights for the question.
 
         The weights are (m + 1, n): the method's, then the cosines with each vector of the question.
+        A page of a library that the method did not choose from has none of the method's.
         """
-        corpus = self._searched(found)
-        position = corpus.position(document, number)
-        boxes, _ = corpus.patches(position)
-        cosines = found.query @ corpus.vectors(position).astype(found.query.dtype).T
-        return boxes, np.vstack([found.selection.patch_weights[position], cosines])
+        from visar.explain.heat import patches
+
+        return patches(found, self._searched(found), document, number)
 
     def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[PageHit, Image]]:
         """Return each found page with its picture, the question's heat laid over it."""
@@ -495,5 +484,5 @@ class Index:
         return pages_with_heat(self, found, self._searched(found), dpi)
 
     def _searched(self, found: SearchResult) -> Corpus:
-        """The pages that a result was chosen from."""
-        return self._corpora.get(found.documents, found.encoder).only(found.places)
+        """All pages of the documents that a result was searched in."""
+        return self._corpora.get(found.documents, found.encoder)

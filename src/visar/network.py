@@ -12,6 +12,7 @@ import random
 import time
 import weakref
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
@@ -32,6 +33,28 @@ LONGEST_PAUSE = 30.0
 _RETRIED = {429, 502, 503, 504}
 
 
+def own_token() -> str | None:
+    """Return the token that a service here wants of its users: ``VISAR_TOKEN``, if that is set.
+
+    Otherwise the content of the file that ``VISAR_TOKEN_FILE`` names, as containers keep secrets.
+    Raises InvalidOption if it cannot be read, or is empty.
+    """
+    if token := os.environ.get(TOKEN_VARIABLE):
+        return token
+    name = os.environ.get(f"{TOKEN_VARIABLE}_FILE")
+    if not name:
+        return None
+    try:
+        token = Path(name).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidOption(
+            f"{TOKEN_VARIABLE}_FILE names {name}, which cannot be read: {error}."
+        ) from error
+    if not token:
+        raise InvalidOption(f"{TOKEN_VARIABLE}_FILE names {name}, which is empty.")
+    return token
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, by its name or address alone.
 
@@ -42,6 +65,19 @@ def is_loopback(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is given as an address, not by a name, which may be made to mean any machine.
+
+    >>> [is_address(host) for host in ("10.0.0.7", "[::1]", "localhost", "gpu.lan")]
+    [True, True, False, False]
+    """
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def parse_address(address: str) -> SplitResult:

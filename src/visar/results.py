@@ -68,7 +68,7 @@ class PageHit:
     probability: float | None = None
     """That it holds evidence for the answer; None if the encoder is not calibrated."""
     likelihood: Likelihood | None = None
-    """The probability as a word."""
+    """The probability as a word; "unlikely" on every page if nothing speaks of the question."""
     beside: int | None = None
     """For a neighbour taken along: the selected page it stands beside."""
     source: PageSource | None = field(default=None, compare=False, metadata=_INTERNAL)
@@ -142,6 +142,15 @@ class SearchResult:
     """The pages that the method chose from, as ``selection`` counts them."""
     selection: Selection = field(repr=False)
     """Everything the method saw; pages counted from 0 in the order of ``places``."""
+    spans: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, metadata=_INTERNAL)
+    """The characters of the question that each of its vectors stands for; None if the encoder does
+    not tell."""
+
+    def patch_weights(self, document: str, page: int) -> NDArray[np.float32] | None:
+        """The weights of a page's vectors; None if the method did not choose from it."""
+        if (document, page) not in self.places:
+            return None
+        return self.selection.patch_weights[self.places.index((document, page))]
 
     @property
     def sharpness(self) -> float | None:
@@ -242,7 +251,7 @@ class Answer:
     def _repr_html_(self) -> str:
         said = [f"<p>{escape(self.text)}</p>"]
         if not self.found:
-            said = ["<p>Nothing matches this question well. What comes nearest:</p>"]
+            said = ["<p>Nothing there speaks of this. What comes nearest, unlikely to help:</p>"]
         elif self.generation is None:
             said = [_passage_html(passage) for passage in self.passages]
         return f"<p><b>{escape(self.question)}</b></p>{''.join(said)}{_pages_html(self.search)}"
@@ -287,14 +296,18 @@ def _passage_html(passage: Passage) -> str:
     return f"<p>{quoted} <small>page {passage.page}</small></p>"
 
 
-def likelihood(probability: float | None) -> Likelihood | None:
-    """The word for a probability.
+def likelihood(probability: float | None, strength: Strength = "good") -> Likelihood | None:
+    """The word for a probability. No page is possible where nothing speaks of the question.
 
     >>> likelihood(0.6), likelihood(0.2), likelihood(0.01), likelihood(None)
     ('likely', 'possible', 'unlikely', None)
+    >>> likelihood(0.2, "none")
+    'unlikely'
     """
     if probability is None:
         return None
+    if strength == "none":
+        return "unlikely"
     if probability >= LIKELY:
         return "likely"
     return "possible" if probability >= POSSIBLE else "unlikely"

@@ -11,17 +11,19 @@ import contextlib
 import hmac
 import json
 import re
+import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from queue import SimpleQueue
+from types import FrameType
 from typing import Any, TypeVar
 
 from visar.errors import MissingExtra, ServiceError
-from visar.network import TOKEN_VARIABLE, is_loopback
+from visar.network import TOKEN_VARIABLE, is_address, is_loopback
 
 try:
     import uvicorn
@@ -43,6 +45,9 @@ MAX_CONNECTIONS = 64
 MAX_REQUESTS = 8
 SECONDS_PER_READ = 20.0
 SECONDS_PER_MESSAGE = 120.0
+# Large bodies have more time, as long as they arrive at least so fast; whose body comes more slowly
+# loses its place when others need it.
+SLOWEST_BYTES_PER_SECOND = 50_000
 SECONDS_TO_STOP = 30
 # What a route sets in its scope if its answer ends with the client alone.
 ENDLESS = "visar.endless"
@@ -130,9 +135,13 @@ class RequestGuard:
         The content types of bodies that are taken, none of which a web page can send to another
         site unasked, and the size of each.
     max_requests
-        How many requests with bodies are read, wait or are answered at once.
+        How many requests with bodies are read, wait or are answered at once. For another, the one
+        whose body is furthest behind :data:`SLOWEST_BYTES_PER_SECOND` is given up, if any is.
     private
         The beginning of the paths that need the token; others hold nothing secret.
+    hosts
+        The names that a Host may have with a token, in lower case, beside localhost and addresses;
+        any by default.
 
     The cookie of :func:`session_cookie` does as well as the token: the pictures of a web page come
     without headers. A request that a web page of another site makes is refused, by its Origin.
@@ -146,14 +155,16 @@ class RequestGuard:
         max_bytes: Mapping[str, int],
         max_requests: int = MAX_REQUESTS,
         private: str = "/",
+        hosts: Container[str] | None = None,
     ) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()
         self._cookie = None if token is None else session_cookie(token)
         self._private = private
+        self._hosts = hosts
         self._max_bytes = max_bytes
         self._max_requests = max_requests
-        self._running = 0
+        self._bodies: set[_Body] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -168,19 +179,25 @@ class RequestGuard:
             # The server reads and drops what is still being sent, so that the answer arrives.
             await _response(error)(scope, receive, send)
             return
-        self._running += counted
+        body = _Body(receive, limit)
+        if counted:
+            self._bodies.add(body)
         try:
             with contextlib.suppress(ClientDisconnect):
-                await self._app(scope, _limited(receive, limit), send)
+                await self._app(scope, body.receive, send)
         finally:
-            self._running -= counted
+            self._bodies.discard(body)
 
     def _admit(self, headers: dict[bytes, bytes], *, private: bool) -> None:
+        host = re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1")).lower()
         if self._expected is not None:
             if private and not self._knows(headers):
                 message = f"The token is missing or wrong: set {TOKEN_VARIABLE} to the service's."
                 raise refusal(401, "token", message, {"WWW-Authenticate": "Bearer"})
-        elif not is_loopback(re.sub(r":\d*$", "", headers.get(b"host", b"").decode("latin-1"))):
+            known = self._hosts is None or is_loopback(host) or is_address(host)
+            if not known and host not in (self._hosts or ()):
+                raise refusal(403, "host", "The service does not answer to this name.")
+        elif not is_loopback(host):
             raise refusal(403, "host", "Without a token the service answers to localhost alone.")
         origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
@@ -205,8 +222,12 @@ class RequestGuard:
             raise refusal(415, "content_type", f"Send the content type {allowed}.")
         if int(headers.get(b"content-length", b"0")) > limit:
             raise _too_large(limit)
-        if self._running >= self._max_requests:
-            raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
+        if len(self._bodies) >= self._max_requests:
+            slowest = max(self._bodies, key=_Body.bytes_behind)
+            if slowest.bytes_behind() <= 0:
+                raise refusal(503, "busy", "Too many requests at once.", {"Retry-After": "2"})
+            self._bodies.remove(slowest)
+            slowest.give_up()
         return limit
 
 
@@ -242,10 +263,11 @@ def listen(host: str, port: int, *, token: str | None) -> socket.socket:
         ) from error
 
 
-def http_server(app: ASGIApp) -> uvicorn.Server:
+def http_server(app: ASGIApp, started: Callable[[], None] | None = None) -> uvicorn.Server:
     """A server for an application: call its ``run(sockets=[listen(…)])``.
 
-    SIGINT or SIGTERM ends it, after the answers under way, with a KeyboardInterrupt.
+    ``started`` is called when it answers. After SIGINT or SIGTERM it finishes the answers under
+    way, and ``run`` returns; a second SIGINT does not wait for them.
     """
     config = uvicorn.Config(
         app,
@@ -257,7 +279,25 @@ def http_server(app: ASGIApp) -> uvicorn.Server:
         timeout_keep_alive=15,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
     )
-    return uvicorn.Server(config)
+    return _Server(config, started)
+
+
+class _Server(uvicorn.Server):
+    """A server that a signal ends as any other end of its work: the process goes on."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._when_started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._when_started is not None and self.started:
+            self._when_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        # uvicorn's own raises the signal again once all has ended, which kills the process.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 class Worker:
@@ -338,29 +378,54 @@ class _Connection(H11Protocol):
             self.transport.abort()
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Receive a body of so many bytes at most, in time."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + SECONDS_PER_MESSAGE
-    received, complete = 0, False
+class _Body:
+    """The body of a request: so many bytes at most, in time."""
 
-    async def limited() -> Message:
-        nonlocal received, complete
-        if complete:  # what comes now is that the client has gone
-            return await receive()
+    def __init__(self, receive: Receive, limit: int) -> None:
+        self._receive = receive
+        self._limit = limit
+        self._clock = asyncio.get_running_loop().time
+        self._started = self._clock()
+        self._received = 0
+        self._complete = False
+        self._given_up = False
+        self._waiting: asyncio.Timeout | None = None
+
+    def bytes_behind(self) -> float:
+        """How many bytes of it should have come by now; 0 if it is complete."""
+        if self._complete:
+            return 0.0
+        return SLOWEST_BYTES_PER_SECOND * (self._clock() - self._started) - self._received
+
+    def give_up(self) -> None:
+        """Receive no more of it."""
+        self._given_up = True
+        if self._waiting is not None:
+            self._waiting.reschedule(self._clock())
+
+    async def receive(self) -> Message:
+        """Receive the next part, as ASGI has it."""
+        if self._complete:  # what comes now is that the client has gone
+            return await self._receive()
+        arrived = SECONDS_PER_MESSAGE + self._received / SLOWEST_BYTES_PER_SECOND
+        latest = min(self._started + arrived, self._clock() + SECONDS_PER_READ)
         try:
-            async with asyncio.timeout_at(min(deadline, clock() + SECONDS_PER_READ)):
-                part = await receive()
+            async with asyncio.timeout_at(self._clock() if self._given_up else latest) as waiting:
+                self._waiting = waiting
+                part = await self._receive()
         except TimeoutError:
-            message = "The body has not arrived in time."
-            raise refusal(408, "timeout", message, {"Connection": "close"}) from None
-        received += len(part.get("body", b""))
-        if received > limit:
-            raise _too_large(limit)
-        complete = not part.get("more_body", False)
+            end = {"Connection": "close"}
+            if self._given_up:
+                message = "The body came too slowly while others needed its place."
+                raise refusal(503, "busy", message, end | {"Retry-After": "2"}) from None
+            raise refusal(408, "timeout", "The body has not arrived in time.", end) from None
+        finally:
+            self._waiting = None
+        self._received += len(part.get("body", b""))
+        if self._received > self._limit:
+            raise _too_large(self._limit)
+        self._complete = not part.get("more_body", False)
         return part
-
-    return limited
 
 
 def _response(error: FrameworkException) -> JSONResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ from tests.encoders import tiny
 from tests.encoders.servers import Asked, Says, answering, like_the_hub
 from tests.generation.scripted import DONE, delta
 from tests.generation.test_servers import like_ollama
-from visar.cli import settings
+from visar.cli import main, settings
 from visar.cli.setup import encoders_for, generators_for
 from visar.encoders.registry import PUBLISHED
 from visar.generation.servers import ServedModel
@@ -108,6 +109,30 @@ def test_what_is_here_is_set_without_a_network(visar: Visar, config: Path, ollam
     # What was set before is no answer to what suits the machine now.
     again = json.loads(visar("setup", "--dry-run", "--json", "--base-url", f"{ollama}/no").out)
     assert again["generator"] == "extractive"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("consent", ["y", "n"])
+def test_a_person_is_asked_what_to_take_and_whether(
+    config: Path,
+    nobody: str,
+    consent: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["visar", "setup", "--base-url", nobody])
+    monkeypatch.setattr(sys, "stdin", Terminal(f"embedded\n\n{consent}\n"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert "Download from the model hub what is not here" in capsys.readouterr().out
+    assert config.exists() == (consent == "y")
+    if consent == "y":
+        assert settings.read() == {"encoder": "embedded", "generator": "extractive"}
 
 
 @pytest.mark.parametrize(

@@ -413,3 +413,37 @@ def test_a_header_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch)
     with serving(PixelEncoder()) as url, socket.create_connection(place(url)) as line:
         line.sendall(b"GET /v1/enc")
         assert is_cut(line)
+
+
+def start_body(url: str) -> socket.socket:
+    """Begin a request: only the first byte of its body has been sent."""
+    line = socket.create_connection(place(url), timeout=10)
+    head = f"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\n"
+    line.sendall(f"{head}Content-Length: {len(QUESTION)}\r\n\r\n".encode() + QUESTION[:1])
+    return line
+
+
+def test_who_sends_a_body_slowly_loses_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_REQUESTS", 2)
+    with serving(PixelEncoder()) as url, start_body(url) as first, start_body(url) as second:
+        assert ask(url, "GET", "/v1/encoder")[0] == 200  # both have been taken by now
+        assert ask(url, "POST", "/v1/query", QUESTION)[0] == 200
+        said = first.recv(10_000)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b'"busy"' in said
+        # There is a place now: the other may go on.
+        second.sendall(QUESTION[1:])
+        assert second.recv(10_000).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_crowd_that_sends_bodies_byte_by_byte_locks_nobody_out(url: str) -> None:
+    """With the limits as they are, and with clients that come back when they are cut."""
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(start_body(url)) for _ in range(3 * http.MAX_REQUESTS)]
+        for turn in range(1, 10):
+            for n, line in enumerate(slow):
+                try:
+                    line.sendall(QUESTION[turn : turn + 1])
+                except ConnectionError:
+                    slow[n] = stack.enter_context(start_body(url))
+            assert ask(url, "POST", "/v1/query", QUESTION)[0] == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 
 import visar
 from visar.core import prepare
-from visar.explain.explanation import MOST_PAGES, Explanation, _influence, explain
+from visar.explain.explanation import FIXED_K, MOST_PAGES, Explanation, _influence, explain
 from visar.index import Index
 from visar.results import SearchResult
-from visar.retrieval.methods import DocumentPages
+from visar.retrieval.methods import METHODS, DocumentPages
 from visar.store import EncoderRef, StoredDocument
 
 QUESTION = "How did capital expenditure change between 2020 and 2024?"
@@ -24,7 +25,11 @@ def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def result(
-    query: NDArray[np.float32], pages: DocumentPages, question: str, max_k: int | None = None
+    query: NDArray[np.float32],
+    pages: DocumentPages,
+    question: str,
+    spans: Sequence[tuple[int, int]] | None = None,
+    max_k: int | None = None,
 ) -> SearchResult:
     """What a search of a document with these vectors gives, as far as explaining it takes."""
     encoder = EncoderRef("planted", "1", query.shape[1])
@@ -53,6 +58,7 @@ def result(
         query=query,
         places=tuple(("d", number) for number in range(1, count + 1)),
         selection=selection,
+        spans=None if spans is None else tuple(spans),
     )
 
 
@@ -78,7 +84,7 @@ def test_similarity_and_cost_are_those_of_select(count: int) -> None:
     whole = visar.select(query, pages.vectors, full_matrix=True)
     assert (len(whole.active) > MOST_PAGES) == (count > MOST_PAGES)
     found = result(query, pages, "a question", max_k=2)
-    explanation = explain(found, pages, None)
+    explanation = explain(found, pages)
     active = set(whole.active.tolist())
     best = [page for page in whole.ranking.tolist() if page in active][:MOST_PAGES]
     assert whole.similarity is not None
@@ -101,7 +107,7 @@ def test_similarity_and_cost_are_those_of_select(count: int) -> None:
 
 def test_pages_have_their_rank_and_activity() -> None:
     query, pages = planted(30)
-    explanation = explain(result(query, pages, "a question"), pages, None)
+    explanation = explain(result(query, pages, "a question"), pages)
     selection = visar.select(query, pages.vectors)
     ranks = [page.rank for page in explanation.pages]
     assert [ranks.index(rank) for rank in range(1, 31)] == selection.ranking.tolist()
@@ -114,9 +120,9 @@ def test_pages_have_their_rank_and_activity() -> None:
 def test_the_weight_of_the_chosen_pages_is_shared_among_the_words() -> None:
     query, pages = planted(30)
     # Six words of one vector each: "ab cd ef gh ij kl".
-    found = result(query, pages, "ab cd ef gh ij kl")
     spans = [(start, start + 2) for start in range(0, 18, 3)]
-    explanation = explain(found, pages, spans)
+    found = result(query, pages, "ab cd ef gh ij kl", spans)
+    explanation = explain(found, pages)
     assert [word.vectors for word in explanation.words] == [(n,) for n in range(6)]
     influences = np.array([word.influence for word in explanation.words])
     assert influences.max() == 1
@@ -131,8 +137,8 @@ def test_a_word_that_no_page_speaks_of_has_no_influence() -> None:
     eye = np.eye(6, dtype=np.float32)
     # "two cats fly": the pages speak of the second vector, and two of them of the third.
     pages = DocumentPages(prepare([eye[[1, 2, 5]], eye[[1, 4]], eye[[2, 4]], eye[[4, 5]]]))
-    found = result(eye[:3], pages, "two cats fly")
-    words = explain(found, pages, [(0, 3), (4, 8), (9, 12)]).words
+    found = result(eye[:3], pages, "two cats fly", [(0, 3), (4, 8), (9, 12)])
+    words = explain(found, pages).words
     assert words[0].influence == 0
     assert max(words[1].influence, words[2].influence) == 1
 
@@ -140,7 +146,7 @@ def test_a_word_that_no_page_speaks_of_has_no_influence() -> None:
 def test_vectors_of_a_part_of_a_word_are_its_own() -> None:
     query, pages = planted(10)
     spans = [(0, 3), (4, 6), (6, 8), (8, 9), (10, 12), (10, 12)]
-    words = explain(result(query, pages, "how tall-? is"), pages, spans).words
+    words = explain(result(query, pages, "how tall-? is", spans), pages).words
     assert [(word.text, word.vectors) for word in words] == [
         ("how", (0,)), ("tall-?", (1, 2, 3)), ("is", (4, 5)),
     ]  # fmt: skip
@@ -151,15 +157,59 @@ def of_report(library: Index) -> Explanation:
     return library.explain(library.search(QUESTION))
 
 
-def test_the_cuts_are_what_the_methods_choose_when_asked(
+def test_the_choices_are_what_the_methods_take_when_asked(
     library: Index, of_report: Explanation
 ) -> None:
+    assert [one.method for one in of_report.choices][0::5] == ["visar", "top-k"]
     assert set(of_report.cuts) >= {"visar", "visar-approx", "largest-gap", "calibrated"}
-    for method, k in of_report.cuts.items():
-        assert library.search(QUESTION, method=method).k == k, method
+    pages = [(page.document, page.page) for page in of_report.pages]
+    for choice in of_report.choices:
+        k = None if METHODS[choice.method].adaptive else FIXED_K
+        found = library.search(QUESTION, method=choice.method, k=k)
+        taken = [(hit.document, hit.page) for hit in found.pages]
+        assert [pages[place] for place in choice.pages] == taken, choice.method
+        texts = [" ".join(word.text for word in hit.words) + " " for hit in found.pages]
+        assert choice.tokens == sum(-(-len(text) // 4) for text in texts)
 
 
 def test_every_word_of_a_question_is_there(of_report: Explanation) -> None:
     assert " ".join(word.text for word in of_report.words) == QUESTION
     assert all(word.vectors for word in of_report.words)
     assert max(word.influence for word in of_report.words) == 1
+
+
+def test_words_are_known_of_an_encoder_that_is_passed_as_an_object(
+    library: Index, of_report: Explanation
+) -> None:
+    with Index.open(library.location) as index:
+        found = index.search(QUESTION, encoder=library.encoder("embedded"))
+        assert index.explain(found).words == of_report.words
+
+
+def test_pairs_are_those_that_share_most(library: Index, of_report: Explanation) -> None:
+    """Their S_j are the largest of Eq. 10, and the words stand where the patches do."""
+    found = library.search(QUESTION)
+    first, second = found.pages[:2]
+    pairs = library.pairs(found, (first.document, first.page), (second.document, second.page))
+    assert 1 <= len(pairs) <= 6
+    shared = [pair.shared for pair in pairs]
+    assert shared == sorted(shared, reverse=True)
+    sides = []
+    for hit in (first, second):
+        vectors = library.vectors(hit.document)
+        rows = slice(vectors.offsets[hit.page - 1], vectors.offsets[hit.page])
+        weights = found.selection.patch_weights[hit.page - 1]
+        sides.append(vectors.vectors[rows].astype(np.float32) * weights[:, None])
+    best = (sides[0] @ sides[1].T).max(axis=1)
+    assert shared[0] == pytest.approx(float(best.max()), rel=1e-5)
+    for pair in pairs:
+        for hit, box, text in zip(
+            (first, second), (pair.first, pair.second), pair.words, strict=True
+        ):
+            assert any(
+                word.text == text and np.allclose(word.box, box, atol=1e-3) for word in hit.words
+            )
+    assert "expenditure" in {word.lower() for pair in pairs for word in pair.words}
+    # A page that no word speaks of shares nothing.
+    silent = next(page for page in of_report.pages if page.activity == 0)
+    assert not library.pairs(found, (first.document, first.page), (silent.document, silent.page))

@@ -72,6 +72,14 @@ def test_a_report_shows_everything_and_asks_for_nothing(
         assert heat.count() == 3
         everything = heat.first.evaluate(f"{inked}.data.filter((value) => value).length")
         assert everything > 1000
+        # Two of the chosen pages are compared without a server.
+        compared = page.locator(".pairs")
+        compared.locator(".mini").nth(1).wait_for()
+        assert "Page 36 with page 4" in compared.inner_text()
+        assert compared.locator(".patch").count() > 3
+        page.get_by_role("button", name="By page").click()
+        assert page.locator(".marks .spot").count() == 3
+        page.get_by_role("button", name="By rank").click()
         page.get_by_role("button", name="expenditure", exact=True).click()
         word = heat.first.evaluate(f"{inked}.data.filter((value) => value).length")
         assert word not in (0, everything)
@@ -146,7 +154,7 @@ def test_json_has_the_answer_the_reasons_and_the_files(
     assert np.shape(explanation["similarity"]) == (19, 19)
     data = data_of(report)
     assert data["explanation"] == {
-        **{name: explanation[name] for name in ("words", "pages", "cost", "k_star", "cuts")},
+        **{name: explanation[name] for name in ("words", "pages", "cost", "k_star", "choices")},
         "matrix_size": 19,
     }
 

@@ -18,7 +18,7 @@ from tests.documents.test_office import fake_soffice, write_docx
 from tests.ingest.conftest import FirstWord, MeanColour
 from visar.documents import ReadOptions, open_document
 from visar.encoders.protocol import Encoder
-from visar.errors import DocumentError, PageError
+from visar.errors import DocumentError, PageError, StoreError
 from visar.ingest.pipeline import ReadPage, Stage, add_document, encode_pages, read_pages
 from visar.store import EncoderRef, NewDocument, Store
 
@@ -200,3 +200,21 @@ def test_threads_may_add_the_same_document(
     assert [document.pages for document in added] == [30, 30, 1, 30]
     assert len(store.documents()) == 2
     assert not [problem for problem in store.verify() if problem.kind == "damage"]
+
+
+def test_metadata_of_the_file_and_of_the_user(store: Store, make_pdf: MakePdf) -> None:
+    path = make_pdf("a.pdf", "one page")
+    with pikepdf.open(path, allow_overwriting_input=True) as pdf:
+        pdf.docinfo["/Title"] = "Said by the file"
+        pdf.docinfo["/CreationDate"] = "D:20190101"
+        pdf.save(path)
+    first = add_document(store, path, FirstWord(), metadata={"year": 2021}, collection="mine")
+    assert dict(first.metadata)["title"] == "Said by the file"
+    assert (first.metadata["year"], first.collections) == (2021, ("mine",))
+    # Again: what is new is set, the rest stays, and nothing is read.
+    again = add_document(store, path, FirstWord(), metadata={"kind": "note"}, collection="other")
+    assert dict(again.metadata) == {**first.metadata, "kind": "note"}
+    assert again.collections == ("mine", "other")
+    assert store.documents() == [again]
+    with pytest.raises(StoreError, match="texts, numbers"):
+        add_document(store, path, FirstWord(), metadata={"pages": [1, 2]})

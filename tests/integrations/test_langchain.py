@@ -66,7 +66,7 @@ def test_callbacks_hear_of_the_pages_and_of_errors(index: Index) -> None:
         def __init__(self) -> None:
             self.events: list[Any] = []
 
-        def on_retriever_start(self, _: Any, query: str, **__: Any) -> None:
+        def on_retriever_start(self, serialized: Any, query: str, **_: Any) -> None:  # noqa: ARG002
             self.events.append(query)
 
         def on_retriever_end(self, documents: Sequence[Document], **_: Any) -> None:

@@ -105,6 +105,12 @@ def test_all_that_follows_a_search_works_on_candidates(store: SqliteStore) -> No
     assert (best.document, best.page) == ("id-3.pdf", 5)
     boxes, weights = index.patches(found, "id-3.pdf", 5)
     assert weights.shape == (1 + 3, len(boxes))
+    assert weights[0].max() > 0
+    # A page that was only searched for has its cosines, and no weights.
+    other = next(n for n in range(1, PAGES + 1) if ("id-0.pdf", n) not in found.places)
+    _, weights = index.patches(found, "id-0.pdf", other)
+    assert not weights[0].any()
+    assert weights[1:].any()
     with pytest.raises(NotInIndex, match="not searched"):
         index.patches(found, "id-9.pdf", 99)
     answer = index.ask(asking(3, 5), encoder=ENCODER)

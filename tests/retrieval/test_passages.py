@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeAlias
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.retrieval.layout import page_of, placed
 from visar.documents.page import Page
 from visar.retrieval.passages import boxes_of, spans
+
+Cell: TypeAlias = tuple[int, float, float, str]
 
 
 def texts(page: Page) -> list[str]:
@@ -239,3 +244,70 @@ def test_items_of_lists_side_by_side_are_rows_of_their_own() -> None:
     assert "1. Northern Rock NR01" in texts(page)
     rows = [span.text for span in spans(page) if span.kind == "row"]
     assert not any("NR01" in row and "SR07" in row for row in rows)
+
+
+TITLE = "Most crews prefer the northern berths in winter"
+ROWS = (("Tugs", "61", "35"), ("Ferries", "47", "44"), ("Trawlers", "58", "29"))
+
+
+def table(left: float = 50, line: int = 0, rows: tuple[tuple[str, ...], ...] = ROWS) -> list[Cell]:
+    """A title, heads and rows below each other, from this line and place."""
+    columns = (left, left + 120, left + 170)
+    heads = [(line + 1, columns[1], 120, "North"), (line + 1, columns[2], 120, "South")]
+    body = [
+        (line + 2 + number, place, 140 + 20 * number, text)
+        for number, row in enumerate(rows)
+        for place, text in zip(columns, row, strict=True)
+    ]
+    return [(line, left, 100, TITLE), *heads, *body]
+
+
+def test_a_short_table_is_a_passage_with_its_title() -> None:
+    whole = f"{TITLE} | North South | Tugs 61 35 | Ferries 47 44 | Trawlers 58 29"
+    assert whole in texts(placed(*table()))
+
+
+def test_the_source_of_a_table_is_no_part_of_it() -> None:
+    page = placed(*table(), (9, 50, 205, "Source: harbour survey"))
+    assert f"{TITLE} | North South | Tugs 61 35 | Ferries 47 44 | Trawlers 58 29" in texts(page)
+
+
+def test_each_part_of_a_long_table_has_its_title_and_heads() -> None:
+    rows = tuple((f"Ship {chr(65 + n)}", str(100 + n), str(200 + n)) for n in range(26))
+    parts = [span for span in spans(placed(*table(rows=rows))) if span.kind == "table"]
+    assert len(parts) > 1
+    assert all(part.text.startswith(f"{TITLE} | North South | Ship ") for part in parts)
+    assert all(any(f"Ship {chr(65 + n)} {100 + n}" in p.text for p in parts) for n in range(26))
+
+
+def test_tables_side_by_side_are_two() -> None:
+    """The lines of both may have been read as one."""
+    other = (("Crane", "7", "8"), ("Dock", "5", "3"), ("Lock", "4", "2"))
+    cells = [*table(), *table(left=330, rows=other)]
+    found = [span.text for span in spans(placed(*sorted(cells, key=lambda cell: cell[:2])))]
+    assert any(text.endswith("Tugs 61 35 | Ferries 47 44 | Trawlers 58 29") for text in found)
+    assert any(text.endswith("Crane 7 8 | Dock 5 3 | Lock 4 2") for text in found)
+
+
+def test_the_labels_of_a_small_slide_are_one_passage() -> None:
+    page = placed((0, 100, 100, "Taste"), (0, 400, 100, "1 MB/s"), (1, 100, 300, "Touch is best."))
+    slide = replace(page, width=page.height, height=page.width)
+    assert any("Taste" in text and "Touch" in text for text in texts(slide))
+
+
+def test_what_stands_in_brackets_goes_on_with_the_line_above() -> None:
+    page = page_of(
+        "Only a third of the younger crews", "(32%) follow the news of the port closely."
+    )
+    assert texts(page) == [
+        "Only a third of the younger crews (32%) follow the news of the port closely."
+    ]
+
+
+def test_an_item_goes_on_with_a_capital() -> None:
+    page = placed(
+        (0, 50, 100, "f) The port has been among the Top"),
+        (1, 66, 114, "Employers of the coast since 2008."),
+        (2, 50, 140, "g) It ranked third in the year."),
+    )
+    assert "f) The port has been among the Top Employers of the coast since 2008." in texts(page)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.retrieval.layout import page_of, placed
@@ -133,3 +135,35 @@ def test_closeness_decides_between_passages_without_the_words_of_the_question() 
     seen = WeightedPage("a", page, words, np.ones(count, np.float32), boxes, near, np.ones(1))
     quotes, _ = choose_quotes("Why do felines rest?", [seen])
     assert quotes[0].text == "Cats sleep all day."
+
+
+def test_running_heads_are_not_quoted_first() -> None:
+    pages = [
+        replace(
+            placed(
+                (0, 50, 400, f"The {name} is repaired."), (1, 50, 820, "Harbour report, Ellery")
+            ),
+            number=number,
+        )
+        for number, name in ((4, "crane"), (5, "quay"))
+    ]
+    assert (
+        first("What is repaired, says the harbour report?", *pages)[0] == "The crane is repaired."
+    )
+
+
+def test_the_page_that_a_question_names_is_preferred() -> None:
+    pages = [
+        replace(page_of(f"The fax number is {number}55-0100."), number=number) for number in (3, 4)
+    ]
+    quotes, _ = choose_quotes("What is the fax number on page four?", [weighted(p) for p in pages])
+    assert quotes[0].page == 4
+
+
+def test_how_to_answer_is_not_what_is_asked() -> None:
+    page = page_of(
+        "The answer format of the list is described in the annex.",
+        "A total of 641 requests were received in the year.",
+    )
+    question = "How many requests came? Please write the answer in the list format."
+    assert first(question, page)[1] == "641"

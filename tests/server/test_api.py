@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import socket
+import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -335,7 +336,7 @@ def test_an_empty_index_says_so_and_not_where_it_is(tmp_path: Path) -> None:
         assert str(tmp_path) not in data
 
 
-def test_the_explanation_holds_words_cost_and_cuts(http: httpx2.Client, document: str) -> None:
+def test_the_explanation_holds_words_cost_and_choices(http: httpx2.Client, document: str) -> None:
     explained = ask(http, "explain")
     assert " ".join(word["text"] for word in explained["words"]) == QUESTION
     influences = [word["influence"] for word in explained["words"]]
@@ -349,9 +350,11 @@ def test_the_explanation_holds_words_cost_and_cuts(http: httpx2.Client, document
     assert explained["cost"][explained["k_star"] - 1] is not None
     search = ask(http, "search")
     assert explained["k_star"] == search["k_star"]
-    assert explained["cuts"]["visar"] == search["k"]
-    assert {"visar", "visar-approx", "largest-gap"} <= set(explained["cuts"])
-    assert all(1 <= count <= 5 for count in explained["cuts"].values())
+    choices = {one["method"]: one for one in explained["choices"]}
+    assert {"visar", "visar-approx", "largest-gap", "top-k"} <= set(choices)
+    taken = [explained["pages"][place]["page"] for place in choices["visar"]["pages"]]
+    assert taken == [hit["page"] for hit in search["pages"]]
+    assert choices["visar"]["tokens"] <= choices["top-k"]["tokens"]
 
 
 def test_the_matrix_is_square_and_symmetric(http: httpx2.Client) -> None:
@@ -380,6 +383,115 @@ def test_patches_have_a_weight_and_a_cosine_with_every_vector(
     assert_problem(http.post("explain/patches", json=asked), 404, "not_found")
     asked = {"question": QUESTION, "document": "0" * 64, "page": 1}
     assert_problem(http.post("explain/patches", json=asked), 404, "not_found")
+
+
+def test_two_pages_show_what_they_share(http: httpx2.Client, document: str) -> None:
+    def pair(first: int, second: int) -> httpx2.Response:
+        pages = {
+            name: {"document": document, "page": page}
+            for name, page in (("first", first), ("second", second))
+        }
+        return http.post("explain/pair", json={"question": QUESTION, **pages})
+
+    pairs = pair(2, 2).json()
+    assert ["warranty", "warranty"] in [
+        [word.strip(".").lower() for word in one["words"]] for one in pairs
+    ]
+    for one in pairs:
+        for left, top, right, bottom in (one["first"], one["second"]):
+            assert 0 <= left < right <= 1
+            assert 0 <= top < bottom <= 1
+    assert pair(2, 3).json() == []  # the other page does not speak of it
+    assert_problem(pair(2, 6), 404, "not_found")
+    assert_problem(pair(2, 0), 422, "invalid")
+
+
+def test_the_views_of_a_question_are_computed_once(
+    index: Index,
+    http: httpx2.Client,
+    document: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    calls: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(index, name)
+
+        def call(*given: Any, **options: Any) -> Any:
+            calls.append(name)
+            return real(*given, **options)
+
+        return call
+
+    for name in ("search", "explain"):
+        monkeypatch.setattr(index, name, counted(name))
+    question = "Which cloth cleans the glass?"
+    body = {"question": question}
+    http.post("ask", json=body)
+    for route in ("explain", "explain/matrix", "explain"):
+        assert http.post(route, json=body).status_code == 200
+    http.post("explain/patches", json={**body, "document": document, "page": 3})
+    assert calls == ["search", "explain"]
+    # Other documents are another question.
+    index.add(write_pdf(tmp_path / "cloth.pdf", "A dry cloth cleans the glass."))
+    pages = http.post("explain", json=body).json()["pages"]
+    assert calls == ["search", "explain"] * 2
+    assert len(pages) == 6
+    http.delete("documents/cloth.pdf")
+
+
+def tar(*files: tuple[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w|") as archive:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("passwd.pdf")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return stream.getvalue()
+
+
+def test_several_files_come_as_a_stream(http: httpx2.Client, tmp_path: Path) -> None:
+    def post(content: bytes) -> httpx2.Response:
+        headers = {"Content-Type": "application/x-tar"}
+        params = {"collection": "batch"}
+        return http.post("documents/batch", params=params, content=content, headers=headers)
+
+    red = write_pdf(tmp_path / "r.pdf", "Red.").read_bytes()
+    names = ["red.pdf", "empty.pdf", f"{'n' * 150}ü.pdf", "notes.txt"]
+    response = post(
+        tar(
+            ("folder/red.pdf", red),
+            ("folder/.hidden", b"x" * 1_000_000),
+            ("empty.pdf", b""),
+            (names[2], write_pdf(tmp_path / "n.pdf", "Long.").read_bytes()),
+            ("notes.txt", b"not a document"),
+        )
+    )
+    assert response.status_code == 202
+    taken = response.json()
+    assert [one["name"] for one in taken] == names
+    assert (taken[1]["job"], taken[1]["problem"]["code"]) == (None, "empty")
+    # What breaks off has lost nothing that came before.
+    broken = post(tar(("red.pdf", red), ("cut.pdf", bytes(100_000)))[:50_000]).json()
+    assert [(one["name"], one["job"] is None) for one in broken] == [
+        ("red.pdf", False), ("cut.pdf", True),
+    ]  # fmt: skip
+    ended = [finished(http, one["job"]["id"]) for one in taken + broken if one["job"]]
+    assert [job["state"] for job in ended] == ["done", "done", "failed", "done"]
+    documents = http.get("documents", params={"collection": "batch"}).json()
+    assert {one["name"] for one in documents} == {names[0], names[2]}
+    assert_problem(post(b"no tar stream" * 1_000), 422, "invalid")
+    assert_problem(post(tar()), 422, "empty")
+    # Headers are read into memory, and so are bounded.
+    long = tarfile.TarInfo("a.pdf")
+    long.pax_headers = {"comment": "x" * 2_000_000}
+    assert_problem(post(long.tobuf(tarfile.PAX_FORMAT)), 422, "invalid")
+    for one in documents:
+        http.delete(f"documents/{one['id']}")
 
 
 def test_what_there_is_to_choose_from(http: httpx2.Client) -> None:
@@ -569,6 +681,32 @@ def test_more_uploads_than_may_wait_are_turned_away(known: httpx2.Client, tmp_pa
     assert 1 <= len(jobs) < 6
     for job in jobs:
         assert finished(known, job)["state"] == "done"
+
+
+def test_a_password_is_given_again_after_a_restart(tmp_path: Path) -> None:
+    path = encrypt(write_pdf(tmp_path / "secret.pdf", "The key is under the mat."), "sesame")
+    with Index.open(tmp_path / "index") as index:
+        document = index.add(path, options=ReadOptions(password="sesame")).id  # noqa: S106
+    # It stands for a server that was started again: its index knows no password.
+    with (
+        Index.open(tmp_path / "index") as index,
+        serving(index, Settings(max_question_length=10)) as address,
+        client(address) as http,
+    ):
+        picture = f"documents/{document}/pages/1/image"
+        assert_problem(http.get(picture), 409, "password")
+        unlock = f"documents/{document}/unlock"
+        assert_problem(http.post(unlock, json={"password": "simsalabim"}), 409, "password")
+        assert "simsalabim" not in http.post(unlock, json={"password": ["simsalabim"]}).text
+        assert_problem(http.get(picture), 409, "password")
+        assert http.post(unlock, json={"password": "sesame"}).status_code == 204
+        assert http.get(picture).headers["content-type"] == "image/png"
+        assert_problem(
+            http.post("documents/nothing/unlock", json={"password": "x"}), 404, "not_found"
+        )
+        # The operator's limit on questions.
+        assert http.post("search", json={"question": "The key?"}).status_code == 200
+        assert_problem(http.post("search", json={"question": "Where is it?"}), 422, "too_long")
 
 
 def test_one_client_has_so_many_requests_a_minute(index: Index) -> None:

@@ -106,7 +106,10 @@ def test_what_was_acknowledged_survives_a_kill(folder: Path, tmp_path: Path, boo
     assert uploads(folder) == []
 
 
-def test_a_server_that_is_asked_to_end_ends_its_work_too(folder: Path, book: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_asked_to_end_ends_its_work_too(
+    folder: Path, book: Path, how: signal.Signals
+) -> None:
     with program(folder) as (address, server), client(address) as http:
         job = upload(http, book)["id"]
         wait_until(lambda: http.get(f"jobs/{job}").json()["pages_done"] > 0, "it runs")
@@ -114,8 +117,10 @@ def test_a_server_that_is_asked_to_end_ends_its_work_too(folder: Path, book: Pat
         # A page that listens does not keep the server from ending.
         with http.stream("GET", "jobs/events") as events:
             next(events.iter_lines())
-            server.send_signal(signal.SIGTERM)
-            server.wait(20)
+            server.send_signal(how)
+            assert server.wait(20) == 0
+        assert server.stderr is not None
+        assert server.stderr.read() == ""
     assert not any(map(runs, children))
     with Index.open(folder) as index:
         assert intact(index)

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, 
 from tests.conftest import write_pdf
 from tests.server.conftest import encrypt
 from tests.server.service import serving
+from visar.documents import ReadOptions
 from visar.index import Index
 from visar.server import Settings
 
@@ -138,25 +139,36 @@ def test_a_file_becomes_a_document(open_page: Open, address: str, tmp_path: Path
     expect(page.get_by_text("No document has that in its name.")).to_be_visible()
 
 
+DROP = """(content) => {
+    const data = new DataTransfer();
+    const bytes = Uint8Array.from(content, (letter) => letter.charCodeAt(0));
+    data.items.add(new File([bytes], "sails.pdf"));
+    data.items.add(new File(["hidden"], ".hidden"));
+    data.items.add(new File([], "empty.pdf"));
+    data.items.add(new File([bytes, "%"], `${"s".repeat(120)}ä.pdf`));
+    const options = { dataTransfer: data, bubbles: true };
+    document.body.dispatchEvent(new DragEvent("drop", options));
+}"""
+
+
 def test_dropped_files_are_added(open_page: Open, address: str, tmp_path: Path) -> None:
     page = open_page(at=address)
     page.wait_for_selector(".entry")
     content = (
         write_pdf(tmp_path / "sails.pdf", "The sails are brown.").read_bytes().decode("latin-1")
     )
-    page.evaluate(
-        """(content) => {
-            const data = new DataTransfer();
-            const bytes = Uint8Array.from(content, (letter) => letter.charCodeAt(0));
-            data.items.add(new File([bytes], "sails.pdf"));
-            data.items.add(new File(["hidden"], ".hidden"));
-            const options = { dataTransfer: data, bubbles: true };
-            document.body.dispatchEvent(new DragEvent("drop", options));
-        }""",
-        content,
-    )
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    page.evaluate(DROP, content)
     expect(page.get_by_role("button", name="sails.pdf 1 page", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name=f"{'s' * 120}ä.pdf 1 page", exact=True)).to_be_visible()
     expect(page.get_by_text(".hidden")).to_have_count(0)
+    # All went in one request; what was wrong with one stopped no other.
+    refused = page.get_by_role("listitem").filter(has_text="empty.pdf")
+    expect(refused).to_contain_text("The file is empty.")
+    assert len([url for url in sent if "/documents/batch" in url]) == 1
+    refused.get_by_role("button", name="Dismiss").click()
+    expect(refused).to_have_count(0)
 
 
 def test_a_job_can_be_cancelled_and_a_locked_file_opened(
@@ -201,7 +213,11 @@ def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
     every = wait_for_heat(page, lambda dots: dots > 0)
     # The words can be selected and found.
     expect(page.locator(".words span").filter(has_text="expenditure").first).to_be_attached()
-    # One word has another heat; without overlays there is none.
+    # One word has another heat, also while it is only pointed at; without overlays there is none.
+    page.locator(".asked").get_by_role("button", name="expenditure").hover()
+    wait_for_heat(page, lambda dots: dots not in (0, every))
+    page.mouse.move(0, 0)
+    wait_for_heat(page, lambda dots: dots == every)
     page.locator(".asked").get_by_role("button", name="expenditure").click()
     expect(page).to_have_url(re.compile("word=3"))
     wait_for_heat(page, lambda dots: dots not in (0, every))
@@ -209,10 +225,89 @@ def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
     wait_for_heat(page, lambda dots: dots == 0)
     page.get_by_role("button", name="All words").click()
     wait_for_heat(page, lambda dots: dots == every)
-    # The reasons: a matrix, a curve, and how many pages others would take.
-    expect(page.get_by_role("img", name=re.compile("Similarity of the best"))).to_be_visible()
+    # The reasons: a matrix, a curve, and which pages others would take.
+    expect(page.get_by_label(re.compile("Similarity of the best"))).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("The cost of each number"))).to_be_visible()
-    expect(page.locator(".cuts")).to_contain_text("Largest-Gap")
+    row = page.get_by_role("row", name=re.compile("ViSAR taken"))
+    expect(row.get_by_role("img", name=re.compile("taken"))).to_have_count(3)
+    expect(
+        page.get_by_text(re.compile("Against a fixed top 10, ViSAR reads 7 pages"))
+    ).to_be_visible()
+    page.get_by_role("button", name="Open Page 21").click()
+    expect(page.get_by_label("Page number")).to_have_value("21")
+
+
+def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
+    page = asked(open_page())
+    matrix = page.get_by_label(re.compile("Similarity of the best"))
+    said = page.locator(".pairs")
+    # The best two pages are compared at first: both pages, their patches framed.
+    expect(said).to_contain_text("Page 36 with page 4")
+    expect(said.locator(".chips")).to_contain_text("expenditure")
+    expect(said.locator(".mini .paper img")).to_have_count(2)
+    assert said.locator(".mini").first.locator(".patch").count() > 1
+    # A pointer looks at other cells; a click keeps one, and has an address.
+    box = matrix.bounding_box()
+    assert box
+    cell = box["width"] / 19
+    matrix.hover(position={"x": 2.5 * cell, "y": 0.5 * cell})
+    expect(said).to_contain_text("Page 36 with page 21")
+    matrix.click(position={"x": 2.5 * cell, "y": 1.5 * cell})
+    expect(page).to_have_url(re.compile(r"cell=2\.3"))
+    expect(said).to_contain_text("Page 4 with page 21")
+    # So do the keys, which leave the page beside it alone.
+    number = page.get_by_label("Page number")
+    shown = number.input_value()
+    page.keyboard.press("ArrowLeft")
+    expect(said).to_contain_text("Page 4 with itself")
+    expect(number).to_have_value(shown)
+    field = page.locator(".field")
+    width = field.evaluate("(one) => one.clientWidth")
+    page.keyboard.press("+")
+    larger = field.evaluate("(one) => one.clientWidth")
+    assert larger > width
+    # Zoomed in, pages have their numbers; the wheel zooms what has the focus.
+    expect(page.locator(".marks .number").filter(has_text="36")).to_have_count(1)
+    page.mouse.wheel(0, -200)
+    page.wait_for_function(f"() => document.querySelector('.field').clientWidth > {larger}")
+    # By page: the chosen ones stand where they are in the document, each framed.
+    page.get_by_role("button", name="By page").click()
+    expect(page).to_have_url(re.compile("order=page"))
+    expect(page.locator(".marks .spot")).to_have_count(3)
+    page.reload()
+    explained(page)
+    expect(page.get_by_role("button", name="By page")).to_have_attribute("aria-pressed", "true")
+    expect(said).to_contain_text("Page 4 with itself")
+    page.go_back()
+    expect(page.get_by_role("button", name="By rank")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_password_is_asked_for_where_a_picture_is_missing(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path = write_pdf(tmp_path / "safe.pdf", "The safe holds a map.", "It is old.")
+    with Index.open(tmp_path / "index") as index:
+        index.add(encrypt(path, "sesame"), options=ReadOptions(password="sesame"))  # noqa: S106
+    # A server that was started again knows no password.
+    with (
+        Index.open(tmp_path / "index") as index,
+        serving(index) as address,
+        browser.new_context() as context,
+    ):
+        page = context.new_page()
+        page.goto(address)
+        page.get_by_role("button", name="locked-safe.pdf 2 pages", exact=True).click()
+        field = page.get_by_label("Password of locked-safe.pdf")
+        field.fill("simsalabim")
+        page.get_by_role("button", name="Unlock").click()
+        expect(page.get_by_text("That is not its password.")).to_be_visible()
+        assert_accessible(page)
+        field.fill("sesame")
+        page.get_by_role("button", name="Unlock").click()
+        page.wait_for_function("() => document.querySelector('.sheet img')?.naturalWidth > 0")
+        page.get_by_label("Next page").click()
+        expect(page.get_by_alt_text("Page 2 of locked-safe.pdf")).to_be_visible()
+        page.wait_for_function("() => document.querySelector('.sheet img')?.naturalWidth > 0")
 
 
 def test_every_view_has_an_address(open_page: Open) -> None:
@@ -281,8 +376,12 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
 
 def test_nothing_that_matches_is_said_clearly(open_page: Open) -> None:
     page = asked(open_page(), "Which vaccines does the company produce?")
-    expect(page.get_by_text("Nothing in these documents speaks of this.")).to_be_visible()
-    expect(page.get_by_role("list", name="What comes nearest")).to_be_visible()
+    report = "harbour-light-annual-report.pdf"
+    expect(page.get_by_text(f"Nothing in {report} speaks of this.")).to_be_visible()
+    expect(page.get_by_text(re.compile("nearest is page .* unlikely to help"))).to_be_visible()
+    nearest = page.get_by_role("list", name="What comes nearest")
+    expect(nearest).to_be_visible()
+    expect(nearest).not_to_contain_text("possible")
     # No frame claims otherwise.
     expect(page.locator(".sheet .spot")).to_have_count(0)
 
@@ -371,6 +470,11 @@ def test_collections_are_made_named_and_asked(open_page: Open, address: str) -> 
     expect(page).to_have_url(re.compile(r"collection=Old\+books"))
     asked(page, "How long is the warranty of the Aurora lantern?")
     expect(page.locator(".card .text").first).to_contain_text("seven years")
+    # Ended, it leaves its documents.
+    page.get_by_role("button", name="End this collection").click()
+    expect(page).not_to_have_url(re.compile("collection="))
+    expect(page.get_by_role("button", name=re.compile(r"^Old books"))).to_have_count(0)
+    expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
 
 
 def test_a_document_full_of_markup_is_shown_as_text(open_page: Open, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ CHECKS = [
 EXAMPLES = 6
 # Endless: its events are tested in test_api.
 LEFT_OUT = "/api/v1/jobs/events"
+# A stream of bytes as well.
+schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
 
 
 def operations(http: httpx2.Client) -> Iterator[Any]:

@@ -42,14 +42,16 @@ def _same(left: object, right: object) -> bool:
 
 def _compare(name: str, sign: str, value: Any) -> Case:
     def meant(data: dict[str, Any]) -> bool:
-        found = data.get(name)
+        found: Any = data.get(name)
         if sign in ("=", "!="):
             return _same(found, value) == (sign == "=")
         texts = isinstance(found, str) and isinstance(value, str)
         numbers = type(found) in (int, float) and type(value) in (int, float)
         if not (texts or numbers):
             return False
-        order = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
+        order: Any = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[
+            sign
+        ]
         return bool(order(found, value))
 
     return f"{name} {sign} {_written(value)}", meant

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.output import console, errors, plain_table
-from visar.explain.words import numbers, why_so_many
+from visar.explain.words import nothing_found, numbers, why_so_many
 from visar.generation import extractive
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.results import Answer, Generation, PageHit, SearchResult
@@ -109,23 +109,21 @@ def _about_left_out(found: SearchResult) -> str:
 
 def _print_quotes(answer: Answer) -> None:
     searched = answer.search.documents
-    where = _where(answer.search)
-    if answer.found and answer.search.strength == "weak":
-        console.print(Text(f"  A weak match: the answer may not be in {where}.", style="yellow"))
     if not answer.found:
-        console.print(Text(f"  Nothing in {where} matches this question well.", style="bold"))
-        console.print("  [dim]What comes nearest:[/dim]")
-    names = {hit.document: hit.name for hit in answer.search.pages}
+        names = [document.name for document in searched]
+        console.print(_indented(Text(nothing_found(names, answer.search.pages[0]), style="bold")))
+        return
+    if answer.search.strength == "weak":
+        where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
+        console.print(Text(f"  A weak match: the answer may not be in {where}.", style="yellow"))
+    named_by = {hit.document: hit.name for hit in answer.search.pages}
     for passage in answer.passages:
-        named = f"{names[passage.document]}, " if len(searched) > 1 else ""
-        quoted = Text(passage.text, style="" if answer.found else "dim")
-        if answer.found and passage.answer:
+        named = f"{named_by[passage.document]}, " if len(searched) > 1 else ""
+        quoted = Text(passage.text)
+        if passage.answer:
             quoted.stylize("bold", *passage.answer)
         console.print(_indented(Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))))
-    if answer.found:
-        console.print(
-            "  [dim]quoted from the pages: no language model was asked (--generator)[/dim]"
-        )
+    console.print("  [dim]quoted from the pages: no language model was asked (--generator)[/dim]")
 
 
 def _print_written(answer: Answer, generation: Generation) -> None:
@@ -166,11 +164,6 @@ def _page_name(answer: Answer, document: str | None, page: int | None) -> str:
         return str(page)
     names = {known.id: known.name for known in answer.search.documents}
     return f"{page} of {names.get(document or '', '')}"
-
-
-def _where(found: SearchResult) -> str:
-    searched = found.documents
-    return searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
 
 
 def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") -> Text:

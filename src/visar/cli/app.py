@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from visar._version import __version__
+from visar.cli import completion
 
 # Each command: its name, where it is, and the first line of its help.
 COMMANDS = (
@@ -45,6 +46,11 @@ COMMANDS = (
     ("compact", "library:compact", "Drop what interrupted additions have left in the index."),
     ("serve", "serve:serve", "Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."),
     (
+        "mcp",
+        "mcp:mcp",
+        "Let assistants such as Claude use the index, over the Model Context Protocol.",
+    ),
+    (
         "bench",
         "bench:bench",
         "Measure on your documents and this machine how long it takes to choose pages.",
@@ -60,6 +66,11 @@ COMMANDS = (
         "Choose an encoder and a language model for this machine, download them, and set them.",
     ),
     ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
+    (
+        "completion",
+        "completion:completion",
+        "Write the script with which a shell completes commands, options and names.",
+    ),
     (
         "generators",
         "generators:generators",
@@ -141,9 +152,15 @@ def run() -> None:
     from visar.errors import VisarError
 
     _open_streams()
-    typed = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    words, options = sys.argv[1:], {}
+    if completion.VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
+        words, options = completion.typed_words(), {"prog_name": "visar"}
+    typed = next((word for word in words if not word.startswith("-")), None)
     try:
-        code = _call(make_app(typed), typed)
+        code = _call(make_app(typed), typed, **options)
         sys.stdout.flush()
     except VisarError as error:
         code = _fail(str(error), 2)
@@ -158,7 +175,7 @@ def run() -> None:
     sys.exit(code or 0)
 
 
-def _call(app: typer.Typer, typed: str | None) -> int | None:
+def _call(app: typer.Typer, typed: str | None, **options: str) -> int | None:
     """Call the command that was typed, with the defaults that the user has set."""
     settings: dict[str, str] = {}
     if typed not in (None, *UNSET):
@@ -167,7 +184,7 @@ def _call(app: typer.Typer, typed: str | None) -> int | None:
         settings = read()
     command = typer.main.get_command(app)
     defaults = option_defaults(command, settings) if settings else None
-    code: int | None = command(standalone_mode=False, default_map=defaults)
+    code: int | None = command(standalone_mode=False, default_map=defaults, **options)
     return code
 
 

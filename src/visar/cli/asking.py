@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.options import (
     BaseUrl,
     Collection,
@@ -65,7 +66,12 @@ Question = Annotated[list[str], _WORDS]
 QuestionOrNone = Annotated[list[str] | None, _WORDS]
 Documents = Annotated[
     list[str] | None,
-    typer.Option("--doc", help="Ask about this document: its id, or its name.", show_default=False),
+    typer.Option(
+        "--doc",
+        autocompletion=completion.documents,
+        help="Ask about this document: its id, or its name.",
+        show_default=False,
+    ),
 ]
 OpenFolder = Annotated[
     Path | None,

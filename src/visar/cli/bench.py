@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.asking import documents_asked
 from visar.cli.options import (
     DeviceChoice,
@@ -41,7 +42,12 @@ Files = Annotated[
 ]
 Documents = Annotated[
     list[str] | None,
-    typer.Option("--doc", help="Measure this document: its id, or its name.", show_default=False),
+    typer.Option(
+        "--doc",
+        autocompletion=completion.documents,
+        help="Measure this document: its id, or its name.",
+        show_default=False,
+    ),
 ]
 QuestionFile = Annotated[
     Path | None,
@@ -56,6 +62,7 @@ Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
+        autocompletion=completion.methods,
         help="Measure this method too: one of visar eval, or your own as module:function.",
         show_default=False,
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import sys
 from socket import socket
@@ -17,7 +16,7 @@ from visar.cli.options import DeviceChoice, Json
 from visar.cli.output import STATE_STYLES, console, plain_table, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.models.hub import downloads_shown
-from visar.network import DEFAULT_PORT, TOKEN_VARIABLE
+from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, own_token
 from visar.results import to_plain
 
 app = typer.Typer(
@@ -85,7 +84,7 @@ def serve(
     from visar.serving import http_server, listen
 
     encoder = get_encoder(name, device=device, trust_remote_code=trust_remote_code)
-    token = os.environ.get(TOKEN_VARIABLE) or None
+    token = own_token()
     with contextlib.suppress(KeyboardInterrupt), listen(host, port, token=token) as listener:
         # A supervisor's way to end it is the same as a person's.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

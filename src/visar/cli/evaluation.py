@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
@@ -53,13 +54,17 @@ Data = Annotated[
 Encoders = Annotated[
     list[str] | None,
     typer.Option(
-        "--encoder", help="As visar ask takes it. [default: embedded]", show_default=False
+        "--encoder",
+        autocompletion=completion.encoders,
+        help="As visar ask takes it. [default: embedded]",
+        show_default=False,
     ),
 ]
 Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
+        autocompletion=completion.evaluated_methods,
         help="A method, a group (main, others, ablation, T, gamma, acceleration), or your own as "
         "module:function. [default: all groups]",
         show_default=False,
@@ -67,7 +72,12 @@ Methods = Annotated[
 ]
 Generators = Annotated[
     list[str] | None,
-    typer.Option("--generator", help="What answers; without, retrieval alone.", show_default=False),
+    typer.Option(
+        "--generator",
+        autocompletion=completion.generators,
+        help="What answers; without, retrieval alone.",
+        show_default=False,
+    ),
 ]
 PromptChoice = Annotated[
     Literal["default", "paper"] | None,
@@ -147,8 +157,9 @@ Baseline = Annotated[
 Benchmark = Annotated[
     str,
     typer.Argument(
+        autocompletion=completion.converters,
         help="MMDocIR, MMDocRAG, VisR-Bench, SlideVQA, MP-DocVQA, FinanceBench, or your own as "
-        "module:function."
+        "module:function.",
     ),
 ]
 Source = Annotated[Path, typer.Argument(help="The benchmark's file of questions.")]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.options import (
     Collection,
     DeviceChoice,
@@ -46,7 +47,12 @@ _LIMITS = Limits()
 Files = Annotated[
     list[str], typer.Argument(help="Documents, folders of them, or addresses (s3://bucket/prefix).")
 ]
-DocumentName = Annotated[str, typer.Argument(help="Its id, the beginning of it, or its name.")]
+DocumentName = Annotated[
+    str,
+    typer.Argument(
+        autocompletion=completion.documents, help="Its id, the beginning of it, or its name."
+    ),
+]
 
 
 def add(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
+from visar.cli import completion
 from visar.cli.output import complain, errors
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ EncoderName = Annotated[
     typer.Option(
         "--encoder",
         envvar="VISAR_ENCODER",
+        autocompletion=completion.encoders,
         help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
         "@REVISION, +patches and +pool3 may follow.",
     ),
@@ -73,6 +75,7 @@ GeneratorName = Annotated[
     typer.Option(
         "--generator",
         envvar="VISAR_GENERATOR",
+        autocompletion=completion.generators,
         help="What writes the answer: one of visar generators, a checkpoint's folder or hub name.",
     ),
 ]
@@ -177,6 +180,7 @@ MethodName = Annotated[
     typer.Option(
         "--method",
         callback=_known_method,
+        autocompletion=completion.methods,
         help="What chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
         "score-cluster, visar-approx, or module:function.",
     ),

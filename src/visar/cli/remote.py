@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ from rich.text import Text
 
 from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
-from visar.client import Client
-from visar.errors import DocumentError
-from visar.results import likelihood
+from visar.client import Additions, Client, Document, Job, Search
+from visar.explain.words import nothing_found
 
 SHORT_ID = 12
 
@@ -27,19 +26,20 @@ def ask(address: str, files: Sequence[str], question: str, *, as_json: bool, **a
         print_json(answer)
         return
     console.print()
-    if answer["model"] is not None:
-        console.print(_indented(Text(answer["text"] or "It does not find the answer.", "bold")))
-        console.print(_indented(Text(f"written by {answer['model']}", "dim")))
+    if answer.model is not None:
+        console.print(_indented(Text(answer.text or "It does not find the answer.", "bold")))
+        console.print(_indented(Text(f"written by {answer.model}", "dim")))
+    elif not answer.found:
+        names = [document.name for document in answer.search.documents]
+        console.print(_indented(Text(nothing_found(names, answer.pages[0]), "bold")))
     else:
-        if not answer["found"]:
-            console.print(Text("  Nothing there matches this question well.", "bold"))
-        for passage in answer["passages"]:
-            quoted = Text(passage["text"])
-            if passage["answer"] and answer["found"]:
-                quoted.stylize("bold", *passage["answer"])
-            console.print(_indented(Text.assemble(quoted, (f"  page {passage['page']}", "dim"))))
+        for passage in answer.passages:
+            quoted = Text(passage.text)
+            if passage.answer:
+                quoted.stylize("bold", *passage.answer)
+            console.print(_indented(Text.assemble(quoted, (f"  page {passage.page}", "dim"))))
     console.print()
-    _print_pages(answer["search"])
+    _print_pages(answer.search)
 
 
 def search(
@@ -63,22 +63,17 @@ def add(
     as_json: bool,
 ) -> None:
     """Upload documents and wait until they are in the server's index."""
-    added: list[dict[str, Any]] = []
-    refused = 0
     with Client(address) as client:
-        for path in map(Path, files):
-            try:
-                added.append(_add(client, path, collection, quiet=quiet))
-            except (DocumentError, OSError) as error:
-                refused += 1
-                complain(f"{path}: {error.strerror}" if isinstance(error, OSError) else str(error))
+        result = _add(client, files, collection, quiet=quiet)
+    for refusal in result.refused:
+        complain(refusal.reason)
     if as_json:
-        print_json(added)
+        print_json(result.added)
     else:
-        for document in added:
+        for document in result.added:
             console.print(Text.assemble(("added", "green"), f"  {_short(document)}"))
-    if refused:
-        raise typer.Exit(1 if added else 2)
+    if result.refused:
+        raise typer.Exit(1 if result.added else 2)
 
 
 def list_documents(address: str, collection: str | None, *, as_json: bool) -> None:
@@ -90,7 +85,7 @@ def list_documents(address: str, collection: str | None, *, as_json: bool) -> No
         return
     table = plain_table("ID", "PAGES", "NAME", numbers={"PAGES"})
     for document in documents:
-        table.add_row(document["id"][:SHORT_ID], str(document["pages"]), Text(document["name"]))
+        table.add_row(document.id[:SHORT_ID], str(document.pages), Text(document.name))
     console.print(table)
 
 
@@ -107,38 +102,48 @@ def remove(address: str, document: str, *, as_json: bool) -> None:
 def _body(client: Client, files: Sequence[str], asked: dict[str, Any]) -> dict[str, Any]:
     """The options of a question that were given; files are added first, and asked about."""
     body = {name: value for name, value in asked.items() if value is not None}
-    added = [_add(client, Path(path), quiet=False)["id"] for path in files]
-    if added:
-        body["documents"] = [*added, *body.get("documents", [])]
-    return body
+    if not files:
+        return body
+    result = _add(client, files, quiet=False)
+    for refusal in result.refused:
+        complain(refusal.reason)
+    if not result.added:
+        raise typer.Exit(2)
+    added = [document.id for document in result.added]
+    return {**body, "documents": [*added, *body.get("documents", [])]}
 
 
 def _add(
-    client: Client, path: Path, collection: str | None = None, *, quiet: bool
-) -> dict[str, Any]:
+    client: Client, files: Sequence[str | Path], collection: str | None = None, *, quiet: bool
+) -> Additions:
     with progress_shown(quiet=quiet) as display:
-        report = display.document(path)
+        reports: dict[str, Callable[..., None]] = {}
+        told: dict[str, Job] = {}
 
-        def show(job: dict[str, Any]) -> None:
-            if job["stage"] and job["pages"]:
-                report(job["stage"], job["pages_done"], job["pages"])
+        def show(job: Job) -> None:
+            if job.stage and job.pages and job != told.get(job.id):
+                told[job.id] = job
+                if job.id not in reports:
+                    reports[job.id] = display.document(Path(job.name))
+                reports[job.id](job.stage, job.pages_done, job.pages)
 
-        return client.add(path, collection=collection, on_job=show)
+        return client.add_all(files, collection=collection, on_job=show)
 
 
-def _print_pages(found: dict[str, Any]) -> None:
-    several = len(found["documents"]) > 1
-    for hit in found["pages"]:
-        word = likelihood(hit["probability"]) or ""
-        name = f"{hit['name']}: " if several else ""
-        line = Text.assemble((f"  {hit['page']:>4}  ", "bold cyan"), f"{word:<9} ", name)
-        console.print(line.append(hit["snippet"]), soft_wrap=True)
+def _print_pages(found: Search) -> None:
+    several = len(found.documents) > 1
+    for hit in found.pages:
+        name = f"{hit.name}: " if several else ""
+        line = Text.assemble(
+            (f"  {hit.page:>4}  ", "bold cyan"), f"{hit.likelihood or '':<9} ", name
+        )
+        console.print(line.append(hit.snippet), soft_wrap=True)
     console.print()
-    console.print(_indented(Text(found["summary"], "dim")))
+    console.print(_indented(Text(found.summary, "dim")))
 
 
-def _short(document: dict[str, Any]) -> str:
-    return f"{document['id'][:SHORT_ID]}  {document['name']} · {document['pages']} pages"
+def _short(document: Document) -> str:
+    return f"{document.id[:SHORT_ID]}  {document.name} · {document.pages} pages"
 
 
 def _indented(text: Text) -> Padding:

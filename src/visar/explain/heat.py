@@ -51,18 +51,30 @@ def with_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.floa
     return fromarray(tinted.round().astype(np.uint8))
 
 
+def patches(
+    found: SearchResult, corpus: Corpus, document: str, number: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the boxes of a page's patches, and their weights; see :meth:`visar.Index.patches`."""
+    page = corpus.page(document, number)
+    boxes, _ = page.patches(0)
+    cosines = found.query @ page.vectors(0).astype(found.query.dtype).T
+    weights = found.patch_weights(document, number)
+    own = np.zeros(len(boxes), np.float32) if weights is None else weights
+    return boxes, np.vstack([own, cosines])
+
+
 def pages_with_heat(
     source: PageSource, found: SearchResult, corpus: Corpus, dpi: float
 ) -> Iterator[tuple[PageHit, Image]]:
     """Yield each found page with its picture, the question's heat laid over it.
 
-    ``corpus`` are the pages that the result was chosen from. A neighbour that is not among them
-    has no heat.
+    ``corpus`` are the pages of the documents searched. A neighbour that the method did not choose
+    from has no heat.
     """
     for hit in found.pages:
         image = source.image(hit.document, hit.page, dpi)
-        position = corpus.find(hit.document, hit.page)
-        if position is not None:
-            boxes, _ = corpus.patches(position)
-            image = with_heat(image, boxes, found.selection.patch_weights[position])
+        weights = found.patch_weights(hit.document, hit.page)
+        if weights is not None:
+            boxes, _ = corpus.page(hit.document, hit.page).patches(0)
+            image = with_heat(image, boxes, weights)
         yield hit, image

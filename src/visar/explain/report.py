@@ -1,6 +1,7 @@
 """A report of one question: a single HTML file with the answer, the pages and the reasons.
 
-It is drawn by the scripts of the web page, and asks for nothing over the network.
+It is drawn by the scripts of the web page, and asks for nothing over the network. The same page
+without data is an MCP App, which the host that shows it sends the data to.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any, Protocol
@@ -17,15 +19,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.explain.explanation import Explanation
+from visar.explain.explanation import Explanation, PatchPair
 from visar.explain.words import numbers, why_so_many
 from visar.results import Answer, PageHit, PageSource, SearchResult, to_plain
 
 MOST_PICTURES = 20
+MOST_COMPARED = 10
+"""Of the chosen pages, each with each."""
 _DPI = 110
 _QUALITY = 75
 # In the order in which they use each other.
-_SCRIPTS = ("dom.js", "views.js", "report.js")
+_SCRIPTS = ("dom.js", "matrix.js", "methods.js", "views.js", "report.js")
+_APP_SCRIPTS = (*_SCRIPTS, "app.js")
 _STYLES = ("views.css", "report.css")
 _DECIMALS = 3
 
@@ -37,6 +42,12 @@ class PatchSource(PageSource, Protocol):
         self, found: SearchResult, document: str, number: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the boxes of a page's patches, and their weights and cosines."""
+        ...
+
+    def pairs(
+        self, found: SearchResult, first: tuple[str, int], second: tuple[str, int]
+    ) -> tuple[PatchPair, ...]:
+        """Return the best matching patches of two pages."""
         ...
 
 
@@ -63,23 +74,47 @@ def html_report(source: PatchSource, answer: Answer, explanation: Explanation) -
     DocumentError
         If the file of a page is gone, has changed, or needs a password.
     """
+    # A "<" could end the element that the data is in.
+    data = json.dumps(
+        report_data(source, answer, explanation), ensure_ascii=False, separators=(",", ":")
+    ).replace("<", "\\u003c")
+    element = f'<script type="application/json" id="data">{data}</script>\n'
+    return _page(answer.search.question, _SCRIPTS, element)
+
+
+def html_app() -> str:
+    """Make the report's page as an MCP App: a tool's result brings it :func:`report_data`."""
+    return _page("ViSAR", _APP_SCRIPTS)
+
+
+def report_data(
+    source: PatchSource,
+    answer: Answer,
+    explanation: Explanation,
+    *,
+    dpi: float = _DPI,
+    most_pictures: int = MOST_PICTURES,
+) -> dict[str, Any]:
+    """Make what the scripts of the report show; the arguments are those of :func:`html_report`."""
     found = answer.search
-    data = {
+    return {
         "search": _search(found),
         "answer": _answer(answer),
         "explanation": _explanation(explanation),
         "similarity": _base64(explanation.similarity.astype("<f4").tobytes()),
-        "pictures": [_picture(source, found, hit) for hit in found.pages[:MOST_PICTURES]],
+        "pictures": [_picture(source, found, hit, dpi) for hit in found.pages[:most_pictures]],
+        "pairs": _pairs(source, found),
         "numbers": list(numbers(found)),
     }
+
+
+def _page(title: str, scripts: Sequence[str], data: str = "") -> str:
     style = "".join(_static(name) for name in _STYLES)
-    script = "".join(_without_modules(_static(name)) for name in _SCRIPTS)
+    script = "".join(_without_modules(_static(name)) for name in scripts)
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    # A "<" could end the element that the data is in.
-    plain = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -87,14 +122,13 @@ def html_report(source: PatchSource, answer: Answer, explanation: Explanation) -
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{escape(found.question)}</title>
+<title>{escape(title)}</title>
 <style>{style}</style>
 </head>
 <body>
 <main><noscript>This report is drawn by a script of its own, which the browser does not run.\
 </noscript></main>
-<script type="application/json" id="data">{plain}</script>
-<script type="module">{script}</script>
+{data}<script type="module">{script}</script>
 </body>
 </html>
 """
@@ -121,14 +155,14 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 
 def _explanation(explanation: Explanation) -> dict[str, Any]:
-    names = ("words", "pages", "cost", "k_star", "cuts")
+    names = ("words", "pages", "cost", "k_star", "choices")
     plain = {name: to_plain(getattr(explanation, name)) for name in names}
     return {**plain, "matrix_size": len(explanation.similarity)}
 
 
-def _picture(source: PatchSource, found: SearchResult, hit: PageHit) -> dict[str, Any]:
+def _picture(source: PatchSource, found: SearchResult, hit: PageHit, dpi: float) -> dict[str, Any]:
     """A page as JPEG, with its patches for the heat."""
-    image = source.image(hit.document, hit.page, _DPI).convert("RGB")
+    image = source.image(hit.document, hit.page, dpi).convert("RGB")
     encoded = io.BytesIO()
     image.save(encoded, "JPEG", quality=_QUALITY, optimize=True)
     boxes, weights = source.patches(found, hit.document, hit.page)
@@ -139,6 +173,18 @@ def _picture(source: PatchSource, found: SearchResult, hit: PageHit) -> dict[str
         "boxes": _rounded(boxes),
         "weights": _rounded(weights[0]),
         "cosines": _rounded(weights[1:]),
+    }
+
+
+def _pairs(source: PatchSource, found: SearchResult) -> dict[str, Any]:
+    """What the first chosen pages share, by ``document/page document/page``."""
+    places = [(hit.document, hit.page) for hit in found.pages[:MOST_COMPARED]]
+    return {
+        f"{first[0]}/{first[1]} {second[0]}/{second[1]}": to_plain(
+            source.pairs(found, first, second)
+        )
+        for first in places
+        for second in places
     }
 
 

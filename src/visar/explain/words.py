@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from visar.results import SearchResult
+from visar.results import PageHit, SearchResult
 
 
 def why_so_many(found: SearchResult) -> str:
@@ -17,11 +17,24 @@ def why_so_many(found: SearchResult) -> str:
     return " · ".join(parts)
 
 
+def nothing_found(documents: Sequence[str], nearest: PageHit) -> str:
+    """That nothing in the documents of these names speaks of the question, and what is nearest."""
+    several = len(documents) > 1
+    where = f"these {len(documents)} documents" if several else documents[0]
+    named = f" of {nearest.name}" if several else ""
+    return (
+        f"Nothing in {where} speaks of this. What comes nearest is page {nearest.page}{named}, "
+        "and it is unlikely to help."
+    )
+
+
 def _count(found: SearchResult) -> str:
     pages = "page" if found.pages_searched == 1 else "pages"
     count = f"{found.k} of {found.pages_searched:,} {pages}"
     if found.candidates is not None:
         count += f" in {len(found.documents):,} documents, {found.candidates} looked at closely"
+    if found.strength == "none":
+        return f"the nearest {count}; none is likely to help"
     if found.k == found.pages_searched:
         return count
     wanted = f"{found.k_star}" if found.selection.k_star_exact else f"at least {found.k_star}"

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from visar.documents.page import Page, Word
 from visar.generation.answering import page_text
-from visar.results import SearchResult, to_plain
+from visar.results import to_plain
 
 if TYPE_CHECKING:
     from visar.client import Client
@@ -81,32 +80,18 @@ def retrieve(
     if k is not None:
         options |= {"method": "top-k", "k": k}
     found = source.search(question, **options)
-    if isinstance(found, SearchResult):
-        hits = [to_plain(hit) for hit in found.pages]
-        why = {name: getattr(found, name) for name in _WHY}
-    else:
-        hits = found["pages"]
-        why = {name: found[name] for name in _WHY}
+    why = {name: getattr(found, name) for name in _WHY}
     ranked_by = "score" if why["method"].startswith("visar") else "late_interaction"
     return [
         RetrievedPage(
-            id=f"{hit['document']}-{hit['page']}",
-            text=page_text(_read(source, hit["document"], hit["page"])),
-            score=hit[ranked_by],
-            metadata={**hit, **why},
-            load_png=partial(_draw, source, hit["document"], hit["page"], dpi),
+            id=f"{hit.document}-{hit.page}",
+            text=page_text(source.page(hit.document, hit.page)),
+            score=getattr(hit, ranked_by),
+            metadata={**to_plain(hit), **why},
+            load_png=partial(_draw, source, hit.document, hit.page, dpi),
         )
-        for hit in hits
+        for hit in found.pages
     ]
-
-
-def _read(source: Source, document: str, number: int) -> Page:
-    page = source.page(document, number)
-    if isinstance(page, Page):
-        return page
-    words = tuple(Word(word["text"], tuple(word["box"]), word["line"]) for word in page["words"])
-    # What a server does not tell of a page is not needed for its text.
-    return Page(number, page["width"], page["height"], 0, words, "none", page["label"])
 
 
 def _draw(source: Source, document: str, number: int, dpi: float) -> bytes:

@@ -48,13 +48,15 @@ def _column_starts(segments: Sequence[Segment]) -> list[float]:
     lines = [
         s for s in segments if len(s.words) >= _FEWEST_WORDS and not s.is_value and is_level(s)
     ]
+    beside = {id(s) for s in lines if _has_left(s, lines)}
     starts: list[float] = []
     column: list[Segment] = []
     for first in sorted(lines, key=lambda s: s.left):
-        aligned = [s for s in lines if abs(s.left - first.left) < s.height / 2]
         # What is indented within a column is crossed by the column's other lines.
-        crossed = sum(s.right > first.left for s in column) > len(column) / 2
-        if crossed or sum(_has_left(s, lines) for s in aligned) < _FEWEST_LINES:
+        if sum(s.right > first.left for s in column) > len(column) / 2:
+            continue
+        aligned = [s for s in lines if abs(s.left - first.left) < s.height / 2]
+        if sum(id(s) in beside for s in aligned) < _FEWEST_LINES:
             continue
         starts.append(first.left)
         column = aligned

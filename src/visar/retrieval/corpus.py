@@ -118,15 +118,14 @@ class Corpus:
         """Return the position of a page, or None if it is not among the pages."""
         return self._positions.get((document, number))
 
-    def position(self, document: str, number: int) -> int:
-        """Return the position of a page, by its document's id and its number from 1.
+    def page(self, document: str, number: int) -> Corpus:
+        """Return a single page, by its document's id and its number from 1.
 
         Raises NotInIndex if it is not among the pages.
         """
-        position = self.find(document, number)
-        if position is None:
+        if self.find(document, number) is None:
             raise NotInIndex(f"Page {number} of {document} was not searched.")
-        return position
+        return self.only([(document, number)])
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the boxes and word indices of a page's vectors."""
@@ -138,17 +137,18 @@ class Corpus:
         part, rows = self._rows(position)
         return part.vectors[rows]
 
-    def read(self) -> list[Page]:
-        """Read the pages with their words, with one request to the store per document."""
+    def read(self, positions: Sequence[int] | None = None) -> list[Page]:
+        """Read pages, or all, with their words, with one request to the store per document."""
+        places = self.places if positions is None else [self.places[at] for at in positions]
         wanted: dict[str, list[int]] = {}
-        for document, number in self.places:
+        for document, number in places:
             wanted.setdefault(document, []).append(number)
         found = {
             (document, page.number): page
             for document, numbers in wanted.items()
             for page in self._store.pages(document, numbers)
         }
-        return [found[place] for place in self.places]
+        return [found[place] for place in places]
 
     def _rows(self, position: int) -> tuple[DocumentVectors, slice]:
         document, number = self.places[position]

@@ -3,7 +3,7 @@
 Sentences and rows as the lines run hold every word once. What stands together on the page without
 standing in one line is added to them: a row with the heads of its columns, a list item with what
 announces it, a heading with what stands below it, a large number with its small label, a caption
-with its figure. Passages may therefore share words.
+with its figure, a table or chart as a whole behind its title. Passages may therefore share words.
 """
 
 from __future__ import annotations
@@ -25,11 +25,23 @@ from visar.retrieval.sentences import (
     is_final,
     join_words,
 )
-from visar.retrieval.tables import Segment, column_blocks, find_segments, table_rows, wrapped_rows
+from visar.retrieval.tables import (
+    Segment,
+    column_blocks,
+    figures,
+    find_segments,
+    table_rows,
+    wrapped_rows,
+)
 
-Kind: TypeAlias = Literal["sentence", "heading", "row", "list", "block", "caption"]
+Kind: TypeAlias = Literal["sentence", "heading", "row", "list", "block", "caption", "table"]
 # A page of no more words than this is a slide: what stands on it belongs together.
 LONGEST_SLIDE = 120
+# A table, a chart or a part of one, with its title, has at most this many words.
+LONGEST_TABLE = 80
+# Running heads and page numbers stand within this share of the page's height from its edge.
+EDGE = 0.08
+_NOTES = frozenset({"note", "notes", "source", "sources", "quelle", "quellen"})
 _CAPTION = re.compile(r"^(?:fig(?:ure|\.)?|table|chart|exhibit|box|abb(?:\.|ildung)|tab(?:elle|\.)"
                       r"|tableau|figura|tabla)$", re.IGNORECASE)  # fmt: skip
 
@@ -73,12 +85,25 @@ def spans(page: Page) -> list[Span]:
     ]
     if _is_keywords(text, runs):
         found.append(_span(text, [run.words for run in runs], "block"))
+    elif page.width > page.height and len(runs) > 1 and len(page.words) <= LONGEST_TABLE:
+        found.append(_span(text, [run.words for run in runs], "table"))
     found += _lists(text, runs)
     found += _below_headings(text, runs)
     found += _captions(text, runs)
     prose = _prose(text, runs, segments)
     above = {word: words for run, words in zip(runs, headings, strict=True) for word in run.words}
     apart = [segment for segment in segments if prose.isdisjoint(segment.words)]
+    run_of = {word: place for place, run in enumerate(runs) for word in run.words}
+    long = {w for run in runs if len(run.words) > LONGEST_HEADING for w in run.words}
+    for table in figures(_within_edges(page, apart)):
+        inside = [word for line in table for segment in line for word in segment.words]
+        # Its title may be long.
+        below = [word for word in inside if run_of[word] != run_of[inside[0]]]
+        if sum(word in long for word in below) > len(below) / 3:
+            continue
+        title = _title(text, runs, table, upright=page.width <= page.height)
+        found += _table(text, title, table, runs, run_of)
+        above.update({word: title + above[word] for word in inside})
     rows = list(wrapped_rows(apart))
     wrapped = {word for row in rows for cell in row.cells for word in cell}
     # A line of a row that wraps is no row.
@@ -241,6 +266,87 @@ def _captions(text: _Text, runs: Sequence[Run]) -> Iterator[Span]:
             labels.insert(0, before.words)
         if labels and len(run.words) + sum(map(len, labels)) <= LONGEST_PASSAGE:
             yield _span(text, [run.words, *labels], "caption")
+
+
+def _within_edges(page: Page, segments: Sequence[Segment]) -> list[Segment]:
+    """Without what stands at the top and bottom of an upright page: its number, running heads."""
+    if page.width > page.height:
+        return list(segments)
+    top, bottom = EDGE * page.height, (1 - EDGE) * page.height
+    return [segment for segment in segments if segment.bottom > top and segment.top < bottom]
+
+
+def _title(
+    text: _Text, runs: Sequence[Run], table: Sequence[Sequence[Segment]], *, upright: bool
+) -> tuple[int, ...]:
+    """The words of the run that stands close above a table; none if they are many."""
+    own = {word for line in table for segment in line for word in segment.words}
+    left, top, right, _ = around([text.words[word].box for word in own])
+    first = [text.words[word].box for segment in table[0] for word in segment.words]
+    height = max(box[3] - box[1] for box in first)
+    nearest: tuple[int, ...] = ()
+    best = 3 * height
+    for run in runs:
+        if (
+            len(run.words) > LONGEST_PASSAGE // 2
+            or run.kind == "row"
+            or not own.isdisjoint(run.words)
+            or not any(c.isalpha() for word in run.words for c in text.words[word].text)
+        ):
+            continue
+        box = around([text.words[word].box for word in run.words])
+        if box[3] < EDGE and upright:
+            # A running head.
+            continue
+        if box[0] < right and left < box[2] and -height / 2 < top - box[3] < best:
+            nearest, best = run.words, top - box[3]
+    return nearest
+
+
+def _table(
+    text: _Text,
+    title: tuple[int, ...],
+    table: Sequence[Sequence[Segment]],
+    runs: Sequence[Run],
+    run_of: Mapping[int, int],
+) -> Iterator[Span]:
+    """A table or chart as a whole behind its title; a long one in parts behind title and heads."""
+    lines: list[tuple[int, ...]] = []
+    is_head: list[bool] = []
+    for line in table:
+        words = tuple(word for segment in line for word in segment.words)
+        head = not any(segment.is_value and not segment.is_year for segment in line)
+        if not all(is_head) and _is_note(text, runs[run_of[words[0]]]):
+            continue
+        if lines and run_of[lines[-1][-1]] == run_of[words[0]]:
+            # A sentence within it, or a title of several lines.
+            lines[-1] += words
+        else:
+            lines.append(words)
+            is_head.append(head)
+    if len(title) + sum(map(len, lines)) <= LONGEST_TABLE:
+        yield _span(text, [title, *lines], "table", lead=len(title))
+        return
+    first = next((place for place, head in enumerate(is_head) if not head), len(lines))
+    lead = [title, *lines[: min(first, 3)]]
+    rest = lines[len(lead) - 1 :]
+    while sum(map(len, lead)) > LONGEST_TABLE // 2:
+        lead = lead[1:]
+    count = sum(map(len, lead))
+    part: list[tuple[int, ...]] = []
+    for words in rest:
+        if part and count + sum(map(len, part)) + len(words) > LONGEST_TABLE:
+            yield _span(text, [*lead, *part], "table", lead=count)
+            part = []
+        part.append(words)
+    if part:
+        yield _span(text, [*lead, *part], "table", lead=count)
+
+
+def _is_note(text: _Text, run: Run) -> bool:
+    """Whether a run below a table's values says where they are from, or is prose."""
+    starts = text.words[run.words[0]].text.rstrip(":").lower()
+    return len(run.words) > LONGEST_HEADING or starts in _NOTES
 
 
 def _span(

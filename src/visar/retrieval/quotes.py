@@ -20,27 +20,34 @@ from visar.encoders.terms import STOP_WORDS, find_terms, stem
 from visar.results import Passage
 from visar.retrieval.columns import in_columns
 from visar.retrieval.front_page import about_document, front_matter
-from visar.retrieval.passages import Span, boxes_of, spans
+from visar.retrieval.passages import EDGE, Span, boxes_of, spans
 from visar.retrieval.wanted import (
     MARKED,
     NUMERIC,
     Answer,
     AnswerSpan,
     answer_spans,
+    asks_for_extreme,
     value_of_year,
     wanted,
+    without_instructions,
 )
 
 # More than this is no answer but a page.
 MOST_QUOTES = 3
 # Of two passages that share more than this part of the shorter one, one is quoted.
 MOST_SHARED = 0.5
+# A running head is no longer than this.
+LONGEST_RUNNING_HEAD = 12
+# Dots between an entry of a table of contents and its page, which tells nothing more.
+_LEADERS = "....."
 # Words around a possible answer count for it less the further away they stand.
 NEAR = 6.0
 
 # Fitted to 126 questions about 14 documents whose pages were found, "front" to 12 more about the
-# documents themselves; what each feature is says `candidates`. How long a passage is, and the rank
-# of its page, made no difference.
+# documents themselves; "table", "margin", "extreme" and "page" were set by hand later, and fitting
+# all of them to 111 other questions gave no better ones. What each feature is says `candidates`.
+# How long a passage is, and the rank of its page, made no difference.
 WEIGHTS: dict[str, float] = {
     "coverage": 2.65,
     "precision": 0.91,
@@ -52,10 +59,14 @@ WEIGHTS: dict[str, float] = {
     "answer": 0.71,
     "nearness": 7.35,
     "row": -0.17,
+    "table": -0.5,
     "title": -0.34,
     "fragment": -0.98,
     "form": 1.22,
     "numbers": -0.79,
+    "margin": -2.0,
+    "extreme": 0.5,
+    "page": 1.0,
     "front": 10.0,
 }
 FEATURES = tuple(WEIGHTS)
@@ -132,9 +143,10 @@ class _Question:
     """The stems of a question with how rare they are, and what it wants."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.wants: Answer = wanted(text)
-        words = text.split()
+        self.text, self.page = without_instructions(text)
+        self.wants: Answer = wanted(self.text)
+        self.compares = self.wants in ("list", "comparison") or asks_for_extreme(self.text)
+        words = self.text.split()
         terms = find_terms(words)
         informative = [term for term in terms if not term.is_stop_word]
         self.stems = list(dict.fromkeys(stem(term.key) for term in informative or terms))
@@ -256,8 +268,10 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
     found: list[tuple[int, Span]] = []
     terms: list[list[tuple[int, str]]] = []
     stems: list[set[str]] = []
-    for number, weighted in enumerate(pages):
-        for span in spans(weighted.page):
+    cut = [spans(weighted.page) for weighted in pages]
+    running = _running_heads(pages, cut)
+    for number, of_page in enumerate(cut):
+        for span in of_page:
             placed = _terms(span.text)
             told = {key for _, key in placed}
             # What only repeats the question answers nothing, nor do the labels of a chart's axis.
@@ -297,10 +311,14 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
             "answer": options[best].fit if options else 0.0,
             "nearness": nearness[best] if options else 0.0,
             "row": span.kind in ("row", "block"),
+            "table": span.kind == "table",
             "title": span.kind == "heading",
             "fragment": span.kind == "sentence" and span.text[:1].islower(),
             "form": _has_form(asked, terms[place], span, len(options)),
             "numbers": asked.wants not in NUMERIC and _mostly_numbers(span.text),
+            "margin": (page, span.words) in running or _LEADERS in span.text,
+            "extreme": asked.compares and span.kind == "table",
+            "page": asked.page is not None and asked.page in _numbers(pages[page].page),
             "front": front[place],
         }
         values = np.array([float(features[name]) for name in FEATURES])
@@ -326,6 +344,37 @@ def _front_matter(
             for place, value in zip(places, values, strict=True):
                 result[place] = value
     return result
+
+
+def _running_heads(
+    pages: Sequence[WeightedPage], cut: Sequence[Sequence[Span]]
+) -> set[tuple[int, tuple[int, ...]]]:
+    """What is printed at the edge of every page: with the page's number, or on several pages."""
+    at_edge: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+    result = set()
+    for number, (weighted, of_page) in enumerate(zip(pages, cut, strict=True)):
+        page = weighted.page
+        for span in of_page:
+            boxes = [page.words[word].box for word in span.words]
+            if not 0 < len(boxes) <= LONGEST_RUNNING_HEAD or not (
+                max(box[3] for box in boxes) < EDGE or min(box[1] for box in boxes) > 1 - EDGE
+            ):
+                continue
+            words = span.text.split()
+            at_edge.setdefault("".join(c for c in span.text if c.isalpha()), []).append(
+                (number, span.words)
+            )
+            if page.number > 1 and not _numbers(page).isdisjoint({words[0], words[-1]}):
+                result.add((number, span.words))
+    for same in at_edge.values():
+        if len({number for number, _ in same}) > 1:
+            result.update(same)
+    return result
+
+
+def _numbers(page: Page) -> set[str]:
+    """How a page may be called: its number, and what is printed on it."""
+    return {str(page.number)} | ({page.label} if page.label else set())
 
 
 def _passage(pages: Sequence[WeightedPage], candidate: Candidate) -> Passage:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar.core import PageVectors, Selection, maxsim
 from visar.core.vectors import Float32, Float64
-from visar.encoders.protocol import Encoder, encode_image_query
+from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
 from visar.errors import InvalidOption
 from visar.results import PageHit, PageSource, Passage, Place, SearchResult, Strength, likelihood
 from visar.retrieval.calibration import best_cosine, find_calibration
@@ -33,6 +33,20 @@ CANDIDATES = 50
 """Of several documents, the pages that the methods choose from: the best by late interaction."""
 SCANNED = 300
 """The most pages of several documents that are all compared with a question."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """The options of :meth:`visar.Index.search`, which ``Index.ask`` and others pass on."""
+
+    documents: Sequence[str] | None
+    collection: str | None
+    where: str | None
+    exact: bool
+    encoder: str | Encoder
+    method: str | Method | MethodFunction
+    k: int | None
+    max_k: int | None
+    neighbors: int
 
 
 class Searcher:
@@ -114,11 +128,6 @@ class Searcher:
         passages, snippets = choose_quotes(question, read)
         snippets = snippets[: len(shown)]
         snippets += choose_quotes(question, weighted[len(shown) :])[1]
-        chances = None if calibration is None else calibration.probabilities(selection)
-        hits = [
-            self._hit(selection, corpus, chances, page, snippet, beside.get(place))
-            for place, page, snippet in zip(places, weighted, snippets, strict=True)
-        ]
         best = best_cosine(selection)
         about = None if calibration is None else calibration.about(best)
         strength = (
@@ -129,6 +138,14 @@ class Searcher:
         if of_document and strength == "none":
             # The words of such a question need not stand in the document.
             strength = "weak"
+        chances = None if calibration is None else calibration.probabilities(selection)
+        hits = [
+            self._hit(selection, corpus, chances, strength, page, snippet, beside.get(place))
+            for place, page, snippet in zip(places, weighted, snippets, strict=True)
+        ]
+        spans = None
+        if image is None and isinstance(self._encoder, SpanEncoder):
+            spans = tuple(self._encoder.question_spans(question))
         return SearchResult(
             question=question,
             method=chosen_by.name,
@@ -151,6 +168,7 @@ class Searcher:
             query=query,
             places=corpus.places,
             selection=selection,
+            spans=spans,
         )
 
     def _encode(self, question: str, image: Image | None) -> NDArray[np.float32]:
@@ -246,6 +264,7 @@ class Searcher:
         selection: Selection,
         corpus: Corpus,
         chances: Float64 | None,
+        strength: Strength,
         weighted: WeightedPage,
         best: Passage | None,
         beside: int | None,
@@ -270,7 +289,7 @@ class Searcher:
             snippet=best.text if best else "",
             boxes=best.boxes if best else (),
             probability=probability,
-            likelihood=likelihood(probability),
+            likelihood=likelihood(probability, strength),
             beside=beside,
             source=self._source,
         )

@@ -193,7 +193,9 @@ def _goes_on(words: Sequence[Word], run: Run, line: Sequence[Word]) -> bool:
 def _continues(line: Sequence[Word]) -> bool:
     """Whether a line cannot be the beginning of a sentence."""
     first, second = line[0].text, line[1].text if len(line) > 1 else ""
-    return len(line) > 1 and (first[:1].islower() or (first.isdigit() and second[:1].islower()))
+    if len(line) < 2 or starts_item(first):
+        return False
+    return first[:1].islower() or (first.isdigit() and second[:1].islower())
 
 
 def _sentence_ends_between(text: str, following: str) -> bool:
@@ -222,7 +224,7 @@ def _breaks_between(
         return True
     if new_item or _is_row(here) or _is_row(below):
         return True
-    if _is_heading(here, below, alone=length == len(here)):
+    if not in_list and _is_heading(here, below, alone=length == len(here)):
         return True
     _, top, _, bottom = around([word.box for word in here])
     _, next_top, _, next_bottom = around([word.box for word in below])
@@ -245,7 +247,9 @@ def _is_heading(words: Sequence[Word], below: Sequence[Word], *, alone: bool = T
     last = words[-1].text
     if len(words) > LONGEST_HEADING or last.endswith((",", ";", "-", ".")) or last in _LINKING:
         return False
-    if below[0].text[:1].islower() or not any(c.isalpha() for w in words for c in w.text):
+    if below[0].text.startswith("(") or below[0].text[:1].islower():
+        return False
+    if not any(c.isalpha() for w in words for c in w.text):
         return False
     if _is_row(words):
         return False

@@ -31,6 +31,8 @@ _MOST_ROWS = 60
 # Lines of a block are at most so many heights apart, those of one cell less.
 _BLOCK_GAP = 1.1
 _LINE_GAP = 0.8
+# Lines of a table or a chart are at most so many heights apart.
+_FIGURE_GAP = 4.5
 # A row of more words than this is no row but text in columns.
 _LONGEST_ROW = 60
 
@@ -177,6 +179,81 @@ def column_blocks(segments: Sequence[Segment]) -> Iterator[tuple[tuple[int, ...]
         values = sum(segment.is_value for segment in block)
         if len(block) > 1 and (mixed or beside) and values < 0.7 * len(block):
             yield tuple(segment.words for segment in block)
+
+
+def figures(segments: Iterable[Segment]) -> Iterator[list[list[Segment]]]:
+    """Find tables, charts and groups of labels: lines of short segments that stand close together.
+
+    At least two of the lines, and a third of them, have numbers. Yields the lines of each, from top
+    to bottom.
+    """
+    lines: dict[int, list[Segment]] = {}
+    for segment in filter(is_level, segments):
+        lines.setdefault(segment.line, []).append(segment)
+    groups: list[list[list[Segment]]] = []
+    boxes: list[tuple[float, float, float]] = []
+    for line in sorted(lines.values(), key=lambda line: min(s.middle for s in line)):
+        left, right = min(s.left for s in line), max(s.right for s in line)
+        top, bottom = min(s.top for s in line), max(s.bottom for s in line)
+        slack = bottom - top
+        near = [
+            place
+            for place, box in enumerate(boxes)
+            if box[0] < right + slack
+            and left < box[1] + slack
+            and top - box[2] < _FIGURE_GAP * slack
+        ]
+        group = sorted((part for place in near for part in groups[place]), key=_top)
+        for place in reversed(near):
+            box = boxes.pop(place)
+            left, right, bottom = min(left, box[0]), max(right, box[1]), max(bottom, box[2])
+            del groups[place]
+        groups.append([*group, line])
+        boxes.append((left, right, bottom))
+    below = (part for group in groups for part in _below_each_other(group))
+    for group in (part for lines in below for part in _beside_each_other(lines)):
+        members = [segment for line in group for segment in line]
+        numbers = sum(any(s.is_value or _ends_with_value(s) for s in line) for line in group)
+        words = sum(len(segment.words) for segment in members)
+        if numbers > max(1, 0.3 * len(group)) and words <= _LONGEST_CELL * len(members):
+            yield group
+
+
+def _below_each_other(lines: Sequence[Sequence[Segment]]) -> Iterator[list[Sequence[Segment]]]:
+    """Part tables that stand below each other: a line without values, further away than others."""
+    gaps = [_top(b) - max(s.bottom for s in a) for a, b in pairwise(lines)]
+    usual = sorted(gaps)[len(gaps) * 3 // 4] if gaps else 0.0
+    part = list(lines[:1])
+    for gap, line in zip(gaps, lines[1:], strict=True):
+        height = max(segment.height for segment in line)
+        if gap > max(1.5 * usual, height) and not any(segment.is_value for segment in line):
+            yield part
+            part = []
+        part.append(line)
+    yield part
+
+
+def _beside_each_other(lines: Sequence[Sequence[Segment]]) -> list[list[list[Segment]]]:
+    """Part tables that stand side by side: where two lines or more have a label after values."""
+    rows = [sorted(line, key=lambda s: s.left) for line in lines]
+    labels = [
+        label
+        for row in rows
+        for value, label, after in zip(row, row[1:], row[2:], strict=False)
+        if value.is_value and after.is_value and not _has_digit(label)
+    ]
+    for label in labels:
+        edge = label.left - label.height
+        if sum(abs(other.left - label.left) < label.height for other in labels) > 1:
+            left = [[s for s in row if s.left < edge] for row in rows]
+            right = [[s for s in row if s.left >= edge] for row in rows]
+            parts = ([row for row in part if row] for part in (left, right))
+            return [done for part in parts for done in _beside_each_other(part)]
+    return [rows]
+
+
+def _top(line: Sequence[Segment]) -> float:
+    return min(segment.top for segment in line)
 
 
 def _stacked(segments: Iterable[Segment], gap: float) -> list[list[Segment]]:

@@ -173,6 +173,27 @@ MARKED = frozenset(
 NUMERIC = frozenset({"number", "percentage", "money", "duration", "measure", "comparison"})
 
 
+_SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z\[\"'])")
+# How to answer, not what is asked.
+_INSTRUCTION = re.compile(
+    r"^(?:please\b|(?:directly |just |only )?(?:answer|reply|respond)\b|(?:write|return|give|format"
+    r"|express|round|represent|present)\b.*\b(?:answer|integer|number|list|float|format|value)"
+    r"|(?:your|the) (?:answer|output)\b|note that\b|for example\b|e\.g\.|i\.e\.)",
+    re.IGNORECASE,
+)
+_ON_PAGE = re.compile(
+    r"\s*\b(?:(?:on|of|in|at|from) )?(?:the )?(?:page|slide) (?:no\.? |number )?"
+    rf"(\d{{1,4}}|{_SPELLED})\b",
+    re.IGNORECASE,
+)
+_EXTREME = re.compile(
+    r"\b(?:most|least|highest|lowest|largest|biggest|smallest|greatest|fewest|best|worst|longest"
+    r"|shortest|oldest|youngest|slowest|fastest|top|(?:more|less|fewer"
+    r"|higher|lower|larger) than)\b",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerSpan:
     """A part of a text that can be an answer by its form."""
@@ -193,6 +214,34 @@ def wanted(question: str) -> Answer:
         if re.search(pattern, question.strip(), re.IGNORECASE):
             return answer
     return "text"
+
+
+def without_instructions(question: str) -> tuple[str, str | None]:
+    """Return what is asked without how to answer it, and the page it names, if it names one.
+
+    >>> without_instructions("What is the fax number on page four? Answer with digits.")
+    ('What is the fax number?', '4')
+    """
+    asked = _SENTENCE.split(question.strip())
+    kept = [sentence for sentence in asked if not _INSTRUCTION.match(sentence)]
+    text = " ".join(kept) or question
+    pages = {match.group(1).lower() for match in _ON_PAGE.finditer(text)}
+    if len(pages) != 1:
+        return text, None
+    rest = _ON_PAGE.sub("", text)
+    page = pages.pop()
+    spelled = _SPELLED.split("|")
+    number = page if page.isdigit() else str(spelled.index(page) + 1)
+    return (rest if any(c.isalnum() for c in rest) else text), number
+
+
+def asks_for_extreme(question: str) -> bool:
+    """Whether a question asks which of several is the largest, first or the like.
+
+    >>> asks_for_extreme("Which city has the most bridges?"), asks_for_extreme("Who sings?")
+    (True, False)
+    """
+    return bool(_EXTREME.search(question))
 
 
 def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpan]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from visar._version import __version__
 from visar.index import Index
-from visar.server import library, questions
-from visar.server.context import ERRORS, Context, QuestionGate
+from visar.server import library, questions, uploads
+from visar.server.context import ERRORS, Context, QuestionGate, RecentQuestions
 from visar.server.jobs import JobQueue
 from visar.server.schemas import Available, Health, Problem
 from visar.server.settings import Settings
@@ -49,6 +49,8 @@ _PAGE_POLICY = "; ".join(
 )
 # Uploads among them, which wait for slow networks; questions have a limit of their own.
 MAX_REQUESTS = 64
+# Several files in one request may together have so many times the bytes of the largest allowed.
+LARGEST_BATCH = 10
 
 
 def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
@@ -68,7 +70,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         enter that of this one: with it the jobs begin and end.
     """
     settings = settings or Settings()
-    context = Context(index, settings, QuestionGate(settings.max_questions))
+    context = Context(index, settings, QuestionGate(settings.max_questions), RecentQuestions(index))
     metrics = _Metrics()
 
     @asynccontextmanager
@@ -98,6 +100,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         responses={"default": {"model": Problem, "description": "What is wrong."}},
     )
+    app.include_router(uploads.router(context), prefix=PREFIX)
     app.include_router(library.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
     app.include_router(_about(context, metrics), prefix=PREFIX)
@@ -111,6 +114,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         max_bytes={
             "application/json": 1_000_000,
             "application/octet-stream": settings.options.limits.max_bytes,
+            "application/x-tar": LARGEST_BATCH * settings.options.limits.max_bytes,
         },
         max_requests=MAX_REQUESTS,
         private="/api/",

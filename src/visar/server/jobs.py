@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias
 
-from visar.errors import NotInIndex, StoreError
+from visar.errors import NotInIndex, StoreError, VisarError
 from visar.server.shared_uploads import SECONDS_PER_BEAT, SharedUploads, claim_folder
 
 State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -358,15 +358,16 @@ class JobQueue:
                 ended = self._follow(job.id, running.process)
             finally:
                 self._end(running.process)
+            password = self._memory.passwords.get(job.id)
+            if password is not None and ended.get("document"):
+                with contextlib.suppress(VisarError):  # it may have been removed at once
+                    self._unlock(ended["document"], password)
             with self._changed:
                 del self._memory.running[job.id]
                 if self._closing and not ended.get("document"):
                     continue  # goes on with the next server
+                self._memory.passwords.pop(job.id, None)
                 self._set(_ended(self._memory.jobs[job.id], ended, cancelled=running.cancelled))
-                password = self._memory.passwords.pop(job.id, None)
-            if password is not None and ended.get("document"):
-                with contextlib.suppress(StoreError):  # it may have been removed at once
-                    self._unlock(ended["document"], password)
 
     def _next(self) -> Job | None:
         waiting = (job for job in self._memory.jobs.values() if job.state == "waiting")

@@ -1,11 +1,10 @@
-"""Routes of documents, their pages, collections and jobs."""
+"""Routes of documents, their pages, collections and jobs; uploads have a module of their own."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import io
-import os
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -19,24 +18,21 @@ from visar.server.schemas import (
     NewName,
     Page,
     Password,
+    Unlock,
     to_schema,
 )
-from visar.serving import ENDLESS, refusal
-from visar.text import clean_line
+from visar.serving import ENDLESS
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, Query, Request, Response  # isort: skip
 from fastapi.responses import FileResponse  # isort: skip
-from starlette.requests import ClientDisconnect  # isort: skip
 from fastapi.sse import EventSourceResponse, ServerSentEvent  # isort: skip
 
-LONGEST_NAME = 200
 THUMBNAIL_DPI = 20
 _SECONDS_PER_LOOK = 0.25
 # A page never changes: its document's id is made from the content.
 _FOREVER = "private, max-age=31536000, immutable"
 _FROM_START = Query(ge=0)
-Name = Annotated[str, Query(min_length=1, max_length=1_000, description="Of the file.")]
 Dpi = Annotated[float, Query(ge=18, le=300)]
 
 
@@ -64,52 +60,6 @@ def _documents(routes: APIRouter, context: Context) -> None:
         documents = index.documents(collection=collection)
         return [to_schema(Document, one) for one in documents[offset : offset + limit]]
 
-    @routes.post(
-        "/documents",
-        tags=["documents"],
-        status_code=202,
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {
-                    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-                },
-            }
-        },
-    )
-    async def upload(
-        request: Request,
-        response: Response,
-        name: Name,
-        collection: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
-        encoder: str | None = None,
-    ) -> Job:
-        """Upload a file as the body, and add it. The answer is the job that does so."""
-        context.encoder(encoder)
-        shown = clean_line(name.replace("\\", "/").rpartition("/")[2], LONGEST_NAME) or "document"
-        with context.jobs.upload() as place:
-            size = 0
-            path = await asyncio.to_thread(place.create)
-            with path.open("wb") as file:
-                async for part in request.stream():
-                    size += len(part)
-                    await asyncio.to_thread(file.write, part)
-                file.flush()
-                await asyncio.to_thread(os.fsync, file.fileno())
-            if await request.is_disconnected():  # cancelled, and nobody waits for the job
-                raise ClientDisconnect
-            if not size:
-                raise refusal(422, "empty", "The file is empty.")
-            job = await asyncio.to_thread(
-                context.jobs.submit,
-                place,
-                shown,
-                encoder=encoder or next(iter(context.settings.encoders)),
-                collection=collection,
-            )
-        response.headers["Location"] = f"{request.url.path.rpartition('/')[0]}/jobs/{job.id}"
-        return to_schema(Job, job)
-
     @routes.get("/documents/{document}", tags=["documents"])
     def get_document(document: str) -> Document:
         """A document by its id or name."""
@@ -119,6 +69,14 @@ def _documents(routes: APIRouter, context: Context) -> None:
     def delete_document(document: str) -> Document:
         """Remove a document with everything that belongs to it."""
         return to_schema(Document, index.remove(index.get(document).id))
+
+    @routes.post("/documents/{document}/unlock", tags=["documents"], status_code=204)
+    def unlock(document: str, given: Unlock) -> None:
+        """Give the password of an encrypted document again, so that its pages can be shown.
+
+        It is kept in memory until the server ends.
+        """
+        index.unlock(document, given.password)
 
     @routes.get(
         "/documents/{document}/original",

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing
 
 from visar.errors import VisarError
 from visar.explain.words import why_so_many
 from visar.generation import extractive
 from visar.generation.answering import AnswerStream
-from visar.index import SearchOptions
 from visar.results import Answer as FoundAnswer
 from visar.results import SearchResult
 from visar.retrieval.methods import METHODS
-from visar.server.context import ERRORS, Context
+from visar.retrieval.search import SearchOptions
+from visar.server.context import ERRORS, Context, Recent
 from visar.server.schemas import (
     Answer,
     AnswerQuestion,
     Explanation,
     PageQuestion,
+    PairQuestion,
     Patches,
+    PatchPair,
     Question,
     Search,
     to_schema,
 )
 from visar.serving import problem, refusal
+from visar.store import StoredDocument
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, HTTPException, Response  # isort: skip
@@ -41,7 +44,7 @@ def router(context: Context) -> APIRouter:
     def search(asked: Question) -> Search:
         """The pages a question needs."""
         with context.gate.entered():
-            return _search(_find(context, asked))
+            return _search(_find(context, asked).found)
 
     @routes.post("/ask")
     def ask(asked: AnswerQuestion) -> Answer:
@@ -71,7 +74,7 @@ def router(context: Context) -> APIRouter:
     def explain(asked: Question) -> Explanation:
         """What the method saw: the weights of words and pages, J(k), and other methods' cuts."""
         with context.gate.entered():
-            explanation = context.index.explain(_find(context, asked))
+            explanation = _known(context, asked).explanation
             return to_schema(Explanation, explanation, matrix_size=len(explanation.similarity))
 
     @routes.post(
@@ -82,16 +85,24 @@ def router(context: Context) -> APIRouter:
     def matrix(asked: Question) -> Response:
         """Sim(p, q) of the best pages in rank order: float32, little-endian, row by row."""
         with context.gate.entered():
-            similarity = context.index.explain(_find(context, asked)).similarity
+            similarity = _known(context, asked).explanation.similarity
             return Response(
                 similarity.astype("<f4").tobytes(), media_type="application/octet-stream"
             )
+
+    @routes.post("/explain/pair")
+    def pair(asked: PairQuestion) -> list[PatchPair]:
+        """What makes two searched pages alike: their best matching patches."""
+        first, second = ((one.document, one.page) for one in (asked.first, asked.second))
+        with context.gate.entered():
+            pairs = context.index.pairs(_known(context, asked).found, first, second)
+            return [to_schema(PatchPair, one) for one in pairs]
 
     @routes.post("/explain/patches")
     def patches(asked: PageQuestion) -> Patches:
         """The patches of a searched page with their weights: its heat."""
         with context.gate.entered():
-            found = _find(context, asked)
+            found = _known(context, asked).found
             boxes, weights = context.index.patches(found, asked.document, asked.page)
             return Patches(
                 boxes=boxes.tolist(), weights=weights[0].tolist(), cosines=weights[1:].tolist()
@@ -102,6 +113,10 @@ def router(context: Context) -> APIRouter:
 
 def _options(context: Context, asked: Question) -> SearchOptions:
     """The options of ``Index.search`` that a request means."""
+    longest = context.settings.max_question_length
+    if len(asked.question) > longest:
+        message = f"The question has {len(asked.question)} characters: {longest} are allowed."
+        raise refusal(422, "too_long", message)
     if asked.method not in METHOD_NAMES:
         message = f"There is no method {asked.method!r} here, but {', '.join(METHOD_NAMES)}."
         raise refusal(422, "invalid", message)
@@ -120,8 +135,30 @@ def _options(context: Context, asked: Question) -> SearchOptions:
     }
 
 
-def _find(context: Context, asked: Question) -> SearchResult:
-    return context.index.search(asked.question, **_options(context, asked))
+def _find(context: Context, asked: Question) -> Recent:
+    options = _options(context, asked)
+    return _kept(context, options, context.index.search(asked.question, **options))
+
+
+def _known(context: Context, asked: Question) -> Recent:
+    """What was found for the question, searched for again only if that is long ago."""
+    options = _options(context, asked)
+    names, index = options["documents"], context.index
+    documents = index.documents() if names is None else [index.get(name) for name in names]
+    return context.recent.get(_key(asked.question, documents, options)) or _find(context, asked)
+
+
+def _kept(context: Context, options: SearchOptions, found: SearchResult) -> Recent:
+    """Keep what was found for the next requests about the same question."""
+    searched = [*found.documents, *found.left_out]
+    return context.recent.put(_key(found.question, searched, options), found)
+
+
+def _key(question: str, documents: Sequence[StoredDocument], options: SearchOptions) -> Hashable:
+    """A question about documents as they are now, and how its pages are chosen."""
+    known = frozenset((one.id, one.added, one.encoders) for one in documents)
+    choice = (options[name] for name in ("encoder", "method", "k", "max_k", "neighbors"))
+    return question, known, *choice
 
 
 def _stream(context: Context, asked: AnswerQuestion) -> AnswerStream:
@@ -131,7 +168,10 @@ def _stream(context: Context, asked: AnswerQuestion) -> AnswerStream:
         if name == extractive.NAME
         else context.index.generator(name, base_url=context.settings.base_url)
     )
-    return context.index.stream(asked.question, generator=generator, **_options(context, asked))
+    options = _options(context, asked)
+    stream = context.index.stream(asked.question, generator=generator, **options)
+    _kept(context, options, stream.search)  # the reasons are asked for next
+    return stream
 
 
 def _search(found: SearchResult) -> Search:

@@ -73,6 +73,14 @@ class Job(Found):
     reason: str | None = Field(description="Why it failed, for people.")
 
 
+class Uploaded(BaseModel):
+    """What became of one file of several: a job, or a problem."""
+
+    name: str
+    job: Job | None = None
+    problem: Problem | None = None
+
+
 class Collection(BaseModel):
     """A named group of documents."""
 
@@ -96,6 +104,12 @@ class Password(Body):
     """Of an encrypted document. It is kept in memory only."""
 
     password: str | None = Field(default=None, max_length=1_000)
+
+
+class Unlock(Body):
+    """The password of an encrypted document. It is kept in memory only."""
+
+    password: str = Field(min_length=1, max_length=1_000)
 
 
 class Question(Body):
@@ -130,11 +144,25 @@ class AnswerQuestion(Question):
     generator: str | None = Field(default=None, description="One of /generators.")
 
 
+class PageOf(Body):
+    """A page of a document."""
+
+    document: str = Field(description="The document's id.")
+    page: int = Field(ge=1)
+
+
 class PageQuestion(Question):
     """A question, and a page that was searched for it."""
 
     document: str = Field(description="The document's id.")
     page: int = Field(ge=1)
+
+
+class PairQuestion(Question):
+    """A question, and two pages that were searched for it."""
+
+    first: PageOf
+    second: PageOf
 
 
 class Hit(Found):
@@ -159,6 +187,7 @@ class Passage(Found):
     text: str
     document: str
     page: int
+    weight: float = Field(description="How well it answers, compared with the others.")
     boxes: list[Box]
     answer: tuple[int, int] | None = Field(description="The characters that are the answer.")
 
@@ -171,6 +200,9 @@ class Search(Found):
     pages: list[Hit]
     runner_up: Hit | None
     pages_searched: int
+    candidates: int | None = Field(
+        description="Of several documents: the pages that the method chose from."
+    )
     pages_invalid: int
     k: int
     k_star: int
@@ -224,6 +256,16 @@ class SearchedPage(Found):
     rank: int
 
 
+class MethodChoice(Found):
+    """The pages that a method takes for the question."""
+
+    method: str
+    label: str = Field(examples=["Largest-Gap"])
+    pages: list[int] = Field(description="Places in pages from 0, the method's best first.")
+    seconds: float = Field(description="To choose them, without encoding the question.")
+    tokens: int | None = Field(description="Of their text, about; null for more than 50 pages.")
+
+
 class Explanation(Found):
     """What the method saw of a question."""
 
@@ -231,7 +273,7 @@ class Explanation(Found):
     pages: list[SearchedPage]
     cost: list[float | None] = Field(description="J(1), J(2), …")
     k_star: int
-    cuts: dict[str, int] = Field(description="How many pages other methods would take.")
+    choices: list[MethodChoice] = Field(description="ViSAR first, a fixed top-k last.")
     matrix_size: int = Field(description="Rows of the matrix of /explain/matrix.")
 
 
@@ -241,6 +283,15 @@ class Patches(BaseModel):
     boxes: list[Box]
     weights: list[float] = Field(description="The method's, 0 to 1.")
     cosines: list[list[float]] = Field(description="With each vector of the question.")
+
+
+class PatchPair(Found):
+    """A patch of the first page, and what matches it best on the second."""
+
+    first: Box
+    second: Box
+    words: tuple[str, str] = Field(description="Empty where a patch is not one word.")
+    shared: float
 
 
 class PageWord(Found):

@@ -33,5 +33,7 @@ class Settings:
     """Jobs that may wait; further uploads are refused."""
     max_questions: int = 8
     """Questions answered or waiting at once; further ones are refused."""
+    max_question_length: int = 4_000
+    """In characters; longer questions are refused. No more than 4,000 are ever taken."""
     requests_per_minute: int = 600
     """By one client address."""

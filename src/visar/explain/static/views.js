@@ -1,22 +1,24 @@
 /** The views of a question: the page, a report and a notebook show the same. */
 
 import { counted, h, svg } from "./dom.js";
+import { SimilarityMap } from "./matrix.js";
+import { methodTable } from "./methods.js";
 
 /** @typedef {(document: string, page: number) => void} Open called when a page is chosen in a view */
 
-const METHODS = { visar: "ViSAR", "visar-approx": "ViSAR, approximated", "largest-gap": "Largest-Gap", "score-cluster": "Score-Cluster", calibrated: "Calibrated" };
 /** A passage is marked on its page only where the page is at least possible. */
 const TRUSTED = 0.15;
 
 /**
  * The question, its words shaded by their influence.
  * @param {string} text @param {any[]} words @param {string | undefined} chosen @param {(word: string | undefined) => void} choose
+ * @param {(word: string | undefined) => void} peek called while a word is pointed at, and without one afterwards
  */
-export function question(text, words, chosen, choose) {
+export function question(text, words, chosen, choose, peek) {
   if (!words?.length) return h("h1", { class: "asked" }, text);
   return h("h1", { class: "asked" }, ...words.flatMap((one, place) => {
     const pressed = chosen === String(place);
-    const button = h("button", { "aria-pressed": pressed, title: "Show where this word matches", onclick: () => choose(pressed ? undefined : String(place)) }, one.text);
+    const button = h("button", { "aria-pressed": pressed, title: "Show where this word matches", onclick: () => choose(pressed ? undefined : String(place)), onmouseenter: () => peek(String(place)), onmouseleave: () => peek(undefined) }, one.text);
     button.style.background = `color-mix(in srgb, var(--accent) ${Math.round(40 * one.influence)}%, transparent)`;
     return [button, " "];
   }));
@@ -24,16 +26,19 @@ export function question(text, words, chosen, choose) {
 
 /** @param {any} search @param {any} answer @param {Open} open */
 export function answered(search, answer, open) {
-  if (!answer.found) {
-    return h("div", { class: "card" }, h("p", { class: "text" }, "Nothing in these documents speaks of this."),
-      h("p", { class: "soft small" }, "What comes nearest is below, and is unlikely to help."));
+  if (!answer.found && !answer.model) {
+    const [nearest] = search.pages;
+    const several = search.documents.length > 1;
+    const where = several ? `these ${search.documents.length} documents` : search.documents[0].name;
+    return h("div", { class: "card" }, h("p", { class: "text" }, `Nothing in ${where} speaks of this.`),
+      h("p", { class: "soft" }, `What comes nearest is page ${nearest.page}${several ? ` of ${nearest.name}` : ""}, and it is unlikely to help.`));
   }
   const cite = (/** @type {any} */ one) => {
     const name = search.documents.length > 1 ? `${search.documents.find((/** @type {any} */ known) => known.id === one.document)?.name ?? ""}, ` : "";
     return h("button", { class: "cite", onclick: () => open(one.document, one.page) }, `${name}p. ${one.page}`);
   };
   if (answer.model) {
-    return h("div", { class: "card" }, h("p", { class: "text" }, answer.text, ...answer.citations.filter((/** @type {any} */ one) => one.was_given).map(cite)),
+    return h("div", { class: "card" }, h("p", { class: "text" }, answer.text || `${answer.model} does not find the answer on these pages.`, ...answer.citations.filter((/** @type {any} */ one) => one.was_given).map(cite)),
       h("p", { class: "soft small" }, `Written by ${answer.model} from these pages.`));
   }
   const quotes = answer.passages.map((/** @type {any} */ one) => h("p", { class: "text" }, ...marked(one.text, one.answer), cite(one)));
@@ -52,8 +57,8 @@ function marked(text, span) {
 /** @param {any} search */
 export function sentence(search) {
   const { k, pages_searched: all, strength, summary } = search;
-  const saved = 10 - k > 0 && all > 10 ? ` · a fixed top 10 would read ${counted(10 - k, "page")} more` : "";
-  return h("p", { class: "soft" }, strength === "none" ? `The nearest ${counted(k, "page")} of ${all}.` : `${summary}${saved}`);
+  const saved = strength !== "none" && k < 10 && all > 10 ? ` · a fixed top 10 would read ${counted(10 - k, "page")} more` : "";
+  return h("p", { class: "soft" }, `${summary[0].toUpperCase()}${summary.slice(1)}${saved}`);
 }
 
 /**
@@ -62,14 +67,14 @@ export function sentence(search) {
  */
 export function hits(search, picture, isShown, open) {
   const several = search.documents.length > 1;
+  const far = search.strength === "none";
   const items = search.pages.map((/** @type {any} */ hit) => {
-    const chance = hit.likelihood ? [bar(hit.probability), h("span", { class: "soft small" }, hit.likelihood)] : [];
+    const chance = hit.likelihood ? [far ? " " : bar(hit.probability), h("span", { class: "soft small" }, hit.likelihood)] : [];
     const label = hit.label ? `, printed ${hit.label}` : "";
     return h("li", {}, h("button", { class: "hit", "aria-current": isShown(hit), onclick: () => open(hit.document, hit.page) },
       h("img", { src: picture(hit), alt: "", loading: "lazy" }),
       h("span", {}, h("strong", {}, `${several ? `${hit.name}, page` : "Page"} ${hit.page}`), h("span", { class: "soft small" }, label), ...chance, h("div", { class: "small" }, hit.snippet))));
   });
-  const far = search.strength === "none";
   return h("ul", { class: `card hits ${far ? "nearest" : ""}`, "aria-label": far ? "What comes nearest" : "The pages it rests on" }, ...items);
 }
 
@@ -113,24 +118,30 @@ export function paint(canvas, patches, word) {
 }
 
 /**
- * Why these pages, in one card.
+ * Why these pages, in one card; the map is given back to be told what its address says.
  * @param {any} search @param {any} explanation @param {Float32Array} matrix @param {Open} open
+ * @param {Omit<import("./matrix.js").Places, "name" | "open">} places
  */
-export function reasons(search, explanation, matrix, open) {
-  const best = [...explanation.pages].sort((a, b) => a.rank - b.rank);
+export function reasons(search, explanation, matrix, open, places) {
+  const best = explanation.pages.map((/** @type {any} */ page, /** @type {number} */ place) => ({ ...page, place })).sort((/** @type {any} */ a, /** @type {any} */ b) => a.rank - b.rank);
   const taken = new Set(search.pages.map((/** @type {any} */ hit) => `${hit.document}/${hit.page}`));
+  const chosen = new Set(best.flatMap((/** @type {any} */ one, /** @type {number} */ rank) => taken.has(`${one.document}/${one.page}`) ? [rank] : []));
   // Other methods may rank pages in another order.
-  const isFirst = best.slice(0, search.k).every((one) => taken.has(`${one.document}/${one.page}`));
+  const isFirst = best.slice(0, search.k).every((/** @type {any} */ _, /** @type {number} */ rank) => chosen.has(rank));
   const framed = Math.min(isFirst ? search.k : explanation.k_star, explanation.matrix_size);
-  return h("div", { class: "card reasons" },
+  const names = Object.fromEntries(search.documents.map((/** @type {any} */ one) => [one.id, search.documents.length > 1 ? `${one.name}, page` : "Page"]));
+  const name = (/** @type {any} */ page) => `${names[page.document]} ${page.page}`;
+  const map = new SimilarityMap(best, matrix, explanation.matrix_size, chosen, framed, { ...places, name, open });
+  const element = h("div", { class: "card reasons" },
     h("h2", { class: "label" }, "Why these pages"),
     h("p", { class: "soft small" }, "Each bar is a page: how much of it speaks of the question. The chosen ones are coloured."),
     strip(search, explanation, open),
     h("div", { class: "views" },
-      h("figure", {}, heatmap(best, framed, matrix, explanation.matrix_size, open), h("figcaption", { class: "soft small" }, `How alike pages are in what you asked, best first. The square is what ${isFirst ? "was taken" : "ViSAR would take"}.`)),
+      h("figure", {}, map.element, h("figcaption", { class: "soft small" }, `How alike pages are in what you asked. The square is what ${isFirst ? "was taken" : "ViSAR would take"}. Point at a cell to compare two pages.`)),
       h("figure", {}, curve(explanation), h("figcaption", { class: "soft small" }, aboutCost(explanation)))),
-    h("div", { class: "cuts small" }, h("span", { class: "soft" }, "Pages by method:"), ...Object.entries(explanation.cuts).map(([name, k]) =>
-      h("span", {}, `${METHODS[/** @type {keyof METHODS} */ (name)] ?? name} `, h("strong", {}, String(k))))));
+    ...(explanation.matrix_size ? [map.detail] : []),
+    methodTable(search, explanation, name, open));
+  return { element, map };
 }
 
 /** @param {any} search @param {any} explanation @param {Open} open */
@@ -138,7 +149,7 @@ function strip(search, explanation, open) {
   const chosen = new Set(search.pages.map((/** @type {any} */ hit) => `${hit.document}/${hit.page}`));
   const names = Object.fromEntries(search.documents.map((/** @type {any} */ one) => [one.id, search.documents.length > 1 ? `${one.name}, page` : "Page"]));
   const { pages } = explanation;
-  const width = 860;
+  const width = 600;
   const step = width / pages.length;
   const picture = svg("svg", { viewBox: `0 0 ${width} 74`, role: "img", "aria-label": `The activity of ${pages.length} pages` });
   const labels = /** @type {{x: number, text: string, taken: boolean}[]} */ ([]);
@@ -161,39 +172,6 @@ function strip(search, explanation, open) {
   return picture;
 }
 
-/** @param {any[]} best @param {number} framed @param {Float32Array} matrix @param {number} size @param {Open} open */
-function heatmap(best, framed, matrix, size, open) {
-  const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { width: size || 1, height: size || 1, role: "img", "aria-label": `Similarity of the best ${size} pages` }));
-  const context = canvas.getContext("2d");
-  if (!context || !size) return canvas;
-  const ink = getComputedStyle(canvas.ownerDocument.documentElement).getPropertyValue("--accent").trim();
-  context.fillStyle = ink;
-  const largest = matrix.reduce((most, value) => Math.max(most, value), 0) || 1;
-  for (let row = 0; row < size; row += 1) {
-    for (let column = 0; column < size; column += 1) {
-      context.globalAlpha = matrix[row * size + column] / largest;
-      context.fillRect(column, row, 1, 1);
-    }
-  }
-  const box = h("div", { class: "matrix" });
-  const frame = h("div", { class: "spot" });
-  const share = (100 * framed) / size;
-  Object.assign(frame.style, { left: "0", top: "0", width: `${share}%`, height: `${share}%` });
-  box.style.position = "relative";
-  const said = h("p", { class: "small soft", "aria-live": "polite" }, "\u00a0");
-  const at = (/** @type {MouseEvent} */ event) => [event.offsetX / canvas.clientWidth, event.offsetY / canvas.clientHeight].map((part) => Math.min(size - 1, Math.max(0, Math.floor(part * size))));
-  canvas.addEventListener("mousemove", (event) => {
-    const [column, row] = at(event);
-    said.textContent = row === column ? `Page ${best[row].page} with itself` : `Page ${best[row].page} with page ${best[column].page}: ${Math.round((100 * matrix[row * size + column]) / largest)} %`;
-  });
-  canvas.addEventListener("click", (event) => {
-    const page = best[at(event)[1]];
-    open(page.document, page.page);
-  });
-  box.append(canvas, frame);
-  return h("div", {}, box, said);
-}
-
 /** The curve in a sentence. @param {any} explanation */
 function aboutCost({ cost, k_star: chosen }) {
   const known = cost.filter((/** @type {number | null} */ value) => value !== null);
@@ -210,23 +188,38 @@ function aboutCost({ cost, k_star: chosen }) {
 function curve(explanation) {
   const known = explanation.cost.map((/** @type {number | null} */ value, /** @type {number} */ place) => [place + 1, value]).filter((/** @type {any} */ [, value]) => value !== null);
   if (known.length < 2) return "";
-  const picture = svg("svg", { viewBox: "0 0 420 260", role: "img", "aria-label": `The cost of each number of pages; k* is ${explanation.k_star}` });
   const values = known.map((/** @type {any} */ [, value]) => value);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const last = Math.max(known.at(-1)[0], explanation.k_star);
-  const x = (/** @type {number} */ k) => 20 + (380 * (k - 1)) / Math.max(1, last - 1);
-  const y = (/** @type {number} */ value) => 220 - (190 * (value - low)) / (high - low || 1);
+  const x = (/** @type {number} */ k) => 12 + (296 * (k - 1)) / Math.max(1, last - 1);
+  const y = (/** @type {number} */ value) => 176 - (148 * (value - low)) / (high - low || 1);
   const points = known.map((/** @type {any} */ [k, value]) => `${x(k).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
   const chosen = explanation.k_star;
   const cost = explanation.cost[chosen - 1];
+  // Where others would stop: below the axis, each number of pages on a line of its own.
+  const others = new Map();
+  for (const one of explanation.choices) {
+    const k = one.pages.length;
+    if (k !== chosen) others.set(k, [...(others.get(k) ?? []), one.label]);
+  }
+  const stops = [...others].sort(([a], [b]) => b - a).map(([k, labels]) => ({ k, text: `${labels.join(", ")}${labels.every((/** @type {string} */ label) => label.endsWith(String(k))) ? "" : `: ${k}`}` }));
+  const height = 204 + 16 * stops.length;
+  const picture = svg("svg", { viewBox: `0 0 320 ${height}`, role: "img", "aria-label": `The cost of each number of pages; k* is ${chosen}. Others would stop at: ${stops.map((one) => one.text).join("; ")}` });
+  stops.forEach(({ k, text }, row) => {
+    const [at, level] = [x(Math.min(k, last)), 210 + 16 * row];
+    const end = at > 160;
+    if (k <= last) picture.append(svg("line", { x1: at, x2: at, y1: 176, y2: level + 2, stroke: "var(--soft)", "stroke-dasharray": "1 3" }));
+    picture.append(svg("text", { x: end ? at - 5 : at + 5, y: level, "text-anchor": end ? "end" : "start" }, k > last ? `${text} →` : text));
+  });
+  const right = x(chosen) > 260;
   picture.append(
-    svg("line", { x1: 20, x2: 400, y1: 220, y2: 220, stroke: "var(--line)" }),
-    svg("line", { x1: x(chosen), x2: x(chosen), y1: 20, y2: 220, stroke: "var(--accent)", "stroke-dasharray": "4 3" }),
-    svg("polyline", { points, fill: "none", stroke: "var(--ink)", "stroke-width": 1.8 }),
-    svg("text", { x: x(chosen) + 6, y: 16, class: "chosen" }, `k* = ${chosen}`),
-    svg("text", { x: 20, y: 238, "text-anchor": "middle" }, "1"),
-    svg("text", { x: x(last), y: 238, "text-anchor": "middle" }, String(last)),
-    svg("text", { x: 210, y: 254, "text-anchor": "middle" }, "pages taken"));
-  if (cost !== null && cost !== undefined) picture.append(svg("circle", { cx: x(chosen), cy: y(cost), r: 4.5, fill: "var(--accent)" }));
+    svg("line", { x1: 12, x2: 308, y1: 176, y2: 176, stroke: "var(--line)" }),
+    svg("line", { x1: x(chosen), x2: x(chosen), y1: 16, y2: 176, stroke: "var(--accent)", "stroke-dasharray": "4 3" }),
+    svg("polyline", { points, fill: "none", stroke: "var(--ink)", "stroke-width": 1.6 }),
+    svg("text", { x: x(chosen) + (right ? -6 : 6), y: 14, class: "chosen", "text-anchor": right ? "end" : "start" }, `k* = ${chosen}`),
+    svg("text", { x: 12, y: 191, "text-anchor": "middle" }, "1"),
+    svg("text", { x: x(last), y: 191, "text-anchor": "middle" }, String(last)),
+    svg("text", { x: 160, y: 191, "text-anchor": "middle" }, "pages taken"));
+  if (cost !== null && cost !== undefined) picture.append(svg("circle", { cx: x(chosen), cy: y(cost), r: 4, fill: "var(--accent)" }));
   return picture;
 }

@@ -8,9 +8,11 @@
  * @property {string} [shown] the document whose page is shown
  * @property {string} [page] its number
  * @property {string} [word] the number of the question's word whose heat is shown, or "off"
+ * @property {string} [order] of the matrix: "page", or nothing for by rank
+ * @property {string} [cell] of the matrix: two ranks from 1, with a dot between
  */
 
-const FIELDS = /** @type {const} */ (["q", "document", "collection", "shown", "page", "word"]);
+const FIELDS = /** @type {const} */ (["q", "document", "collection", "shown", "page", "word", "order", "cell"]);
 
 /** @returns {View} */
 export function current() {

@@ -92,7 +92,7 @@ class Answer extends HTMLElement {
     const { shown, page, word } = current();
     const open = (/** @type {string} */ document, /** @type {number} */ number) => go({ shown: document, page: String(number) });
     refill(this,
-      question(found.question, this.words, word, (chosen) => go({ word: chosen })),
+      question(found.question, this.words, word, (chosen) => go({ word: chosen }), (peeked) => window.dispatchEvent(new CustomEvent("peek", { detail: peeked }))),
       this.answer ? answered(found, this.answer, open) : h("div", { class: "card" }, h("p", { class: "text" }, this.text || "…")),
       sentence(found),
       hits(found, (hit) => url(`documents/${path(hit.document)}/pages/${hit.page}/thumbnail`), (hit) => hit.document === shown && String(hit.page) === page, open));

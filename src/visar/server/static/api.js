@@ -60,17 +60,44 @@ export async function signIn(token) {
   return (await fetch(url("session"), { method: "POST", headers, body: "{}" })).ok;
 }
 
+/** A file of a tar stream: its header, with names of any length in one of its own, and its content. @param {File} file */
+function member(file) {
+  const encoder = new TextEncoder();
+  const header = (/** @type {string} */ name, /** @type {number} */ size, /** @type {string} */ kind) => {
+    const block = new Uint8Array(512);
+    const write = (/** @type {string} */ text, /** @type {number} */ at) => block.set(encoder.encode(text), at);
+    write(name, 0);
+    write("0000644\0", 100);
+    write(`${size.toString(8).padStart(11, "0")}\0`, 124);
+    write("00000000000\0        ", 136);
+    write(kind, 156);
+    write("ustar\0" + "00", 257);
+    write(`${block.reduce((sum, value) => sum + value, 0).toString(8).padStart(6, "0")}\0`, 148);
+    return block;
+  };
+  const padding = (/** @type {number} */ size) => new Uint8Array((512 - (size % 512)) % 512);
+  // "LENGTH path=NAME", where the length counts its own digits.
+  const record = encoder.encode(` path=${file.name}\n`);
+  let length = record.length;
+  while (String(length).length + record.length !== length) length = String(length).length + record.length;
+  const extended = [header("name", length, "x"), String(length), record, padding(length)];
+  return [...extended, header("file", file.size, "0"), file, padding(file.size)];
+}
+
 /**
- * @param {File} file
+ * Send files in one request, as a tar stream.
+ * @param {File[]} files
  * @param {string | null} collection
- * @param {(share: number) => void} progress
- * @returns {{done: Promise<any>, abort: () => void}}
+ * @param {(sent: number) => void} progress called with the bytes of content that were sent
+ * @returns {{done: Promise<{name: string, job: any, problem: any}[]>, abort: () => void}}
  */
-export function upload(file, collection, progress) {
+export function upload(files, collection, progress) {
   const request = new XMLHttpRequest();
-  const query = new URLSearchParams({ name: file.name, ...(collection ? { collection } : {}) });
+  const query = collection ? `?${new URLSearchParams({ collection })}` : "";
+  const body = new Blob([.../** @type {BlobPart[]} */ (files.flatMap(member)), new Uint8Array(1024)]);
+  const content = files.reduce((sum, file) => sum + file.size, 0);
   const done = new Promise((resolve, reject) => {
-    request.upload.onprogress = (event) => progress(event.loaded / Math.max(1, event.total));
+    request.upload.onprogress = (event) => progress((content * event.loaded) / body.size);
     request.onerror = () => reject(new ApiError("The upload broke off.", "connection"));
     request.onabort = () => reject(new ApiError("Cancelled.", "cancelled"));
     request.onload = () => {
@@ -78,9 +105,9 @@ export function upload(file, collection, progress) {
       if (request.status < 300) resolve(said);
       else reject(new ApiError(said.detail ?? `The server answers ${request.status}.`, said.code ?? ""));
     };
-    request.open("POST", url(`documents?${query}`));
-    request.setRequestHeader("Content-Type", "application/octet-stream");
-    request.send(file);
+    request.open("POST", url(`documents/batch${query}`));
+    request.setRequestHeader("Content-Type", "application/x-tar");
+    request.send(body);
   });
   return { done, abort: () => request.abort() };
 }

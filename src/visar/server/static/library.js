@@ -1,8 +1,9 @@
 /** The library: documents, those on their way, and collections. */
 
-import { change, get, path, post, upload, url } from "./api.js";
+import { change, get, path, post, url } from "./api.js";
 import { current, go } from "./address.js";
 import { arrange, counted, h, notice, refill } from "./dom.js";
+import { Uploads } from "./uploads.js";
 
 const STAGES = { reading: "reading", ocr: "reading by OCR", encoding: "encoding" };
 
@@ -10,7 +11,7 @@ class Library extends HTMLElement {
   /** @type {any[]} */ documents = [];
   /** @type {any[]} */ collections = [];
   /** @type {Map<string, any>} */ jobs = new Map();
-  /** @type {Map<string, {name: string, share: number, abort: () => void}>} */ uploads = new Map();
+  uploads = new Uploads(() => this.show(), (job) => this.jobs.set(job.id, this.jobs.get(job.id) ?? job));
   /** @type {Set<string>} */ removed = new Set();
   filter = "";
 
@@ -33,7 +34,7 @@ class Library extends HTMLElement {
       h("input", { type: "file", multiple: true, class: "hidden", id: "files" })
     );
     input.addEventListener("change", () => {
-      this.add([...(input.files ?? [])]);
+      this.uploads.add([...(input.files ?? [])]);
       input.value = ""; // so that the same file can be chosen again
     });
     const filter = /** @type {HTMLInputElement} */ (
@@ -102,44 +103,14 @@ class Library extends HTMLElement {
       if (item instanceof File) files.push(item);
       else if (item) await walk(item);
     }
-    this.add(files.filter((file) => !file.name.startsWith(".")));
-  }
-
-  /** @param {File[]} files */
-  async add(files) {
-    const { collection } = current();
-    for (const file of files) {
-      const id = crypto.randomUUID();
-      const sending = upload(file, collection ?? null, (share) => {
-        const entry = this.uploads.get(id);
-        if (entry) entry.share = share;
-        this.show();
-      });
-      let cancelled = false;
-      const abort = () => {
-        cancelled = true;
-        // Once all is sent the server may have begun: its answer is waited for, and cancelled.
-        if ((this.uploads.get(id)?.share ?? 1) < 1) sending.abort();
-      };
-      this.uploads.set(id, { name: file.name, share: 0, abort });
-      this.show();
-      try {
-        const job = await sending.done;
-        this.jobs.set(job.id, this.jobs.get(job.id) ?? job);
-        if (cancelled) await post(`jobs/${path(job.id, "cancel")}`, {});
-      } catch (error) {
-        notice(`${file.name}: ${/** @type {Error} */ (error).message}`);
-      }
-      this.uploads.delete(id);
-      this.show();
-    }
+    this.uploads.add(files);
   }
 
   show() {
     const { document: chosen, collection } = current();
     /** @type {import("./dom.js").Item[]} */ const entries = [];
-    for (const [id, one] of this.uploads) {
-      entries.push({ key: `upload ${id}`, make: () => this.uploading(one), refresh: (item) => progress(item, `sending, ${Math.round(one.share * 100)} %`, one.share, 1) });
+    for (const one of this.uploads.entries) {
+      entries.push({ key: `upload ${one.id} ${one.problem}`, make: () => (one.problem ? this.refused(one, one.problem) : this.uploading(one)), refresh: (item) => progress(item, one.cancelled ? "cancelling" : one.share ? `sending, ${Math.round(one.share * 100)} %` : "waiting", one.share, 1) });
     }
     for (const job of [...this.jobs.values()].reverse()) {
       if (job.state === "done") continue;
@@ -152,7 +123,7 @@ class Library extends HTMLElement {
       entries.push({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (item) => item.firstElementChild?.setAttribute("aria-current", String(one.id === chosen)) });
     }
     const none = this.filter ? "No document has that in its name." : "Nothing here yet.";
-    if (!entries.length) entries.push({ key: none, make: () => h("li", { class: "soft small" }, none) });
+    if (!entries.some((one) => one.key.startsWith("document")) && (this.filter || !entries.length)) entries.push({ key: none, make: () => h("li", { class: "soft small" }, none) });
     if (!this.list || !this.groups) return;
     arrange(this.list, entries);
     refill(this.groups,
@@ -160,23 +131,34 @@ class Library extends HTMLElement {
         h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
           one.name, h("div", { class: "soft small" }, counted(one.documents, "document")))),
       ),
+      ...(collection ? [h("li", {}, h("button", { class: "link small", onclick: () => this.dissolve(collection) }, "End this collection"))] : []),
       this.documents.length ? h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")) : h("li", { class: "soft small" }, "Groups of documents to ask at once."),
     );
   }
 
   /** @param {any} one */
   entry(one) {
-    const open = () => go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined });
+    const open = () => go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined, cell: undefined });
     return h("li", { class: "row" },
       h("button", { class: "entry", onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"))),
       h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.remove_(one) }, "×"));
   }
 
-  /** @param {{name: string, abort: () => void}} one */
+  /** @param {import("./uploads.js").Sending} one */
   uploading(one) {
     return h("li", { class: "entry" }, one.name,
-      h("div", { class: "row small soft" }, h("span"), h("button", { class: "link", onclick: one.abort }, "Cancel")),
+      h("div", { class: "row small soft" }, h("span"), h("button", { class: "link", onclick: () => this.uploads.cancel(one) }, "Cancel")),
       h("progress", { "aria-label": `Sending ${one.name}` }));
+  }
+
+  /** @param {import("./uploads.js").Sending} one @param {string} why */
+  refused(one, why) {
+    const again = () => {
+      this.uploads.forget(one);
+      this.uploads.add([one.file]);
+    };
+    return h("li", { class: "entry" }, one.name, h("div", { class: "small bad" }, why),
+      h("div", { class: "small" }, h("button", { class: "link", onclick: again }, "Try again"), h("button", { class: "link", "aria-label": `Dismiss ${one.name}`, onclick: () => this.uploads.forget(one) }, "Dismiss")));
   }
 
   /** @param {any} job */
@@ -226,6 +208,17 @@ class Library extends HTMLElement {
         this.load();
       },
     });
+  }
+
+  /** Its documents stay, so nothing is asked. @param {string} collection */
+  async dissolve(collection) {
+    try {
+      await change("DELETE", `collections/${path(collection)}`);
+      await this.load();
+      go({ collection: undefined });
+    } catch (error) {
+      notice(/** @type {Error} */ (error).message);
+    }
   }
 
   async collect() {

@@ -17,7 +17,7 @@ const menu = /** @type {HTMLElement} */ (document.getElementById("menu"));
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const q = field.value.trim();
-  if (q) go({ q, shown: undefined, page: undefined, word: undefined });
+  if (q) go({ q, shown: undefined, page: undefined, word: undefined, cell: undefined });
 });
 
 scope.addEventListener("change", () => {
@@ -51,6 +51,7 @@ theme.addEventListener("click", () => {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
   localStorage.setItem("theme", root.dataset.theme);
+  window.dispatchEvent(new CustomEvent("theme"));
 });
 
 window.addEventListener("explained", (event) => {

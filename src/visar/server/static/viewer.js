@@ -1,6 +1,6 @@
 /** The page viewer: its picture, its words to select and find, the heat, and the cited passage. */
 
-import { get, path, post, url } from "./api.js";
+import { change, get, path, post, url } from "./api.js";
 import { current, go } from "./address.js";
 import { h, refill } from "./dom.js";
 import { paint, spots } from "./views.js";
@@ -12,6 +12,8 @@ class Viewer extends HTMLElement {
   /** @type {any} */ page = null;
   /** @type {any} */ found = null;
   /** @type {any[]} */ words = [];
+  /** @type {{key: string, patches: Promise<any>} | null} */ heated = null;
+  turn = 0;
   zoom = 1;
   inverted = false;
   key = "";
@@ -34,6 +36,8 @@ class Viewer extends HTMLElement {
       this.bar();
       this.heat();
     });
+    window.addEventListener("theme", () => this.heat());
+    window.addEventListener("peek", (event) => this.heat(/** @type {CustomEvent} */ (event).detail));
     document.addEventListener("keydown", (event) => this.press(event));
     this.update();
   }
@@ -93,7 +97,7 @@ class Viewer extends HTMLElement {
     const { id, name } = this.document;
     const { number, words } = this.page;
     const image = h("img", { src: url(`documents/${path(id)}/pages/${number}/image`), alt: `Page ${number} of ${name}` });
-    image.addEventListener("error", () => this.sheet?.append(h("p", { class: "small bad" }, "The picture of this page cannot be had.")));
+    image.addEventListener("error", () => this.explainMissing());
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
     const layer = h("div", { class: "words" });
     for (const one of words) {
@@ -107,6 +111,33 @@ class Viewer extends HTMLElement {
     this.size();
     this.mark();
     this.heat();
+  }
+
+  /** Say why there is no picture; where a password is missing, ask for it. */
+  async explainMissing() {
+    const key = this.key;
+    const { id, name } = this.document;
+    const error = await get(`documents/${path(id)}/pages/${this.page.number}/image`).then(() => null, (reason) => reason);
+    if (key !== this.key || !this.sheet) return;
+    if (error?.code !== "password") {
+      this.sheet.append(h("p", { class: "locked small bad" }, error?.message ?? "The picture of this page cannot be had."));
+      return;
+    }
+    const field = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": `Password of ${name}`, placeholder: "Password", autocomplete: "off", required: true }));
+    const said = h("p", { class: "small bad", role: "alert" });
+    const form = h("form", { class: "locked" }, h("strong", {}, "This document is encrypted"), h("p", { class: "soft small" }, "Its words are in the index; its password shows the pages. The server keeps it in memory until it ends."), h("div", { class: "row" }, field, h("button", {}, "Unlock")), said);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        await change("POST", `documents/${path(id)}/unlock`, { password: field.value });
+        this.draw();
+        window.dispatchEvent(new CustomEvent("view")); // thumbnails elsewhere come now, too
+      } catch (reason) {
+        said.textContent = /** @type {any} */ (reason).code === "password" ? "That is not its password." : /** @type {Error} */ (reason).message;
+        field.select();
+      }
+    });
+    this.sheet.replaceChildren(form);
   }
 
   size() {
@@ -124,7 +155,7 @@ class Viewer extends HTMLElement {
     field.addEventListener("change", () => this.step(Number(field.value) - number));
     const overlay = (/** @type {string | undefined} */ value, /** @type {string} */ text) => h("button", { class: "small", "aria-pressed": word === value, onclick: () => go({ word: value }) }, text);
     const strongest = this.words.map((one, place) => ({ ...one, place })).sort((a, b) => b.influence - a.influence).slice(0, 2).sort((a, b) => a.place - b.place);
-    const overlays = this.words.length ? [overlay(undefined, "All words"), ...strongest.map((one) => overlay(String(one.place), one.text)), overlay("off", "Off")] : [];
+    const overlays = this.words.length ? [h("span", { class: "switch", role: "group", "aria-label": "Heat" }, overlay(undefined, "All words"), ...strongest.map((one) => overlay(String(one.place), one.text)), overlay("off", "Off"))] : [];
     const original = h("a", { href: `${url(`documents/${path(this.document.id)}/original`)}#page=${number}`, target: "_blank", rel: "noopener", class: "small" }, "Original ↗");
     const invert = h("button", { class: "small", "aria-pressed": this.inverted, "aria-label": "Invert the page", onclick: () => { this.inverted = !this.inverted; this.size(); this.bar(); } }, "◑");
     refill(this.tools,
@@ -141,17 +172,24 @@ class Viewer extends HTMLElement {
     this.sheet?.append(...spots(this.found?.search, hit));
   }
 
-  /** Colour the patches by their weight, or by how well they match one word. */
-  async heat() {
+  /** Colour the patches by their weight, or by how well they match one word. @param {string} [peeked] the word pointed at, if any */
+  async heat(peeked) {
     const canvas = this.canvas;
-    const { word } = current();
+    const word = peeked ?? current().word;
     const context = canvas?.getContext("2d");
+    const turn = (this.turn += 1);
     if (!canvas || !context) return;
-    context.clearRect(0, 0, canvas.width, canvas.height);
-    if (!this.found?.search || word === "off" || !this.words.length) return;
-    const key = this.key;
-    const patches = await post("explain/patches", { ...this.found.body, document: this.document.id, page: this.page.number }).catch(() => null);
-    if (!patches || key !== this.key || canvas !== this.canvas) return;
+    const asked = JSON.stringify(this.found?.body) + this.key;
+    if (asked !== this.heated?.key) context.clearRect(0, 0, canvas.width, canvas.height);
+    if (!this.found?.search || word === "off" || !this.words.length) {
+      context.clearRect(0, 0, canvas.width, canvas.height);
+      return;
+    }
+    // The patches of a page are those of all words: they are asked for once.
+    if (asked !== this.heated?.key) this.heated = { key: asked, patches: post("explain/patches", { ...this.found.body, document: this.document.id, page: this.page.number }) };
+    const patches = await this.heated.patches.catch(() => null);
+    if (!patches) this.heated = null;
+    if (!patches || turn !== this.turn || canvas !== this.canvas) return;
     [canvas.width, canvas.height] = [900, Math.round((900 * this.page.height) / this.page.width)];
     paint(canvas, patches, word === undefined ? undefined : this.words[Number(word)]);
   }

@@ -1,0 +1,499 @@
+"""The requests of the API, for programs that wait and for those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tarfile
+import time
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from urllib.parse import quote
+
+from visar._version import __version__
+from visar.client.results import (
+    Additions,
+    Answer,
+    Document,
+    Event,
+    Job,
+    Search,
+    read_answer,
+    read_document,
+    read_event,
+    read_job,
+    read_page,
+    read_search,
+)
+from visar.errors import DocumentError, ServiceError
+from visar.network import TOKEN_VARIABLE, parse_address
+from visar.results import Refusal
+from visar.text import clean_line
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from visar.documents.page import Page
+
+OnJob: TypeAlias = Callable[[Job], None]
+AnyPath: TypeAlias = str | os.PathLike[str]
+SECONDS_PER_ANSWER = 900.0
+_CHUNK = 1 << 20
+_SECONDS_PER_LOOK = 0.3
+_TAR = "application/x-tar"
+# How many documents one request lists.
+_PART = 1000
+
+
+class _Requests:
+    """The requests of the API, and what its answers mean; how they are sent is another matter."""
+
+    def __init__(self, address: str, token: str | None, timeout: float) -> None:
+        import httpx2
+
+        parse_address(address)
+        self.address = address.rstrip("/")
+        token = token or os.environ.get(TOKEN_VARIABLE)
+        self._options: dict[str, Any] = {
+            "base_url": f"{self.address}/api/v1",
+            "headers": {"User-Agent": f"visar/{__version__}"}
+            | ({"Authorization": f"Bearer {token}"} if token else {}),
+            "timeout": httpx2.Timeout(timeout, connect=10.0),
+            # What is sent goes to the address given.
+            "trust_env": False,
+        }
+
+    def _checked(self, response: httpx2.Response) -> httpx2.Response:
+        """Raise what an answer that is an error says."""
+        if response.is_success:
+            return response
+        try:
+            said = response.json()
+            reason = clean_line(str(said["detail"]), 500)
+        except (ValueError, TypeError, KeyError):
+            reason = f"answers {response.status_code}. Does visar serve run there?"
+        raise ServiceError(f"The server at {self.address}: {reason}")
+
+    def _content(self, response: httpx2.Response) -> Any:
+        """The values or bytes of an answer, or None if it has none."""
+        self._checked(response)
+        is_json = response.headers.get("content-type", "").endswith("json")
+        return response.json() if is_json and response.content else response.content or None
+
+    def _unreachable(self, error: Exception) -> ServiceError:
+        return ServiceError(
+            f"No server answers at {self.address} ({clean_line(str(error), 200)}): is "
+            "visar serve running there?"
+        )
+
+    @staticmethod
+    def _upload(path: Path, name: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "params": {"name": name or path.name, **_given(options)},
+            "headers": {
+                "Content-Type": "application/octet-stream",
+                "Content-Length": str(path.stat().st_size),
+            },
+        }
+
+    @staticmethod
+    def _document(job: Job) -> str:
+        if job.state != "done":
+            reason = job.reason or "it was cancelled"
+            raise DocumentError(job.name, f"was not added: {reason.rstrip('.')}")
+        return str(job.document)
+
+
+class _Batch:
+    """Files that are sent in one request, and what becomes of each."""
+
+    def __init__(self, paths: Iterable[AnyPath]) -> None:
+        self.refused: list[Refusal] = []
+        self._paths: list[Path] = []
+        for path in map(Path, paths):
+            if path.is_file():
+                self._paths.append(path)
+            else:
+                self.refused.append(Refusal(str(path), f"{path} is no file."))
+        self._jobs: list[tuple[Path, Job]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._paths)
+
+    def chunks(self) -> Generator[bytes, None, None]:
+        """The files as a tar stream; the stream ends early if one becomes shorter meanwhile."""
+        for path in self._paths:
+            member = tarfile.TarInfo(path.name)
+            member.size = path.stat().st_size
+            yield member.tobuf(tarfile.PAX_FORMAT)
+            yield from _chunks(path)
+            if padding := bytes(-member.size % tarfile.BLOCKSIZE):
+                yield padding
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+    def take(self, answers: Sequence[Mapping[str, Any]]) -> list[Job]:
+        """Note what the server says of each file; returns the jobs."""
+        # Names that begin with a dot are not answered.
+        sent = [path for path in self._paths if not path.name.startswith(".")]
+        for path, answer in zip(sent, answers, strict=False):
+            if answer["job"] is None:
+                self.refused.append(Refusal(str(path), answer["problem"]["detail"]))
+            else:
+                self._jobs.append((path, read_job(answer["job"])))
+        return [job for _, job in self._jobs]
+
+    def result(self, ended: Sequence[Job], documents: Sequence[Document]) -> Additions:
+        """The result, given how the jobs ended and the documents of those that ended well."""
+        for (path, _), job in zip(self._jobs, ended, strict=True):
+            if job.state != "done":
+                self.refused.append(Refusal(str(path), job.reason or "It was cancelled."))
+        return Additions(tuple(documents), tuple(self.refused))
+
+
+class Client(_Requests):
+    """Asks a server, and waits for each answer. Safe for threads.
+
+    Parameters
+    ----------
+    address
+        Such as ``http://127.0.0.1:8765``.
+    token
+        The server's; by default ``VISAR_TOKEN`` of the environment.
+    timeout
+        Seconds to wait for an answer.
+
+    All methods raise :class:`~visar.errors.ServiceError` with what the server says is wrong.
+    """
+
+    def __init__(
+        self, address: str, *, token: str | None = None, timeout: float = SECONDS_PER_ANSWER
+    ) -> None:
+        import httpx2
+
+        super().__init__(address, token, timeout)
+        self._http = httpx2.Client(**self._options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        import httpx2
+
+        try:
+            response = self._http.request(method, path, **options)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+        return self._content(response)
+
+    def ask(self, question: str, **options: Any) -> Answer:
+        """Answer a question; options are those of ``POST /ask``, such as documents and max_k."""
+        return read_answer(self._request("POST", "/ask", json={"question": question, **options}))
+
+    def stream(self, question: str, **options: Any) -> Iterator[Event]:
+        """Yield the parts of an answer: a Search, pieces of text, and the whole Answer."""
+        import httpx2
+
+        body = {"question": question, **options}
+        try:
+            with self._http.stream("POST", "/ask/stream", json=body) as response:
+                if not response.is_success:
+                    response.read()
+                self._checked(response)
+                events = _Events()
+                for line in response.iter_lines():
+                    yield from events.take(line)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def search(self, question: str, **options: Any) -> Search:
+        """Find the pages a question needs."""
+        body = {"question": question, **options}
+        return read_search(self._request("POST", "/search", json=body))
+
+    def add(
+        self,
+        path: AnyPath,
+        *,
+        name: str | None = None,
+        collection: str | None = None,
+        encoder: str | None = None,
+        on_job: OnJob | None = None,
+    ) -> Document:
+        """Upload a file, wait until it is in the index, and return the document.
+
+        Raises
+        ------
+        DocumentError
+            If the server cannot read it.
+        """
+        path = Path(path)
+        options = self._upload(path, name, {"collection": collection, "encoder": encoder})
+        with closing(_chunks(path)) as content:
+            job = read_job(self._request("POST", "/documents", content=content, **options))
+        return self.document(self._document(self._ended(job, on_job)))
+
+    def add_all(
+        self,
+        paths: Iterable[AnyPath],
+        *,
+        collection: str | None = None,
+        encoder: str | None = None,
+        on_job: OnJob | None = None,
+    ) -> Additions:
+        """Upload files in one request, and wait until they are in the index.
+
+        One that is refused does not stop the others: the result names it with the reason.
+        """
+        batch = _Batch(paths)
+        if not batch:
+            return batch.result([], [])
+        with closing(batch.chunks()) as content:
+            answers = self._request(
+                "POST",
+                "/documents/batch",
+                content=content,
+                params=_given({"collection": collection, "encoder": encoder}),
+                headers={"Content-Type": _TAR},
+            )
+        ended = [self._ended(job, on_job) for job in batch.take(answers)]
+        added = [self.document(str(job.document)) for job in ended if job.state == "done"]
+        return batch.result(ended, added)
+
+    def _ended(self, job: Job, on_job: OnJob | None) -> Job:
+        while not job.is_finished:
+            time.sleep(_SECONDS_PER_LOOK)
+            job = read_job(self._request("GET", f"/jobs/{job.id}"))
+            if on_job is not None:
+                on_job(job)
+        return job
+
+    def documents(self, collection: str | None = None) -> list[Document]:
+        """All documents, or those of a collection, in the order they were added."""
+        found: list[Document] = []
+        while True:
+            params = _given({"collection": collection}) | {"offset": len(found), "limit": _PART}
+            part = self._request("GET", "/documents", params=params)
+            found += map(read_document, part)
+            if len(part) < _PART:
+                return found
+
+    def document(self, document: str) -> Document:
+        """A document by its id or name."""
+        return read_document(self._request("GET", _place(document)))
+
+    def remove(self, document: str) -> Document:
+        """Remove a document from the index."""
+        return read_document(self._request("DELETE", _place(document)))
+
+    def unlock(self, document: str, password: str) -> None:
+        """Give the password of an encrypted document, which the server forgets when it ends."""
+        self._request("POST", f"{_place(document)}/unlock", json={"password": password})
+
+    def page(self, document: str, page: int) -> Page:
+        """A page with its words."""
+        return read_page(self._request("GET", f"{_place(document)}/pages/{page}"))
+
+    def image(self, document: str, page: int, dpi: float = 144) -> bytes:
+        """A page as PNG."""
+        path = f"{_place(document)}/pages/{page}/image"
+        picture: bytes = self._request("GET", path, params={"dpi": dpi})
+        return picture
+
+
+class AsyncClient(_Requests):
+    """The same as :class:`Client` for programs with an event loop."""
+
+    def __init__(
+        self, address: str, *, token: str | None = None, timeout: float = SECONDS_PER_ANSWER
+    ) -> None:
+        import httpx2
+
+        super().__init__(address, token, timeout)
+        self._http = httpx2.AsyncClient(**self._options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _request(self, method: str, path: str, **options: Any) -> Any:
+        import httpx2
+
+        try:
+            response = await self._http.request(method, path, **options)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+        return self._content(response)
+
+    async def ask(self, question: str, **options: Any) -> Answer:
+        """Answer a question; options are those of ``POST /ask``, such as documents and max_k."""
+        body = {"question": question, **options}
+        return read_answer(await self._request("POST", "/ask", json=body))
+
+    async def stream(self, question: str, **options: Any) -> AsyncIterator[Event]:
+        """Yield the parts of an answer: a Search, pieces of text, and the whole Answer."""
+        import httpx2
+
+        body = {"question": question, **options}
+        try:
+            async with self._http.stream("POST", "/ask/stream", json=body) as response:
+                if not response.is_success:
+                    await response.aread()
+                self._checked(response)
+                events = _Events()
+                async for line in response.aiter_lines():
+                    for event in events.take(line):
+                        yield event
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    async def search(self, question: str, **options: Any) -> Search:
+        """Find the pages a question needs."""
+        body = {"question": question, **options}
+        return read_search(await self._request("POST", "/search", json=body))
+
+    async def add(
+        self,
+        path: AnyPath,
+        *,
+        name: str | None = None,
+        collection: str | None = None,
+        encoder: str | None = None,
+        on_job: OnJob | None = None,
+    ) -> Document:
+        """Upload a file, wait until it is in the index, and return the document.
+
+        Raises
+        ------
+        DocumentError
+            If the server cannot read it.
+        """
+        path = Path(path)
+        options = self._upload(path, name, {"collection": collection, "encoder": encoder})
+        content = _async_chunks(_chunks(path))
+        job = read_job(await self._request("POST", "/documents", content=content, **options))
+        return await self.document(self._document(await self._ended(job, on_job)))
+
+    async def add_all(
+        self,
+        paths: Iterable[AnyPath],
+        *,
+        collection: str | None = None,
+        encoder: str | None = None,
+        on_job: OnJob | None = None,
+    ) -> Additions:
+        """Upload files in one request, and wait until they are in the index.
+
+        One that is refused does not stop the others: the result names it with the reason.
+        """
+        batch = _Batch(paths)
+        if not batch:
+            return batch.result([], [])
+        answers = await self._request(
+            "POST",
+            "/documents/batch",
+            content=_async_chunks(batch.chunks()),
+            params=_given({"collection": collection, "encoder": encoder}),
+            headers={"Content-Type": _TAR},
+        )
+        ended = [await self._ended(job, on_job) for job in batch.take(answers)]
+        added = [await self.document(str(job.document)) for job in ended if job.state == "done"]
+        return batch.result(ended, added)
+
+    async def _ended(self, job: Job, on_job: OnJob | None) -> Job:
+        while not job.is_finished:
+            await asyncio.sleep(_SECONDS_PER_LOOK)
+            job = read_job(await self._request("GET", f"/jobs/{job.id}"))
+            if on_job is not None:
+                on_job(job)
+        return job
+
+    async def documents(self, collection: str | None = None) -> list[Document]:
+        """All documents, or those of a collection, in the order they were added."""
+        found: list[Document] = []
+        while True:
+            params = _given({"collection": collection}) | {"offset": len(found), "limit": _PART}
+            part = await self._request("GET", "/documents", params=params)
+            found += map(read_document, part)
+            if len(part) < _PART:
+                return found
+
+    async def document(self, document: str) -> Document:
+        """A document by its id or name."""
+        return read_document(await self._request("GET", _place(document)))
+
+    async def remove(self, document: str) -> Document:
+        """Remove a document from the index."""
+        return read_document(await self._request("DELETE", _place(document)))
+
+    async def unlock(self, document: str, password: str) -> None:
+        """Give the password of an encrypted document, which the server forgets when it ends."""
+        await self._request("POST", f"{_place(document)}/unlock", json={"password": password})
+
+    async def page(self, document: str, page: int) -> Page:
+        """A page with its words."""
+        return read_page(await self._request("GET", f"{_place(document)}/pages/{page}"))
+
+    async def image(self, document: str, page: int, dpi: float = 144) -> bytes:
+        """A page as PNG."""
+        path = f"{_place(document)}/pages/{page}/image"
+        picture: bytes = await self._request("GET", path, params={"dpi": dpi})
+        return picture
+
+
+class _Events:
+    """Puts lines of server-sent events together. Raises ServiceError for a problem."""
+
+    def __init__(self) -> None:
+        self._name = ""
+
+    def take(self, line: str) -> Iterator[Event]:
+        field, _, value = line.partition(": ")
+        if field == "event":
+            self._name = value
+        elif field == "data":
+            yield read_event(self._name, json.loads(value))
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _place(document: str) -> str:
+    return f"/documents/{quote(document, safe='')}"
+
+
+def _chunks(path: Path) -> Generator[bytes, None, None]:
+    with path.open("rb") as file:
+        while part := file.read(_CHUNK):
+            yield part
+
+
+async def _async_chunks(chunks: Generator[bytes, None, None]) -> AsyncIterable[bytes]:
+    with closing(chunks):
+        while (part := await asyncio.to_thread(next, chunks, None)) is not None:
+            yield part

@@ -1,0 +1,71 @@
+"""What docs/library.md shows works as shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pikepdf
+import pytest
+
+from visar.index import Index
+
+LIBRARY = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
+    """The files the page speaks of, and ``visar`` as a command."""
+    folder = tmp_path_factory.mktemp("library-docs")
+    with pikepdf.open(report) as pdf:
+        del pdf.pages[12:]
+        pdf.docinfo["/Author"] = "Harbour Light"
+        pdf.save(folder / "annual-report.pdf")
+        (folder / "letters").mkdir()
+        del pdf.pages[1:]
+        pdf.save(folder / "letters" / "first.pdf")
+    (folder / "visar").write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
+    (folder / "visar").chmod(0o755)
+    return folder
+
+
+def test_the_commands_run(folder: Path) -> None:
+    commands = re.findall(r"^\$ (.*)\n((?:  .*\n)*)", LIBRARY, flags=re.M)
+    assert len(commands) > 6
+    environment = {
+        **os.environ,
+        "VISAR_INDEX": str(folder / "index"),
+        "COLUMNS": "200",
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+    }
+    for command, shown in commands:
+        ran = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == (2 if "wrong here" in shown else 0), (command, ran.stderr)
+        assert "Traceback" not in ran.stderr
+        for line in shown.splitlines():
+            assert line.removeprefix("  ") in ran.stdout + ran.stderr, command
+    with Index.open(folder / "index", create=False) as index:
+        stored = index.get("annual-report.pdf")
+        assert dict(stored.metadata) >= {"kind": "report", "year": 2024, "author": "Harbour Light"}
+        assert stored.collections == ("finance",)
+        chosen = index.documents(where='kind = "letter" or author is not null')
+        assert {document.name for document in chosen} == {"annual-report.pdf", "first.pdf"}
+
+
+def test_the_python_example_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    (example,) = re.findall(r"```python\n(.*?)```", LIBRARY, flags=re.S)
+    exec(example, {})  # noqa: S102
+    assert capsys.readouterr().out.split()[0] == "annual-report.pdf"

@@ -1,0 +1,68 @@
+"""What docs/mcp.md shows works as shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from mcp import Client, StdioServerParameters
+
+from tests.conftest import write_pdf
+from tests.integrations.mcp_client import program, talk
+from visar.integrations.mcp.server import PAGE
+
+DOCS = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
+COMMANDS = [shlex.split(line) for line in re.findall(r"^\$ (.*)$", DOCS, flags=re.M)]
+
+
+async def tools(client: Client) -> set[str]:
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+def test_the_commands_and_the_configuration_run(tmp_path: Path) -> None:
+    install, add, claude, write, http = COMMANDS
+    assert install == ["pip", "install", "visar[mcp]"]
+    environment = {**os.environ, "VISAR_INDEX": str(tmp_path / "index"), "HOME": str(tmp_path)}
+    write_pdf(tmp_path / "annual-report.pdf", "The warranty is seven years.")
+    added = subprocess.run(
+        [sys.executable, "-m", *add],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert added.returncode == 0, added.stderr
+
+    (configuration,) = re.findall(r"```json\n(.*?)```", DOCS, flags=re.S)
+    configured = json.loads(configuration)["mcpServers"]["visar"]
+    typed = [configured["command"], *configured["args"]]
+    assert claude == ["claude", "mcp", "add", "visar", "--", *typed]
+    for folder in ("Documents", "Downloads"):
+        (tmp_path / folder).mkdir()
+    offered = {
+        name: talk(
+            StdioServerParameters(
+                command=sys.executable, args=["-m", *command], env=environment, cwd=tmp_path
+            ),
+            tools,
+        )
+        for name, command in (("reads", typed), ("writes", write))
+    }
+    assert offered["writes"] - offered["reads"] == {"add", "remove"}
+    assert (
+        set(re.findall(r"`(\w+)`", DOCS.partition("| --- |")[2].partition("\n\n")[0]))
+        == (offered["writes"])
+    )
+    assert http == ["visar", "mcp", "--http", "--port", "8766"]
+    with program(VISAR_INDEX=environment["VISAR_INDEX"]) as (address, _):
+        assert address.endswith("/mcp")
+        assert talk(address, tools) == offered["reads"]
+
+
+def test_what_is_named_is_there() -> None:
+    assert PAGE.format(document="DOCUMENT", page="PAGE") in DOCS

@@ -1,0 +1,445 @@
+"""The MCP server, as the SDK's client sees it in the same process, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client, MCPError
+from mcp_types import CallToolResult, TextResourceContents
+from PIL import Image
+
+from tests.conftest import write_pdf
+from tests.integrations.mcp_client import Mode, call, noisy_picture, talk, text_of
+from visar.documents import Page, ReadOptions, Word
+from visar.errors import InvalidOption, StoreError
+from visar.index import Index
+from visar.integrations.mcp import create_server
+from visar.integrations.mcp.results import MAX_RESULT, PageContent, make_result
+from visar.integrations.mcp.tools import REPORT, Roots, _lines
+from visar.server.schemas import Collection
+
+QUESTION = "How did capital expenditure change between 2020 and 2024?"
+READING = {"list_documents", "list_collections", "ask", "search", "read_page", "explain"}
+both_eras = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@pytest.fixture(scope="module")
+def server(library: Index) -> Any:
+    """A server that only reads, of the index with the example."""
+    return create_server(library)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    with Index.open(tmp_path / "hidden place" / "index") as index:
+        yield index
+
+
+def size(result: CallToolResult) -> int:
+    return len(result.model_dump_json(by_alias=True).encode())
+
+
+@both_eras
+def test_a_reader_offers_no_tool_that_changes_anything(server: Any, mode: Mode) -> None:
+    async def look(client: Client) -> Any:
+        return client.protocol_version, await client.list_tools()
+
+    version, listed = talk(server, look, mode)
+    assert version == ("2026-07-28" if mode == "auto" else "2025-11-25")
+    assert {tool.name for tool in listed.tools} == READING
+    for tool in listed.tools:
+        assert tool.annotations.read_only_hint
+        assert tool.title
+        assert tool.output_schema
+        assert "\n " not in tool.description
+    for tool in ("add", "remove"):
+        assert call(server, tool, mode, path="x", document="x").is_error
+
+
+@both_eras
+def test_documents_and_collections_are_listed(library: Index, server: Any, mode: Mode) -> None:
+    (listed,) = call(server, "list_documents", mode).structured_content["documents"]
+    stored = library.documents()[0]
+    assert stored.id.startswith(listed["id"])
+    assert listed["name"] == stored.name
+    assert listed["pages"] == 40
+    assert call(server, "list_collections", mode).structured_content == {"collections": []}
+    after = call(server, "list_documents", mode, offset=1).structured_content
+    assert after == {"documents": [], "total": 1}
+
+
+@both_eras
+def test_pages_are_found_as_the_library_finds_them(library: Index, server: Any, mode: Mode) -> None:
+    result = call(server, "search", mode, question=QUESTION)
+    found = library.search(QUESTION)
+    data = result.structured_content
+    assert json.loads(text_of(result)) == data
+    assert [page["page"] for page in data["pages"]] == [hit.page for hit in found.pages]
+    assert data["pages"][0]["boxes"] == [
+        [pytest.approx(side, abs=1e-4) for side in box] for box in found.pages[0].boxes
+    ]
+    links = [block for block in result.content if block.type == "resource_link"]
+    assert [link.uri for link in links] == [page["uri"] for page in data["pages"]]
+
+    async def follow(client: Client) -> Any:
+        return await client.read_resource(links[0].uri)
+
+    (page,) = talk(server, follow, mode).contents
+    assert page.mime_type == "image/jpeg"
+    with Image.open(io.BytesIO(base64.b64decode(page.blob))) as image:
+        assert image.format == "JPEG"
+
+
+def test_at_most_so_many_pages_are_given(server: Any) -> None:
+    data = call(server, "search", question=QUESTION, max_pages=1).structured_content
+    assert len(data["pages"]) == 1
+    assert "without the cap it would be 3" in data["summary"]
+
+
+@both_eras
+def test_an_answer_quotes_its_pages(server: Any, mode: Mode) -> None:
+    result = call(server, "ask", mode, question="How long is the warranty on the Aurora 4 lantern?")
+    data = result.structured_content
+    assert data["found"]
+    assert "seven years" in data["passages"][0]["text"]
+    assert data["passages"][0]["boxes"]
+    assert data["pages"][0]["page"] == 10
+    nothing = call(server, "ask", mode, question="Which vaccines does the company produce?")
+    assert nothing.structured_content["text"] == ""
+    assert not nothing.is_error
+
+
+def test_a_question_is_about_documents_or_a_collection(
+    index: Index, make_pdf: Callable[..., Path]
+) -> None:
+    server = create_server(index)
+    empty = call(server, "ask", question="What?")
+    assert empty.is_error
+    assert text_of(empty) == "The index is empty: add a document first."
+    first = index.add(make_pdf("first.pdf", "The warranty of the lamp is seven years."))
+    index.add(make_pdf("second.pdf", "The warranty of the lantern is two years."))
+    index.collect("lamps", [first.id])
+    assert call(server, "list_collections").structured_content == {
+        "collections": [{"name": "lamps", "documents": 1}]
+    }
+    asked = {"question": "How long is the warranty?"}
+    by_collection = call(server, "search", **asked, collection="lamps").structured_content
+    assert [page["name"] for page in by_collection["pages"]] == ["first.pdf"]
+    by_name = call(server, "search", **asked, documents=["second.pdf"]).structured_content
+    assert [page["name"] for page in by_name["pages"]] == ["second.pdf"]
+    both = call(server, "search", **asked, documents=["second.pdf"], collection="lamps")
+    assert text_of(both) == "Name documents or a collection, not both."
+    assert text_of(call(server, "search", **asked, collection="x")) == "There is no collection 'x'."
+
+
+@both_eras
+def test_a_page_is_read_with_picture_words_and_places(
+    library: Index, server: Any, mode: Mode
+) -> None:
+    name = library.documents()[0].name
+    result = call(server, "read_page", mode, document=name, page=10)
+    text, picture, link = result.content
+    data = result.structured_content
+    assert text.type == "text"
+    assert json.loads(text.text) == data
+    assert picture.type == "image"
+    assert picture.mime_type == "image/jpeg"
+    with Image.open(io.BytesIO(base64.b64decode(picture.data))) as image:
+        assert image.width * image.height <= 1_200_000
+        assert data["image"] == f"{image.width} × {image.height}"
+    assert link.type == "resource_link"
+    assert link.uri == data["uri"] == f"visar://{data['document']}/10"
+    (line,) = [line for line in data["lines"] if "warranty of seven" in line["text"]]
+    words = library.page(name, 10).words
+    word = next(word for word in words if word.text == "warranty")
+    left, top, right, bottom = line["box"]
+    assert left - 1e-4 <= word.box[0] <= word.box[2] <= right + 1e-4
+    assert top - 1e-4 <= word.box[1] <= word.box[3] <= bottom + 1e-4
+    assert not data["cut_off"]
+
+    async def follow(client: Client) -> Any:
+        return await client.read_resource(f"{link.uri}/text")
+
+    (words_only,) = talk(server, follow, mode).contents
+    assert isinstance(words_only, TextResourceContents)
+    assert words_only.text.splitlines() == [line["text"] for line in data["lines"]]
+
+
+def test_a_picture_has_as_many_pixels_as_asked_for(library: Index, server: Any) -> None:
+    name = library.documents()[0].name
+    sizes = []
+    for pixels in (10_000, 200_000, 3_000_000):
+        read = call(server, "read_page", document=name, page=4, max_pixels=pixels)
+        width, height = map(int, read.structured_content["image"].split(" × "))
+        assert width * height <= pixels
+        sizes.append(width * height)
+        assert size(read) <= MAX_RESULT
+    assert sizes[0] > 9_000
+    assert sizes[1] > 190_000
+    assert sizes[2] > 2_500_000
+
+
+def test_no_result_is_larger_than_a_mebibyte(index: Index, tmp_path: Path) -> None:
+    """Though no JPEG makes this picture small."""
+    index.add(noisy_picture(tmp_path / "noise.png"), options=ReadOptions(ocr="never"))
+    server = create_server(index)
+    result = call(server, "read_page", document="noise.png", page=1, max_pixels=8_000_000)
+    assert 300_000 < size(result) <= MAX_RESULT < 2**20
+    assert [block.type for block in result.content] == ["text", "image", "resource_link"]
+
+    async def resource(client: Client) -> Any:
+        return await client.read_resource(result.structured_content["uri"])
+
+    (page,) = talk(server, resource).contents
+    assert len(page.blob) <= MAX_RESULT
+
+
+def test_a_page_full_of_words_is_cut_off() -> None:
+    words = [Word(f'"{line}"' * 20, (0.1, 0.2, 0.3, 0.4), line) for line in range(3_000)]
+    lines, cut_off = _lines(Page(1, 400, 500, 0, tuple(words), "text layer"))
+    assert cut_off
+    assert 500 < len(lines) < 3_000
+    content = PageContent(
+        document="a", name="b", page=1, pages=1, label="", image="", uri="visar://a/1",
+        lines=lines, cut_off=cut_off,
+    )  # fmt: skip
+    # There is room for a picture beside them.
+    assert size(make_result(content)) < MAX_RESULT * 0.7
+
+
+def test_what_is_too_long_is_refused() -> None:
+    make_result(Collection(name="x", documents=1))
+    with pytest.raises(InvalidOption, match="too long"):
+        make_result(Collection(name="x" * MAX_RESULT, documents=1))
+
+
+def test_explain_tells_the_model_in_words_and_the_app_in_data(server: Any) -> None:
+    async def look(client: Client) -> Any:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        meta = tools["explain"].meta
+        assert meta is not None
+        app = meta["ui"]["resourceUri"]
+        return app, await client.read_resource(app), await client.list_resources()
+
+    uri, app, listed = talk(server, look)
+    assert uri.startswith("ui://")
+    assert [resource.uri for resource in listed.resources] == [uri]
+    (page,) = app.contents
+    assert page.mime_type == "text/html;profile=mcp-app"
+    assert page.text.startswith("<!doctype html>")
+    result = call(server, "explain", question=QUESTION)
+    data = result.structured_content
+    assert data["cuts"]["visar"] == 3
+    assert {word["text"] for word in data["words"]} == set(QUESTION.split())
+    assert result.meta is not None
+    report = result.meta[REPORT]
+    assert len(report["pictures"]) == 3
+    assert report["search"]["question"] == QUESTION
+    assert size(result) <= MAX_RESULT
+    # The model is not given the pictures of the app.
+    assert len(text_of(result)) < 10_000
+
+
+def test_the_explanation_of_many_pages_has_fewer_pictures(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add(write_pdf(tmp_path / "manual.pdf", *["The warranty is seven years."] * 8))
+    drawn = noisy_picture(tmp_path / "noise.png", 500, 600)
+    monkeypatch.setattr(index, "image", lambda *_: Image.open(drawn))
+    result = call(create_server(index), "explain", question="How long is the warranty?")
+    assert result.meta is not None
+    found, shown = len(result.structured_content["pages"]), len(result.meta[REPORT]["pictures"])
+    assert 0 < shown < found
+    assert size(result) <= MAX_RESULT
+
+
+@both_eras
+def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
+    index: Index, tmp_path: Path, mode: Mode
+) -> None:
+    path = write_pdf(tmp_path / "my report.pdf", "The warranty is seven years.")
+    index.add(path)
+    server = create_server(index)
+    for arguments, said in (
+        ({"document": "other.pdf", "page": 1}, "other.pdf"),
+        ({"document": "my report.pdf", "page": 2}, "not 2"),
+        ({"document": "my report.pdf", "page": 0}, "page: Input should be greater than"),
+        ({"document": "my report.pdf"}, "page: Field required"),
+    ):
+        result = call(server, "read_page", mode, **arguments)
+        assert result.is_error
+        assert said in text_of(result)
+        assert str(tmp_path) not in text_of(result)
+        assert "Traceback" not in text_of(result)
+    path.unlink()
+    kept = index.original("my report.pdf")
+    assert kept is not None
+    kept.unlink()
+    # Its words are in the index all the same.
+    gone = call(server, "read_page", mode, document="my report.pdf", page=1)
+    assert [block.type for block in gone.content] == ["text", "resource_link"]
+    assert "seven years" in text_of(gone)
+    assert "does not exist any more" in gone.structured_content["image"]
+    assert str(tmp_path) not in text_of(gone)
+    explained = call(server, "explain", mode, question="How long is the warranty?")
+    assert not explained.is_error
+    assert not (explained.meta or {}).get(REPORT)
+
+    async def missing(client: Client) -> None:
+        known = gone.structured_content["uri"]
+        for uri in ("visar://none/1", f"{known[:-1]}7", f"{known[:-1]}x", "visar://x"):
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(uri)
+            assert refused.value.code == -32602
+        with pytest.raises(MCPError) as refused:
+            await client.read_resource(known)
+        assert "does not exist any more" in str(refused.value)
+        assert str(tmp_path) not in str(refused.value)
+        with pytest.raises(MCPError):
+            await client.get_prompt("any")
+
+    talk(server, missing, mode)
+
+
+def test_an_error_of_ours_that_is_none_of_yours_is_not_told(
+    library: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("/secret/place is broken")
+
+    monkeypatch.setattr(library, "search", fail)
+    result = call(create_server(library), "search", question="What?")
+    assert result.is_error
+    assert text_of(result) == "Error executing tool search"
+
+
+def test_an_index_that_cannot_be_read_is_said(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError(f"The index {index.location} is damaged.")
+
+    monkeypatch.setattr(index, "documents", fail)
+    result = call(create_server(index), "list_documents")
+    assert result.is_error
+    assert text_of(result) == "The index is damaged."
+
+
+def test_questions_are_answered_while_others_are(
+    library: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two searches that each wait for the other end only if neither blocks the server."""
+    meeting = threading.Barrier(2, timeout=60)
+    search = library.search
+
+    def together(*given: Any, **options: Any) -> Any:
+        meeting.wait()
+        return search(*given, **options)
+
+    monkeypatch.setattr(library, "search", together)
+
+    async def both(client: Client) -> list[CallToolResult]:
+        asked = [client.call_tool("search", {"question": QUESTION}) for _ in range(2)]
+        return await asyncio.gather(*asked)
+
+    results = talk(create_server(library), both)
+    assert not any(result.is_error for result in results)
+
+
+@both_eras
+def test_documents_are_added_and_removed(index: Index, tmp_path: Path, mode: Mode) -> None:
+    root = tmp_path / "root"
+    (root / "deep").mkdir(parents=True)
+    write_pdf(root / "deep" / "manual.pdf", "The warranty is seven years.", "The end.")
+    (root / "deep" / "broken.pdf").write_bytes(b"no pdf")
+    server = create_server(index, roots=[root])
+    told: list[str | None] = []
+
+    async def keep(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
+        told.append(message)
+
+    async def add(client: Client) -> CallToolResult:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == READING | {"add", "remove"}
+        assert tools["remove"].annotations is not None
+        assert tools["remove"].annotations.destructive_hint
+        assert tools["add"].annotations is not None
+        assert not tools["add"].annotations.destructive_hint
+        return await client.call_tool("add", {"path": "deep"}, progress_callback=keep)
+
+    result = talk(server, add, mode)
+    data = result.structured_content
+    assert [document["name"] for document in data["added"]] == ["manual.pdf"]
+    assert [refusal["path"] for refusal in data["refused"]] == ["root/deep/broken.pdf"]
+    assert "broken.pdf" in data["refused"][0]["reason"]
+    assert str(tmp_path) not in text_of(result)
+    assert "manual.pdf: encoding, 2 of 2 pages" in told
+    assert call(server, "ask", mode, question="How long is the warranty?").structured_content[
+        "found"
+    ]
+    removed = call(server, "remove", mode, document="manual.pdf")
+    assert removed.structured_content["name"] == "manual.pdf"
+    assert not index.documents()
+    assert (root / "deep" / "manual.pdf").exists()
+    assert call(server, "remove", mode, document="manual.pdf").is_error
+
+
+def test_nothing_is_added_from_elsewhere(index: Index, tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root, outside, root / "images", root / "mixed", tmp_path / "root-2"):
+        folder.mkdir()
+    secret = write_pdf(outside / "secret.pdf", "The password is swordfish.")
+    write_pdf(tmp_path / "root-2" / "secret.pdf", "The password is swordfish.")
+    (root / "link.pdf").symlink_to(secret)
+    (root / "folder").symlink_to(outside)
+    (root / "circle.pdf").symlink_to(root / "circle.pdf")
+    picture = noisy_picture(outside / "1.png", 40, 40)
+    (root / "images" / "1.png").symlink_to(picture)
+    (root / "mixed" / "link.pdf").symlink_to(secret)
+    write_pdf(root / "mixed" / "own.pdf", "The warranty is seven years.")
+    server = create_server(index, roots=[root])
+    for path in (
+        str(secret), "../outside/secret.pdf", "link.pdf", "folder", "folder/secret.pdf", "..", "/",
+        "../root-2/secret.pdf", "circle.pdf", "missing.pdf", "a\0b", "~/x", "/etc/passwd",
+    ):  # fmt: skip
+        result = call(server, "add", path=path)
+        assert result.is_error, path
+        # Whether there is something elsewhere is not told.
+        assert "is not there, or not in a folder" in text_of(result)
+    data = call(server, "add", path="images").structured_content
+    assert data["added"] == []
+    assert data["refused"][0]["reason"] == "images is a link to elsewhere."
+    data = call(server, "add", path=str(root / "mixed")).structured_content
+    assert [document["name"] for document in data["added"]] == ["own.pdf"]
+    assert [refusal["path"] for refusal in data["refused"]] == ["root/mixed/link.pdf"]
+    assert [document.name for document in index.documents()] == ["own.pdf"]
+
+
+@given(st.text(alphabet="ab./~\\\0é", max_size=30))
+def test_no_path_leads_out_of_the_roots(
+    tmp_path_factory: pytest.TempPathFactory, path: str
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "roots"
+    (folder / "a" / "b").mkdir(parents=True, exist_ok=True)
+    (folder / "b").mkdir(exist_ok=True)
+    root = folder / "a"
+    try:
+        found = Roots([root]).find(path)
+    except InvalidOption:
+        return
+    assert found.is_relative_to(root.resolve())
+
+
+def test_a_root_is_a_folder(index: Index, tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="is no folder"):
+        create_server(index, roots=[tmp_path / "missing"])

@@ -1,0 +1,212 @@
+"""``visar mcp`` as people start it: over standard input and output, and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.cli.conftest import visar as visar
+from tests.cli.typed import Visar
+from tests.conftest import write_pdf
+from tests.integrations.mcp_client import Mode, program, talk
+from visar.index import Index
+
+TOKEN = "sixteen-letters-x"  # noqa: S105
+HELLO = {
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {},
+               "clientInfo": {"name": "test", "version": "1"}},
+}  # fmt: skip
+LISTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2025-11-25",
+}
+ASKED = {"question": "How long is the warranty?"}
+both_eras = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an index of one document."""
+    folder = tmp_path_factory.mktemp("mcp")
+    with Index.open(folder / "index") as index:
+        index.add(write_pdf(folder / "manual.pdf", "The warranty is seven years.", "The end."))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(place: Path) -> Iterator[str]:
+    with program("--index", str(place / "index")) as (address, _):
+        yield address
+
+
+async def conversation(client: Client) -> tuple[str, Any, Any]:
+    """Ask, look at the page, and follow its link."""
+    asked = await client.call_tool("ask", ASKED)
+    page = asked.structured_content["pages"][0]
+    read = await client.call_tool("read_page", {"document": page["document"], "page": page["page"]})
+    linked = await client.read_resource(page["uri"])
+    return asked.structured_content["text"], read, linked
+
+
+@both_eras
+def test_standard_input_and_output(place: Path, mode: Mode) -> None:
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "visar", "mcp", "--index", str(place / "index")],
+        env=dict(os.environ),
+    )
+    answer, read, linked = talk(command, conversation, mode)
+    assert "seven years" in answer
+    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
+    assert linked.contents[0].mime_type == "image/jpeg"
+
+
+@contextlib.contextmanager
+def started(place: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
+    """``visar mcp`` with its input and output."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "visar", "mcp", "--index", str(place / "index")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process, process.stdin, process.stdout
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_nothing_but_messages_is_written(place: Path) -> None:
+    """Every line of the output is JSON-RPC, also when the input is not; its end ends the server."""
+    asked = {
+        "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "read_page", "arguments": {"document": "none", "page": 1}},
+    }  # fmt: skip
+    begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    lines = [json.dumps(HELLO), "no message", json.dumps(begun), json.dumps(asked)]
+    with started(place) as (process, typed, written):
+        typed.write("\n".join(lines) + "\n")
+        typed.flush()
+        answers: list[dict[str, Any]] = []
+        while not any(answer.get("id") == 2 for answer in answers):
+            answers.append(json.loads(written.readline()))
+        rest, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert rest == ""
+    assert "Traceback" not in said
+    (told,) = [answer for answer in answers if answer.get("id") == 2]
+    assert told["result"]["isError"]
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_input(place: Path) -> None:
+    with started(place) as (process, typed, written):
+        typed.write(json.dumps(HELLO) + "\n")
+        typed.flush()
+        assert json.loads(written.readline())["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == -signal.SIGINT
+
+
+@both_eras
+def test_streamable_http(address: str, mode: Mode) -> None:
+    answer, read, linked = talk(address, conversation, mode)
+    assert "seven years" in answer
+    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
+    assert linked.contents[0].mime_type == "image/jpeg"
+
+
+def test_other_sites_and_names_are_turned_away(address: str) -> None:
+    with httpx2.Client(trust_env=False, headers=HEADERS, timeout=60) as http:
+        assert http.post(address, json=LISTED).status_code == 200
+        for more, status, code in (
+            ({"Host": "evil.example"}, 403, "host"),
+            ({"Host": "192.0.2.1"}, 403, "host"),
+            ({"Origin": "https://evil.example"}, 403, "origin"),
+            ({"Origin": "null"}, 403, "origin"),
+            ({"Content-Type": "text/plain"}, 415, "content_type"),
+        ):
+            refused = http.post(address, json=LISTED, headers=more)
+            assert (refused.status_code, refused.json()["code"]) == (status, code), more
+        own = {"Origin": address.removesuffix("/mcp")}
+        assert http.post(address, json=LISTED, headers=own).status_code == 200
+        for method in ("GET", "DELETE"):
+            refused = http.request(method, address)
+            assert refused.status_code == 405
+            assert refused.headers["Allow"] == "POST"
+        long = {**LISTED, "params": {"_meta": {"x": "x" * 1_000_000}}}
+        assert http.post(address, json=long).status_code == 413
+
+
+def test_with_a_token_it_and_a_known_name_are_needed(place: Path) -> None:
+    """As off loopback, where there must be a token; the requests name other hosts."""
+    options = ("--index", str(place / "index"), "--allow-host", "mcp.example")
+    with program(*options, VISAR_TOKEN=TOKEN) as (address, _):
+        token = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx2.Client(trust_env=False, headers=HEADERS, timeout=60) as http:
+            for more, status in (
+                (token, 200),
+                (token | {"Host": "10.0.0.7:8766"}, 200),
+                (token | {"Host": "MCP.example:443"}, 200),
+                (token | {"Host": "mcp.example", "Origin": "https://mcp.example"}, 200),
+                (token | {"Host": "evil.example"}, 403),
+                (token | {"Host": "mcp.example", "Origin": "https://evil.example"}, 403),
+                ({"Authorization": "Bearer wrong"}, 401),
+                ({}, 401),
+            ):
+                assert http.post(address, json=LISTED, headers=more).status_code == status, more
+
+        async def asked() -> str:
+            async with httpx2.AsyncClient(headers=token, timeout=60) as http:
+                transport = streamable_http_client(address, http_client=http)
+                async with Client(transport) as client:
+                    return (await conversation(client))[0]
+
+        assert "seven years" in asyncio.run(asked())
+
+
+def test_ctrl_c_ends_the_http_server(place: Path) -> None:
+    with program("--index", str(place / "index")) as (address, process):
+        talk(address, conversation)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--write"], "--write and --root DIR go together"),
+        (["--root", "."], "--write and --root DIR go together"),
+        (["--write", "--root", "missing"], "missing is no folder"),
+        (["--http", "--host", "0.0.0.0"], "VISAR_TOKEN"),  # noqa: S104
+        (["--encoder", "none"], "none"),
+        (["--generator", "none"], "none"),
+    ],
+)
+def test_a_wrong_option_is_said(
+    visar: Visar, tmp_path: Path, options: list[str], said: str
+) -> None:
+    ran = visar("mcp", "--index", tmp_path / "index", *options)
+    assert ran.code == 2
+    assert said in ran.err
+    assert "Traceback" not in ran.err
