@@ -75,10 +75,13 @@ def finished(http: httpx2.Client, job: str) -> Any:
 def wait_until(condition: Any, what: str, seconds: float = SECONDS) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
+    pause = 0.05
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"Waited for {seconds:.0f} s until {what}.")
-        time.sleep(0.05)
+        time.sleep(pause)
+        # A server answers so many requests in a minute.
+        pause = min(0.5, 1.1 * pause)
 
 
 def events(response: httpx2.Response) -> Iterator[tuple[str, str]]:

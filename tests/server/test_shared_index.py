@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,6 @@ def test_two_servers_share_an_index_and_one_dies(
         server.wait()
 
         def arrived() -> bool:
-            time.sleep(0.5)  # not more requests than a server answers in a minute
             found = there.get("documents", params={"collection": "tides"})
             return found.status_code == 200 and [one["pages"] for one in found.json()] == [12]
 

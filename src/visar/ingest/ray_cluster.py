@@ -10,6 +10,7 @@ document is known by its content and a page by its number, each is there once.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -69,11 +70,11 @@ class RayCluster:
             if host and port.isdecimal() and "://" not in address:
                 # Ray itself tries for minutes.
                 socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise InvalidOption(f"There is no Ray cluster at {address!r}: {reason}") from error
-        self._ray = ray
+        self._ray: Any = ray
 
     def __enter__(self) -> Self:
         return self

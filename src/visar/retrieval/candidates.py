@@ -402,9 +402,9 @@ def _summarise(vectors: DocumentVectors) -> bytes:
     means, codes = [], []
     for number in np.flatnonzero(lengths).tolist():
         page = vectors.vectors[vectors.offsets[number] : vectors.offsets[number + 1]]
-        page = page.astype(np.float32)
-        means.append(mean_vectors(page).astype("<f2").tobytes())
-        codes.append(_bits(page).tobytes())
+        exact = page.astype(np.float32)
+        means.append(mean_vectors(exact).astype("<f2").tobytes())
+        codes.append(_bits(exact).tobytes())
     header = np.array([*_HEADER, *lengths], _INTEGER).tobytes()
     return b"".join([header, *means, *codes])
 
