@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -263,7 +264,7 @@ def _quality(pages: Pages, asked: Sequence[Asked], chosen: Sequence[Sequence[int
         [len(a.evidence & set(c)) / len(c) for a, c in zip(asked, chosen, strict=True)]
     )
     first = [pages.document[c[0]] == a.document for a, c in zip(asked, chosen, strict=True)]
-    shares = recall, precision, 2 * recall * precision / max(recall + precision, 1e-9)
+    shares = recall, precision, 2 * recall * precision / (recall + precision + 1e-9)
     return [
         *(f"{100 * share:.1f}" for share in shares),
         f"{np.mean([len(c) for c in chosen]):.1f}",
@@ -350,7 +351,7 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
         for number, (_, vectors) in enumerate(parts):
             named = stored_document(vectors.vectors, vectors.offsets, f"{kind}-{number}")
             parts[number] = named
-            index.add(named[0], lambda vectors=vectors: vectors)
+            index.add(named[0], partial(_same, vectors))
         like = [stored for stored, _ in parts]
         for size in SIZES:
             library = [
@@ -361,13 +362,13 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
                 library[n] = like[n] if stored.id == like[n].id else stored
             index.repeat(library[len(like) :], like)
             index.candidates(queries[0], "", 1, library)  # stacks them, as the first question does
-            find = _fastest(
-                lambda query, library=library: index.candidates(query, "", 200, library), queries
-            )
+            find = _fastest(partial(_find, index, library), queries)
             compared = PageVectors(document.of(np.arange(200) % len(document)))
             chosen = PageVectors(document.of(range(50)))
 
-            def choose(query: Float32, compared=compared, chosen=chosen) -> None:
+            def choose(
+                query: Float32, compared: PageVectors = compared, chosen: PageVectors = chosen
+            ) -> None:
                 maxsim(query, compared)
                 select(query, chosen)
 
@@ -386,6 +387,16 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
                 ]
             )
     return rows
+
+
+def _same(vectors: DocumentVectors) -> DocumentVectors:
+    return vectors
+
+
+def _find(
+    index: PageSummaries, library: Sequence[StoredDocument], query: Float32
+) -> list[candidates.Candidate]:
+    return index.candidates(query, "", 200, library)
 
 
 def _fastest(ask: Callable[[Float32], object], queries: Sequence[Float32]) -> float:

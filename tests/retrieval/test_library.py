@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_the_method_sees_the_best_pages_by_late_interaction(store: SqliteStore) 
     """Whatever finds them: a scan of all, or summaries and an exact comparison of some."""
     question = asking(3, 5)
     query = ENCODER.encode_query(question)
-    every = {}
+    every: dict[tuple[str, int], float] = {}
     for document in store.documents():
         vectors = store.vectors(document.id, REFERENCE)
         scores = maxsim(query, vectors.vectors, offsets=vectors.offsets)
@@ -205,7 +206,7 @@ def summaries_of(store: SqliteStore, folder: Path) -> tuple[PageSummaries, list[
     made = PageSummaries(folder, ENCODER.dimension)
     documents = store.documents()
     for document in documents:
-        made.add(document, lambda one=document: store.vectors(one.id, REFERENCE))
+        made.add(document, partial(store.vectors, document.id, REFERENCE))
     return made, documents
 
 

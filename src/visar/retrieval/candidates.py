@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,7 +189,8 @@ class _Stacked:
     documents: dict[Key, slice]
     """By document: its pages."""
     starts: Integers
-    means: NDArray[np.float16] | Float32
+    means: NDArray[Any]
+    """In float32, or float16 if there are many."""
 
 
 class PageSummaries:
@@ -330,7 +331,7 @@ def _mean_scores(query: Float32, stacked: _Stacked, pages: slice) -> Float64:
     """Late interaction of the question with the means of pages."""
     first, last = stacked.starts[pages.start], stacked.starts[pages.stop]
     kept = stacked.means[first:last]
-    means = kept if kept.dtype == np.float32 else np.empty(kept.shape, np.float32)
+    means: Float32 = kept if kept.dtype == np.float32 else np.empty(kept.shape, np.float32)
     if means is not kept:
         decode(kept, means)
     products = query @ means.T
