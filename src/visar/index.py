@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 class Index:
     """Documents that questions can be asked about. One object serves many threads.
 
-    Open it with :meth:`Index.open`; close it, or use it in a ``with`` block, to end the processes
+    Open it with `Index.open`; close it, or use it in a ``with`` block, to end the processes
     that read documents and to free models.
 
     Parameters
@@ -101,7 +101,7 @@ class Index:
         create
             Whether a missing index is made; otherwise it is an error.
         device, options, storage_options
-            See :class:`Index` and :func:`visar.store.open_store`.
+            See `Index` and `visar.store.open_store`.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Index:
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Return one page of a document as a picture, drawn from the file it was added from.
 
-        Raises DocumentError if the file is gone, has changed, or needs a password (:meth:`unlock`).
+        Raises DocumentError if the file is gone, has changed, or needs a password (`unlock`).
         """
         stored = self.get(document)
         options = self._options_of.get(stored.id, self._options)
@@ -424,7 +424,7 @@ class Index:
 
         Without a ``generator`` the answer quotes what matches best. With one, it is written by a
         language model that is given these pages, within ``budget``; ``on_text`` is called with
-        each piece of its answer. The options are those of :meth:`search`.
+        each piece of its answer. The options are those of `search`.
 
         Raises
         ------
@@ -444,7 +444,7 @@ class Index:
         budget: Budget = USUAL_BUDGET,
         **options: Unpack[SearchOptions],
     ) -> AnswerStream:
-        """Answer a question piece by piece; the options are those of :meth:`ask`."""
+        """Answer a question piece by piece; the options are those of `ask`."""
         writer = None if generator == extractive.NAME else self.generator(generator)
         found = self.search(question, **options)
         pieces = quoted_answer(found)

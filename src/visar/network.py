@@ -1,6 +1,6 @@
 """HTTP between machines: addresses, tokens, and the one client that tries again.
 
-Servers are in :mod:`visar.serving`. Only the client needs more than the standard library.
+Servers are in `visar.serving`. Only the client needs more than the standard library.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def is_address(host: str) -> bool:
 
 
 def parse_address(address: str) -> SplitResult:
-    """Split ``http(s)://host:port/path``; anything else is an :class:`InvalidOption`."""
+    """Split ``http(s)://host:port/path``; anything else is an `InvalidOption`."""
     try:
         parts = urlsplit(address)
         well_formed = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -144,8 +144,8 @@ class ServiceClient:
         """Ask, and ask again while the service is busy (429, 502, 503, 504) or breaks off.
 
         A connection that fails is tried again only if the service has answered before, and may be
-        starting anew. Raises :class:`Refused` for an answer that is an error, and another
-        :class:`ServiceError` for none or one of more than ``longest`` bytes.
+        starting anew. Raises `Refused` for an answer that is an error, and another
+        `ServiceError` for none or one of more than ``longest`` bytes.
         """
         import httpx2
 

@@ -35,7 +35,7 @@ _INTERNAL = {"internal": True}
 
 
 class PageSource(Protocol):
-    """Where pages can be read again; an :class:`visar.Index` is one."""
+    """Where pages can be read again; an `visar.Index` is one."""
 
     def page(self, document: str, number: int) -> Page:
         """Return a page of a document, by the document's id and its number from 1."""

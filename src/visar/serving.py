@@ -65,7 +65,7 @@ def create_app(
     Parameters
     ----------
     token, max_bytes
-        As :class:`RequestGuard` takes them.
+        As `RequestGuard` takes them.
     errors
         Exceptions whose message is the answer, with its status and code. Of all others, which may
         speak of what was sent or where files lie, the answer says nothing; the server logs them.
@@ -80,7 +80,7 @@ def create_app(
 def answer_errors(
     app: FastAPI, errors: Mapping[type[Exception], tuple[int, str]], location: str = ""
 ) -> None:
-    """Let an application answer errors as :func:`problem` does."""
+    """Let an application answer errors as `problem` does."""
 
     async def respond(_: Request, error: Exception) -> JSONResponse:
         return problem(error, errors, location)
@@ -96,7 +96,7 @@ def problem(
 ) -> JSONResponse:
     """The answer to a request that failed.
 
-    ``errors`` are those of :func:`create_app`; ``location`` is where an index lies, which their
+    ``errors`` are those of `create_app`; ``location`` is where an index lies, which their
     messages may name and answers do not.
     """
     for kind, (status, code) in (errors or {}).items():
@@ -136,14 +136,14 @@ class RequestGuard:
         site unasked, and the size of each.
     max_requests
         How many requests with bodies are read, wait or are answered at once. For another, the one
-        whose body is furthest behind :data:`SLOWEST_BYTES_PER_SECOND` is given up, if any is.
+        whose body is furthest behind `SLOWEST_BYTES_PER_SECOND` is given up, if any is.
     private
         The beginning of the paths that need the token; others hold nothing secret.
     hosts
         The names that a Host may have with a token, in lower case, beside localhost and addresses;
         any by default.
 
-    The cookie of :func:`session_cookie` does as well as the token: the pictures of a web page come
+    The cookie of `session_cookie` does as well as the token: the pictures of a web page come
     without headers. A request that a web page of another site makes is refused, by its Origin.
     """
 
@@ -237,7 +237,7 @@ def _path(scope: Scope) -> str:
 
 
 def session_cookie(token: str) -> str:
-    """The value of the cookie :data:`SESSION` that stands for a token, and does not tell it."""
+    """The value of the cookie `SESSION` that stands for a token, and does not tell it."""
     return hmac.new(token.encode(), b"visar session", "sha256").hexdigest()
 
 

@@ -45,7 +45,7 @@ def clean_line(text: object, longest: int | None = None) -> str:
     r"""Turn anything into one line that is safe in a message.
 
     For what others wrote and a message quotes: a file name, an error of a server. Each run of
-    white space, line breaks and characters that :func:`clean_text` removes becomes one space.
+    white space, line breaks and characters that `clean_text` removes becomes one space.
 
     Parameters
     ----------

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-# Loaded before any test changes the streams that its consoles look at.
-import visar.cli.output
 from tests.cli.typed import Ran, Visar
-from visar.cli import main
+
+# The consoles are made before any test changes the streams that they look at.
+from visar.cli import main, output  # noqa: F401
 
 
 @pytest.fixture

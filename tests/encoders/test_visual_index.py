@@ -63,7 +63,7 @@ def test_heat_lies_where_the_page_as_displayed_has_the_mark(
     encoder = pixel_encoder(family)
     name = encoder.name
     index = Index.open(tmp_path / "index", device="cpu")
-    monkeypatch.setitem(index._encoders, name, encoder)
+    monkeypatch.setitem(index._models._encoders, name, encoder)
     document = index.add(path, encoder=name)
     held = index._store.vectors(document.id, EncoderRef.of(encoder))
     dark = held.vectors[held.offsets[2] :][held.boxes[held.offsets[2] :].any(axis=1)][:1]
@@ -78,5 +78,5 @@ def test_heat_lies_where_the_page_as_displayed_has_the_mark(
     assert down < 0.36
     assert across > 0.64 if rotation else across < 0.36
     corpus = index.searcher(None, name)._corpus
-    boxes, _ = corpus.patches(corpus.position(hit.document, hit.page))
+    boxes, _ = corpus.page(hit.document, hit.page).patches(0)
     np.testing.assert_array_equal(boxes, held.boxes[:first])

@@ -81,7 +81,7 @@ def test_a_pipeline_comes_back_from_yaml(source: Source, given: str) -> None:
     # It opens again what it had opened, and has left alone what it was given.
     assert run(loaded) == found
     loaded.close()
-    assert source.search(QUESTION)
+    assert source.search(QUESTION).pages
 
 
 def test_async_finds_the_same(index: Index) -> None:

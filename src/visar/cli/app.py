@@ -91,7 +91,7 @@ _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def make_app(wanted: str | None) -> typer.Typer:
-    """Return the program with one command loaded, or with :data:`ALL` of them."""
+    """Return the program with one command loaded, or with `ALL` of them."""
     app = typer.Typer(
         name="visar",
         help="Ask long documents questions: ViSAR finds the pages that matter, however many "

@@ -66,7 +66,7 @@ def read() -> dict[str, str]:
 def write(changes: Mapping[str, str | None]) -> None:
     """Change settings in the file; None takes one out. Comments and all other lines stay.
 
-    Raises InvalidOption as :func:`read` does, before anything is written.
+    Raises InvalidOption as `read` does, before anything is written.
     """
     from visar.files import write_whole
 

@@ -174,7 +174,7 @@ class Client(_Requests):
     timeout
         Seconds to wait for an answer.
 
-    All methods raise :class:`~visar.errors.ServiceError` with what the server says is wrong.
+    All methods raise `ServiceError` with what the server says is wrong.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class Client(_Requests):
 
 
 class AsyncClient(_Requests):
-    """The same as :class:`Client` for programs with an event loop."""
+    """The same as `Client` for programs with an event loop."""
 
     def __init__(
         self, address: str, *, token: str | None = None, timeout: float = SECONDS_PER_ANSWER

@@ -68,7 +68,7 @@ class Search:
     question: str
     method: str
     pages: tuple[PageHit, ...]
-    """Their pictures come from :meth:`Client.image`."""
+    """Their pictures come from `Client.image`."""
     runner_up: PageHit | None
     pages_searched: int
     pages_invalid: int

@@ -1,4 +1,4 @@
-"""The paper's method: numpy arrays in, a :class:`Selection` out. No files, no models."""
+"""The paper's method: numpy arrays in, a `Selection` out. No files, no models."""
 
 from visar.core.selection import Selection, maxsim, select
 from visar.core.vectors import PageVectors, prepare

@@ -107,7 +107,7 @@ def _after_step(cost: Float64) -> int:
 
 
 def _step_is_known(cost: Float64, last: int) -> bool:
-    """Whether the costs that :func:`_after_step` compares are all there."""
+    """Whether the costs that `_after_step` compares are all there."""
     k = lowest(cost)
     needed = k + round(math.log(k))
     return needed <= len(cost) or needed > last

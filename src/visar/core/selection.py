@@ -27,7 +27,7 @@ class Selection:
     k: int
     """Pages selected, after the cap ``max_k``."""
     k_star: int
-    """Pages the method asks for, before the cap; at least so many if not :attr:`k_star_exact`."""
+    """Pages the method asks for, before the cap; at least so many if not `k_star_exact`."""
     k_star_exact: bool
     """False if ``max_k`` ended the search for k* in a long document."""
     pages: Integers
@@ -64,7 +64,7 @@ class Selection:
         """Share of pages whose s_p, rescaled to [0, 1], is at most ``threshold``.
 
         The paper's tables of sparsity take 0.01: the least page counts as inactive even where all
-        pages are active. :attr:`sparsity` counts pages with s_p = 0 alone.
+        pages are active. `sparsity` counts pages with s_p = 0 alone.
         """
         least = self.scores.min()
         return float((self.scores - least <= threshold * np.ptp(self.scores)).mean())
@@ -122,7 +122,7 @@ def select(
         (m, D) unit vectors of the question: a numpy array or a torch tensor.
     pages
         A sequence of (n_p, D) arrays, one stacked (Σn, D) array with ``offsets``, or what
-        :func:`visar.prepare` returned, which saves the check of the vectors.
+        `visar.prepare` returned, which saves the check of the vectors.
     offsets
         Where pages begin in a stacked array, and where the last one ends: N + 1 numbers.
     top_t

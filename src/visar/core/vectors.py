@@ -43,7 +43,7 @@ class Block:
 class PageVectors:
     """The vectors of a document's pages, ready for many queries.
 
-    Made by :func:`prepare`. The arrays are neither copied nor converted as a whole: a float16
+    Made by `prepare`. The arrays are neither copied nor converted as a whole: a float16
     document stays float16, and at most ``LONGEST_BLOCK`` vectors exist in float32 at a time.
     ``shortest`` and ``longest`` are the extreme lengths of the vectors checked.
     """

@@ -59,7 +59,7 @@ def open_document(
     options
         Password, OCR and limits.
     identity
-        What :func:`identify` gave for this path, if it was asked before: the content is not
+        What `identify` gave for this path, if it was asked before: the content is not
         hashed again.
 
     Raises
@@ -106,7 +106,7 @@ def open_document(
 
 
 class Document:
-    """An open document. Made by :func:`open_document`; close it, or use it in a ``with`` block.
+    """An open document. Made by `open_document`; close it, or use it in a ``with`` block.
 
     Its methods may be called from several threads, which take turns where the file is read.
 
@@ -214,12 +214,12 @@ class Document:
         Raises
         ------
         DocumentError
-            As :meth:`page`; the first page that cannot be read ends it.
+            As `page`; the first page that cannot be read ends it.
         """
         return map(self.page, range(1, len(self) + 1) if numbers is None else numbers)
 
     def needs_ocr(self, number: int) -> bool:
-        """Whether :meth:`page` will run OCR, which takes seconds. Asking takes milliseconds."""
+        """Whether `page` will run OCR, which takes seconds. Asking takes milliseconds."""
         if number in self._read_by_ocr:
             return False
         return bool(self._regions_to_read(self._content(number)))
@@ -242,7 +242,7 @@ class Document:
         Raises
         ------
         DocumentError, InvalidOption
-            As :meth:`page`.
+            As `page`.
         """
         if not 0 < dpi < float("inf"):
             raise InvalidOption(f"dpi must be above 0, not {dpi!r}.")

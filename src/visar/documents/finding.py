@@ -36,7 +36,7 @@ _USUAL_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class FoundDocuments:
-    """What :func:`find_documents` found."""
+    """What `find_documents` found."""
 
     paths: tuple[Path, ...]
     """Documents, each once."""
@@ -225,7 +225,7 @@ def kind_of(head: bytes) -> Kind | None:
     """What a file is, by its first bytes; None if nothing that can be read.
 
     ``"office"`` is a guess: the zip and OLE containers hold other things too. Only the worker
-    process looks inside (:func:`visar.documents.office.office_format`).
+    process looks inside (`visar.documents.office.office_format`).
 
     >>> kind_of(b"%PDF-1.7"), kind_of(b"RIFF....WEBPVP8 "), kind_of(b"ID3")
     ('pdf', 'image', None)
@@ -300,7 +300,7 @@ def file_mode(path: Path, document: str, *, follow_links: bool = True) -> int:
 
 @contextmanager
 def refusals(document: str) -> Iterator[None]:
-    """Turn what the operating system refuses into a :class:`DocumentError` of this document."""
+    """Turn what the operating system refuses into a `DocumentError` of this document."""
     try:
         yield
     except FileNotFoundError as error:

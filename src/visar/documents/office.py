@@ -102,7 +102,7 @@ def _ole_format(path: Path) -> str | None:
 def convert(path: Path, name: str, suffix: str, folder: Path, limits: Limits) -> Path:
     """Make a PDF of an office document with LibreOffice, within the time and memory of the limits.
 
-    ``name`` is what errors call it, ``suffix`` its format from :func:`office_format`, ``folder`` an
+    ``name`` is what errors call it, ``suffix`` its format from `office_format`, ``folder`` an
     empty one for the PDF and for what LibreOffice needs meanwhile. Raises DocumentError if
     LibreOffice is not installed, fails, or takes too long.
     """

@@ -68,7 +68,7 @@ def send(stream: BinaryIO, message: dict[str, Any], payload: bytes = b"") -> Non
 
 
 def receive(stream: BinaryIO, max_payload: int) -> tuple[dict[str, Any], bytes]:
-    """Read what :func:`send` wrote; EOFError when the other side is gone."""
+    """Read what `send` wrote; EOFError when the other side is gone."""
     text_length, payload_length = _HEADER.unpack(_exactly(stream, _HEADER.size))
     if text_length > _LONGEST_MESSAGE or payload_length > max_payload:
         raise EOFError(f"a message of {text_length} + {payload_length} bytes")

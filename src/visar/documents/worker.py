@@ -54,7 +54,7 @@ class PageContent:
     """The number printed on it, as the file says; "" if it does not."""
 
     def to_message(self) -> tuple[dict[str, Any], bytes]:
-        """The message and the bytes that :meth:`from_message` takes."""
+        """The message and the bytes that `from_message` takes."""
         message = {
             "size": (self.width, self.height),
             "rotation": self.rotation,
@@ -135,7 +135,7 @@ class Worker:
         }
 
     def office_format(self, path: Path) -> str | None:
-        """Which office format a file has, as :func:`visar.documents.office.office_format`."""
+        """Which office format a file has, as `visar.documents.office.office_format`."""
         with self._lock:
             answer, _ = self._answer(self._running(), {"do": "format", "path": str(path)}, None)
         found = answer.get("format")

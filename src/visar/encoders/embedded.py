@@ -108,7 +108,7 @@ class EmbeddedEncoder:
         return _join(tokens, [(token, token + 1) for token in range(len(tokens))], lexical)
 
     def question_spans(self, question: str) -> list[tuple[int, int]]:
-        """Return the characters that each vector of :meth:`encode_query` stands for."""
+        """Return the characters that each vector of `encode_query` stands for."""
         words = list(re.finditer(r"\S+", question))
         places = self._model.get().tokenize([word.group() for word in words]).places
         starts = [(word, words[word].start() + first) for word, first in places]

@@ -40,8 +40,8 @@ class Encoder(Protocol):
     not lock. Whatever cannot run twice at a time is locked by the encoder itself.
 
     An encoder may also have the methods ``fetch()``, ``load()`` and ``release()`` of
-    ``Downloadable``, ``Loadable`` and ``Releasable`` in :mod:`visar.models.protocols`, and
-    :meth:`SpanEncoder.question_spans`.
+    ``Downloadable``, ``Loadable`` and ``Releasable`` in `visar.models.protocols`, and
+    `SpanEncoder.question_spans`.
     """
 
     @property

@@ -91,7 +91,7 @@ def create_encoder_app(
 
 
 def unpack_pages(message: bytes) -> tuple[list[Page], list[Image.Image]]:
-    """The pages of a message of :func:`visar.encoders.wire.join_pages`, and their images."""
+    """The pages of a message of `visar.encoders.wire.join_pages`, and their images."""
     tensors = wire.load(message)
     count = sum(name.startswith("json.") for name in tensors)
     if not 0 < count <= wire.MAX_PAGES:

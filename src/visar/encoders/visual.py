@@ -36,7 +36,7 @@ PatchBoxes = Callable[[Any, Batch, int], NDArray[np.float32]]
 
 
 class VisualEncoder(PageImageEncoder):
-    """A checkpoint of one of the :data:`FAMILIES`; the options are those of CheckpointEncoder.
+    """A checkpoint of one of the `FAMILIES`; the options are those of CheckpointEncoder.
 
     Without ``instruction_tokens`` only the vectors of image patches are kept.
     """

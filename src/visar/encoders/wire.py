@@ -2,7 +2,7 @@
 
 Arrays named ``json`` hold JSON as UTF-8 bytes: safetensors loaded from memory come without their
 metadata. Receivers trust nothing: what is not as ``docs/remote-encoders.md`` says is a
-:class:`~visar.errors.MalformedMessage`. Pages are received in :mod:`visar.encoders.service`.
+`MalformedMessage`. Pages are received in `visar.encoders.service`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Description:
 
     @classmethod
     def from_json(cls, text: bytes) -> Description:
-        """Read what :meth:`to_json` gave."""
+        """Read what `to_json` gave."""
         values = _object(text)
         valid: dict[str, Callable[[Any], bool]] = {
             "visar_wire": lambda value: value == VERSION,

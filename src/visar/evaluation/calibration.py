@@ -63,7 +63,7 @@ class Example:
     pages_of: str
     """That of the pages; "" for all."""
     features: Float64
-    """Of each page: :func:`~visar.retrieval.calibration.page_features`."""
+    """Of each page: `page_features`."""
     cosine: float
     """Of the closest page."""
     evidence: NDArray[np.bool_]
@@ -206,9 +206,9 @@ def fit(
     """Fit a calibration on at least ``fewest`` questions with evidence pages.
 
     A match is called "none" below the probability of being about the question that
-    :data:`REFUSED` of the answerable questions do not reach (or a lower one, if that of nearly
+    `REFUSED` of the answerable questions do not reach (or a lower one, if that of nearly
     all questions put to other documents is lower), and "weak" below the one that
-    :data:`DOUBTED` of the questions put to other documents do not reach.
+    `DOUBTED` of the questions put to other documents do not reach.
 
     Raises
     ------
@@ -324,7 +324,7 @@ def cross_validate(examples: Sequence[Example], encoder: EncoderRef) -> Quality:
     Raises
     ------
     CalibrationError
-        If there are too few questions or documents: see :func:`fit`.
+        If there are too few questions or documents: see `fit`.
     """
     documents = sorted({example.document for example in examples})
     folds = min(len(documents), FOLDS)

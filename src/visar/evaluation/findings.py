@@ -99,7 +99,7 @@ class Findings:
         }
 
     def leave_out_invalid(self, settings: Collection[tuple[str, str]]) -> Findings:
-        """Return the findings without :attr:`invalid_questions` of some (data set, encoder)."""
+        """Return the findings without `invalid_questions` of some (data set, encoder)."""
         left_out = {key: self.invalid_questions.get(key, frozenset()) for key in settings}
 
         def kept(records: Iterable[_Result]) -> tuple[_Result, ...]:

@@ -81,7 +81,7 @@ METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
 def find_methods(names: Iterable[str], depth: int = DEPTH) -> list[Method]:
     """Return the methods that names stand for, each once, those that take long last.
 
-    Names are those of :data:`METHODS`, of groups of them, of methods of installed packages, or
+    Names are those of `METHODS`, of groups of them, of methods of installed packages, or
     ``module:function``. ``depth`` is how many pages a method takes that does not decide k by
     itself. Raises InvalidOption if a name stands for nothing.
     """

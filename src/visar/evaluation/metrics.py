@@ -58,7 +58,7 @@ def paper_ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> 
     """The paper's NDCG: DCG divided by that of the evidence among the first k in the best order.
 
     1 wherever the evidence that was found stands at the top, however much of it was not found:
-    it is never below :func:`ndcg_at`. 0 where none was found.
+    it is never below `ndcg_at`. 0 where none was found.
 
     >>> paper_ndcg_at((2, 4, 7), {2, 9}, k=3)
     1.0
@@ -106,7 +106,7 @@ def f1(pages: Sequence[int], evidence: Collection[int]) -> float:
 def f1_of_means(precisions: Sequence[float], recalls: Sequence[float]) -> float:
     """F1 of a data set: 2PR / (P + R) of the mean precision P and the mean recall R.
 
-    This is the F1 of the paper's tables. It is not the mean of :func:`f1` over questions, which
+    This is the F1 of the paper's tables. It is not the mean of `f1` over questions, which
     is that of its figures. 0 where both are 0.
 
     >>> f1_of_means([1.0, 0.0], [0.5, 0.0])

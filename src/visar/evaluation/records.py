@@ -176,7 +176,7 @@ class RecordWriter(Generic[Record]):
 
 
 def read_by_key(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
-    """Read the records of a kind as :func:`read_lines` does, by their keys."""
+    """Read the records of a kind as `read_lines` does, by their keys."""
     return {key_of(record): record for record in read_lines(folder, kind)[0]}
 
 

@@ -100,7 +100,7 @@ class _Row:
 class Run:
     """One call of a run: what ``plan`` says and the folder does not hold yet.
 
-    ``question_sets`` are those of :func:`~visar.evaluation.plan.open_question_sets`; the index
+    ``question_sets`` are those of `open_question_sets`; the index
     takes the documents, and makes and holds the models; ``base_url`` is where ``openai:MODEL`` is
     served; ``ray`` is the address of a cluster that encodes and retrieves. Raises VisarError if
     there is no such encoder, generator or judge, or it cannot be had here.

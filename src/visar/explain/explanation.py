@@ -35,7 +35,7 @@ _COUNTED_PAGES = 50
 _CHARACTERS_PER_TOKEN = 4
 
 ReadPages: TypeAlias = Callable[[Sequence[int]], Sequence[Page]]
-"""Reads pages by their positions among those chosen from; what :meth:`Corpus.read` is."""
+"""Reads pages by their positions among those chosen from; what `Corpus.read` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class MethodChoice:
     """Of ``visar.retrieval.methods``; "top-k" takes a fixed number."""
     label: str
     pages: tuple[int, ...]
-    """Places in :attr:`Explanation.pages` from 0, the method's best first."""
+    """Places in `Explanation.pages` from 0, the method's best first."""
     seconds: float
     """To choose them, without encoding the question."""
     tokens: int | None

@@ -54,7 +54,7 @@ def with_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.floa
 def patches(
     found: SearchResult, corpus: Corpus, document: str, number: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the boxes of a page's patches, and their weights; see :meth:`visar.Index.patches`."""
+    """Return the boxes of a page's patches, and their weights; see `visar.Index.patches`."""
     page = corpus.page(document, number)
     boxes, _ = page.patches(0)
     cosines = found.query @ page.vectors(0).astype(found.query.dtype).T

@@ -36,7 +36,7 @@ _DECIMALS = 3
 
 
 class PatchSource(PageSource, Protocol):
-    """Where pages and their patches can be read again; an :class:`visar.Index` is one."""
+    """Where pages and their patches can be read again; an `visar.Index` is one."""
 
     def patches(
         self, found: SearchResult, document: str, number: int
@@ -83,7 +83,7 @@ def html_report(source: PatchSource, answer: Answer, explanation: Explanation) -
 
 
 def html_app() -> str:
-    """Make the report's page as an MCP App: a tool's result brings it :func:`report_data`."""
+    """Make the report's page as an MCP App: a tool's result brings it `report_data`."""
     return _page("ViSAR", _APP_SCRIPTS)
 
 
@@ -95,7 +95,7 @@ def report_data(
     dpi: float = _DPI,
     most_pictures: int = MOST_PICTURES,
 ) -> dict[str, Any]:
-    """Make what the scripts of the report show; the arguments are those of :func:`html_report`."""
+    """Make what the scripts of the report show; the arguments are those of `html_report`."""
     found = answer.search
     return {
         "search": _search(found),

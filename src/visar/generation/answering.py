@@ -248,9 +248,9 @@ def page_text(page: Page) -> str:
 
 
 class AnswerStream(Iterator[str]):
-    """An answer while it is written: iterate over its pieces, then take :attr:`answer`.
+    """An answer while it is written: iterate over its pieces, then take `answer`.
 
-    The pages are known before the first piece (:attr:`search`). Closing it stops the generator.
+    The pages are known before the first piece (`search`). Closing it stops the generator.
     """
 
     def __init__(self, search: SearchResult, pieces: abc.Generator[str, None, Answer]) -> None:

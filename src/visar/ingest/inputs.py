@@ -91,7 +91,7 @@ def find_inputs(
 ) -> tuple[list[Input], list[Refusal]]:
     """Expand folders and prefixes to the documents in them; say what cannot be used, and why.
 
-    Files are found as :func:`visar.documents.find_documents` does. Of the objects under a prefix
+    Files are found as `visar.documents.find_documents` does. Of the objects under a prefix
     those with the suffix of a known kind are documents, each image one of its own; hidden ones are
     passed over. ``options`` are those of the storage.
     """

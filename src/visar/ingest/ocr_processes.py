@@ -51,7 +51,7 @@ class OcrClient:
     def read_image(
         self, image: Image, engine: OcrEngine, threads: int | None = None
     ) -> list[Piece]:
-        """The words of a picture, as :func:`visar.documents.ocr.read_image` gives them."""
+        """The words of a picture, as `visar.documents.ocr.read_image` gives them."""
         # Tesseract is a process already, and what is not installed is refused here as anywhere.
         if engine != "rapidocr" or not ocr.installed(engine):
             return ocr.read_image(image, engine, threads)

@@ -1,7 +1,7 @@
 """Read, encode, commit: the three steps that add a document to an index.
 
 Each is a function of plain values, so that they can run in one process, in several, or on several
-machines: pages in, pages with vectors out, one commit at the end. :func:`add_document` joins them
+machines: pages in, pages with vectors out, one commit at the end. `add_document` joins them
 in this process, with the next pages being read in other processes while these are encoded.
 """
 
@@ -58,7 +58,7 @@ class ReadPage:
 
 
 class PageReader(Protocol):
-    """Reads pages, as :func:`read_pages` does."""
+    """Reads pages, as `read_pages` does."""
 
     def __call__(
         self,
@@ -118,7 +118,7 @@ def add_document(
     collection
         The document is put into it.
     read
-        What reads pages; :func:`read_pages` by default.
+        What reads pages; `read_pages` by default.
 
     Raises
     ------

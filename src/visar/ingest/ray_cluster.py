@@ -1,6 +1,6 @@
 """Adding documents on a Ray cluster: tasks read pages, actors encode and commit them.
 
-The three steps are those of :mod:`visar.ingest.pipeline`. An actor takes one document at a time
+The three steps are those of `visar.ingest.pipeline`. An actor takes one document at a time
 through them: it has tasks on any CPU of the cluster read the pages, encodes them where it is, and
 commits to the index, which all nodes reach. What an actor has written when its node is lost is in
 the index as the draft of an interrupted addition: the next actor goes on with it, and since a

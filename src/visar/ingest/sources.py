@@ -215,7 +215,7 @@ class SourcePool:
         options: ReadOptions | None = None,
         original: Path | None = None,
     ) -> Iterator[Document]:
-        """Give a source, opened as :func:`open_source` does, to be used within the ``with`` block.
+        """Give a source, opened as `open_source` does, to be used within the ``with`` block.
 
         Several may use the same one; none closes it.
         """

@@ -25,13 +25,13 @@ class VisarRetriever(BaseRetriever):
     """Finds the pages a question needs: as many as it needs, or exactly ``k``.
 
     A document is a page: its text as ``page_content``, and as ``metadata`` everything a
-    :class:`~visar.PageHit` has (``name``, ``page``, ``score``, ``boxes``, ``likelihood`` …), why
+    `PageHit` has (``name``, ``page``, ``score``, ``boxes``, ``likelihood`` …), why
     there are so many pages (``k``, ``k_star``, ``strength`` …), and its picture.
 
     Parameters
     ----------
     index
-        A :class:`visar.Index`, or a :class:`visar.client.Client` of a server.
+        A `visar.Index`, or a `visar.client.Client` of a server.
     k
         How many pages. None lets ViSAR decide for every question.
     images
@@ -41,7 +41,7 @@ class VisarRetriever(BaseRetriever):
     dpi
         The resolution of the pictures.
     search_kwargs
-        More options of :meth:`visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
+        More options of `visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
         ``encoder``, ``method``.
 
     ``invoke``, ``ainvoke``, ``batch`` and ``abatch`` take ``k`` and these options for one call.

@@ -24,13 +24,13 @@ class VisarRetriever(BaseRetriever):
     """Finds the pages a question needs: as many as it needs, or exactly ``k``.
 
     A node is a page: its text, its picture in base64, its score, and as ``metadata`` everything a
-    :class:`~visar.PageHit` has (``name``, ``page``, ``boxes``, ``likelihood`` …) and why there are
+    `PageHit` has (``name``, ``page``, ``boxes``, ``likelihood`` …) and why there are
     so many pages (``k``, ``k_star``, ``strength`` …). Models are told name and number alone.
 
     Parameters
     ----------
     index
-        A :class:`visar.Index`, or a :class:`visar.client.Client` of a server.
+        A `visar.Index`, or a `visar.client.Client` of a server.
     k
         How many pages. None lets ViSAR decide for every question.
     images
@@ -38,7 +38,7 @@ class VisarRetriever(BaseRetriever):
     dpi
         The resolution of the pictures.
     search_kwargs
-        More options of :meth:`visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
+        More options of `visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
         ``encoder``, ``method``.
     options
         Those of LlamaIndex's ``BaseRetriever``, such as ``callback_manager``.

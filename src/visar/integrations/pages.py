@@ -33,7 +33,7 @@ class RetrievedPage:
     score: float
     """What the pages are ranked by: s_p, or the late-interaction score if not ViSAR chose them."""
     metadata: dict[str, Any]
-    """What JSON knows: the fields of a :class:`~visar.PageHit`, and why there are so many pages."""
+    """What JSON knows: the fields of a `PageHit`, and why there are so many pages."""
     load_png: Callable[[], bytes] = field(repr=False, compare=False)
     """Draws the page."""
 
@@ -73,7 +73,7 @@ def retrieve(
     dpi
         The resolution of the pictures.
     search_kwargs
-        More options of :meth:`visar.Index.search`, such as ``documents``, ``max_k`` and
+        More options of `visar.Index.search`, such as ``documents``, ``max_k`` and
         ``encoder``; for a client those of ``POST /search``.
     """
     options = dict(search_kwargs or {})

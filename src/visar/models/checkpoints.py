@@ -89,7 +89,7 @@ class Checkpoint:
 
     @property
     def architectures(self) -> list[str]:
-        """The classes that its configuration names, and :data:`COLBERT` if it is one."""
+        """The classes that its configuration names, and `COLBERT` if it is one."""
         named = self.config.get("architectures")
         names = [str(name) for name in named] if isinstance(named, list) else []
         return [*names, COLBERT] if self.is_colbert else names

@@ -34,7 +34,7 @@ _declared: list[Library] = []
 class Lazy(Generic[Value]):
     """A value that is made when first asked for, once for all threads, and can be dropped.
 
-    If making it raises, the next call of :meth:`get` tries again.
+    If making it raises, the next call of `get` tries again.
     """
 
     def __init__(self, make: Callable[[], Value]) -> None:
@@ -50,7 +50,7 @@ class Lazy(Generic[Value]):
             return self._made[0]
 
     def drop(self) -> bool:
-        """Forget the value; the next call of :meth:`get` makes a new one.
+        """Forget the value; the next call of `get` makes a new one.
 
         Returns whether there was one.
         """

@@ -2,7 +2,7 @@
 
 It is the product of two logistic models: that the pages are about the question at all, by the
 closest page's mean cosine, and that a page holds evidence if they are, by a few features of a
-:class:`~visar.core.Selection`. Their numbers depend on the encoder: those of the embedded encoder
+`Selection`. Their numbers depend on the encoder: those of the embedded encoder
 come with ViSAR, ``visar calibrate`` fits them for others. ``docs/confidence.md`` tells how well
 the probabilities hold.
 """
@@ -39,7 +39,7 @@ FEATURES = (
     "score_pages",
     "late_pages",
 )
-"""What the model sees of a page: see :func:`page_features`."""
+"""What the model sees of a page: see `page_features`."""
 FORMAT = 1
 # Evidence on more pages than these is rare; the expected F1 of taking more is not looked at.
 _MOST_PAGES = 64
@@ -47,7 +47,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 def page_features(selection: Selection) -> Float64:
-    """The features of each page, in the order of :data:`FEATURES`: shape (N, features).
+    """The features of each page, in the order of `FEATURES`: shape (N, features).
 
     ``score`` is s_p relative to the best, ``late`` late interaction standardised over the pages,
     ``late_gap`` its distance to the page that follows in rank, ``score_rank`` and ``late_rank``
@@ -111,13 +111,13 @@ class Calibration:
     """Pages that are less probably about a question do not match it."""
 
     def about(self, cosine: float) -> float:
-        """The probability that pages are about a question, by their :func:`best_cosine`."""
+        """The probability that pages are about a question, by their `best_cosine`."""
         return float(logistic(np.array(self.about_intercept + self.about_weight * cosine**3)))
 
     def if_about(self, features: Float64) -> Float64:
         """The probability of each page to hold evidence, if the pages are about the question.
 
-        ``features`` are those of :func:`page_features`.
+        ``features`` are those of `page_features`.
         """
         weights = np.array([self.page_weights[name] for name in FEATURES])
         return logistic(self.page_intercept + features @ weights)

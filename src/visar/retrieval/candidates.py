@@ -75,7 +75,7 @@ class CandidateIndex(Protocol):
     """Finds pages by the vectors of one encoder. Its scores are estimates: callers rescore."""
 
     def known(self) -> AbstractSet[Key]:
-        """Return the documents that were added, by :func:`document_key`."""
+        """Return the documents that were added, by `document_key`."""
         ...
 
     def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
@@ -139,7 +139,7 @@ class Candidates:
             return index
 
     def _open(self, encoder: EncoderRef, there: AbstractSet[Key]) -> CandidateIndex:
-        """Open the engine that :data:`ENGINE` names, or the summaries that are kept here."""
+        """Open the engine that `ENGINE` names, or the summaries that are kept here."""
         engine = os.environ.get(ENGINE)
         if engine:
             from visar.retrieval.engines import LanceCandidates, QdrantCandidates
@@ -389,7 +389,7 @@ def _counts(lengths: Integers, dimension: int) -> Integers:
 
 
 def mean_vectors(page: Float32) -> Float32:
-    """Return the means of runs of a page's vectors: :data:`MEAN_NUMBERS` numbers at most."""
+    """Return the means of runs of a page's vectors: `MEAN_NUMBERS` numbers at most."""
     count = int(_counts(np.array(len(page)), page.shape[1]))
     edges = np.arange(count + 1) * len(page) // count
     means = np.add.reduceat(page, edges[:-1], axis=0)

@@ -1,8 +1,8 @@
 """The methods that choose pages: one registry for search, evaluation and benchmarks.
 
-A method is a function of :class:`ScoredPages` that returns how many pages to take (an int: the
-best by late interaction), a :class:`~visar.core.baselines.Choice` of pages, or a
-:class:`~visar.core.Selection`. Other packages add methods by entry points of the group
+A method is a function of `ScoredPages` that returns how many pages to take (an int: the
+best by late interaction), a `Choice` of pages, or a
+`Selection`. Other packages add methods by entry points of the group
 ``visar.methods``; ``module:function`` names one without a package.
 """
 
@@ -68,7 +68,7 @@ class ScoredPages:
     evidence
         The pages (0-based) that hold the answer, where they are known: for the oracle alone.
     max_k
-        The cap on selected pages for :meth:`select`.
+        The cap on selected pages for `select`.
     calibration
         What gives pages their probabilities, if there is one for the encoder.
     """
@@ -236,7 +236,7 @@ class Method:
     name: str
     """What users type, and what results are stored under."""
     function: MethodFunction
-    """Called with a :class:`ScoredPages` and the options."""
+    """Called with a `ScoredPages` and the options."""
     label: str = ""
     """As tables and figures show it; the name if empty."""
     options: Mapping[str, Any] = field(default_factory=dict)

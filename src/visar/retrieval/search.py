@@ -36,7 +36,7 @@ SCANNED = 300
 
 
 class SearchOptions(TypedDict, total=False):
-    """The options of :meth:`visar.Index.search`, which ``Index.ask`` and others pass on."""
+    """The options of `visar.Index.search`, which ``Index.ask`` and others pass on."""
 
     documents: Sequence[str] | None
     collection: str | None
@@ -97,7 +97,7 @@ class Searcher:
         exact: bool = False,
         image: Image | None = None,
     ) -> SearchResult:
-        """Find the pages a question needs; see :meth:`visar.Index.search`."""
+        """Find the pages a question needs; see `visar.Index.search`."""
         started = time.perf_counter()
         chosen_by = _with_k(get_method(method), k)
         if neighbors < 0:

@@ -104,7 +104,7 @@ class JobQueue:
     encoders
         What ``--encoder`` takes, by the names that jobs have.
     options
-        How documents are read: values of :class:`~visar.documents.ReadOptions` and its limits.
+        How documents are read: values of `ReadOptions` and its limits.
     workers
         How many jobs run at once.
     max_waiting

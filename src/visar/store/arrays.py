@@ -62,7 +62,7 @@ def checksum(vectors: bytes, patches: bytes) -> int:
 
 
 class PartWriter:
-    """Appends pages to the files of an array; :meth:`finish` makes it readable.
+    """Appends pages to the files of an array; `finish` makes it readable.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def explained(location: str) -> Iterator[None]:
-    """Turn what the system and SQLite refuse to a :class:`StoreError` that says what to do."""
+    """Turn what the system and SQLite refuse to a `StoreError` that says what to do."""
     try:
         yield
     except sqlite3.Error as error:

@@ -38,7 +38,7 @@ def parse_storage_options(given: Iterable[str]) -> dict[str, str]:
 
 
 def storage_options(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the options of :data:`OPTIONS_VARIABLE`, with those that are given in their place."""
+    """Return the options of `OPTIONS_VARIABLE`, with those that are given in their place."""
     try:
         written = shlex.split(os.environ.get(OPTIONS_VARIABLE, ""))
     except ValueError as error:
@@ -56,7 +56,7 @@ def open_store(
 
     A folder is kept by SQLite; an address such as ``s3://bucket/prefix`` by LanceDB, which
     ``pip install 'visar[cloud]'`` brings. Without a location it is that of
-    :func:`default_location`.
+    `default_location`.
 
     ``options`` are for object storage, such as ``aws_access_key_id``, ``aws_endpoint``,
     ``allow_http``; what they leave out comes from the environment: ``VISAR_STORAGE_OPTIONS``, then

@@ -45,7 +45,7 @@ def page_checksum(number: int, *values: Any) -> int:
 
 
 def page_of(row: tuple[Any, ...]) -> Page:
-    """The page of a row of :data:`PAGE_COLUMNS`."""
+    """The page of a row of `PAGE_COLUMNS`."""
     import numpy as np
 
     number, width, height, rotation, text_source, label, words, boxes, lines = row[:9]

@@ -41,7 +41,7 @@ class Addition(Protocol):
         """Write a page and its vectors, in any order; one that was written before is replaced.
 
         Of a document that is in the store with the vectors of another encoder the pages are kept:
-        the embedding must have been made from those of :meth:`Store.pages`.
+        the embedding must have been made from those of `Store.pages`.
         """
         ...
 
@@ -63,7 +63,7 @@ class Store(Protocol):
 
     Several processes may use the same index at once, several threads the same store. A document is
     always seen whole, in its old or its new state, whatever happens to a process that changes it.
-    All methods raise :class:`~visar.errors.StoreError`: what is wrong, where, and what to do.
+    All methods raise `StoreError`: what is wrong, where, and what to do.
     """
 
     @property
@@ -73,7 +73,7 @@ class Store(Protocol):
 
     @property
     def storage_options(self) -> Mapping[str, str]:
-        """What :func:`~visar.store.open_store` was given, for other processes that open it too."""
+        """What `open_store` was given, for other processes that open it too."""
         ...
 
     def documents(

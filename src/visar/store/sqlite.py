@@ -2,7 +2,7 @@
 
 Every change is one transaction in WAL mode with ``synchronous=FULL``. Files are written beside,
 synced and renamed before the transaction that names them, so that a document is seen whole or not
-at all; a file that no row names is garbage, which :meth:`SqliteStore.compact` collects.
+at all; a file that no row names is garbage, which `SqliteStore.compact` collects.
 """
 
 from __future__ import annotations

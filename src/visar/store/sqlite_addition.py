@@ -49,7 +49,7 @@ class SqliteAddition:
     """One document being added: pages are put one by one, then committed together.
 
     What was written stays when the addition is closed without a commit, or its process dies: the
-    next one goes on from there (:attr:`written`). An addition that another process or thread
+    next one goes on from there (`written`). An addition that another process or thread
     still works on is left alone; whoever commits first has done the work for both.
 
     Attributes

@@ -57,7 +57,7 @@ def convert(name: str, source: Path, out: Path) -> Conversion:
     Parameters
     ----------
     name
-        One of :func:`converter_names`, or ``module:function``.
+        One of `converter_names`, or ``module:function``.
     source
         The benchmark's file of questions.
     out

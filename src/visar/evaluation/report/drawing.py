@@ -115,7 +115,7 @@ def figure_style() -> Iterator[None]:
     """Give figures that are made and written while the block runs the common look.
 
     Make them as ``matplotlib.figure.Figure()``, which needs no display and leaves nothing open,
-    and write them with :func:`to_svg`. Raises MissingExtra if matplotlib is not installed.
+    and write them with `to_svg`. Raises MissingExtra if matplotlib is not installed.
     """
     try:
         import matplotlib as mpl
@@ -216,7 +216,7 @@ def plain(text: str, longest: int = 44) -> str:
 def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """Return the arguments of ``Axes.plot`` for each method, the same in every figure.
 
-    Methods that :data:`LOOKS` does not have (``others``) take colours, points and strokes in turn.
+    Methods that `LOOKS` does not have (``others``) take colours, points and strokes in turn.
     """
     looks: dict[str, dict[str, Any]] = {
         method: {"color": colour, "marker": marker, "label": plain(label(method))}

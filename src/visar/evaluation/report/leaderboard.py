@@ -87,7 +87,7 @@ def write_leaderboard(
         no other row ends so. By default the best row, Oracle aside.
     invalid_pages
         What becomes of questions about documents with pages that an encoder failed on, as in
-        :func:`~visar.evaluation.report.write_report`.
+        `write_report`.
 
     Returns
     -------

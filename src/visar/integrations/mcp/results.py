@@ -134,7 +134,7 @@ def page_uri(document: str, page: int) -> str:
 
 
 def found_pages(found: SearchResult) -> dict[str, Any]:
-    """What :class:`FoundPages` has of a search."""
+    """What `FoundPages` has of a search."""
     pages = [to_schema(FoundPage, hit, uri=page_uri(hit.document, hit.page)) for hit in found.pages]
     return {
         "summary": why_so_many(found),
@@ -167,7 +167,7 @@ def make_result(
     Raises
     ------
     InvalidOption
-        If it has more than :data:`MAX_RESULT` bytes.
+        If it has more than `MAX_RESULT` bytes.
     """
     data = _rounded(value.model_dump(mode="json"))
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))

@@ -125,12 +125,12 @@ def _described(tool: Callable[..., Any], title: str, hints: ToolAnnotations) -> 
 def http_app(
     server: MCPServer[Any], *, token: str | None = None, hosts: Container[str] = ()
 ) -> ASGIApp:
-    """Make the application that serves an MCP server as streamable HTTP, at :data:`PATH`.
+    """Make the application that serves an MCP server as streamable HTTP, at `PATH`.
 
     Parameters
     ----------
     token, hosts
-        As :class:`visar.serving.RequestGuard` takes them: off loopback too, requests are answered
+        As `visar.serving.RequestGuard` takes them: off loopback too, requests are answered
         to addresses and to these names only, and none that comes from another site's web page.
     """
     inner = server.streamable_http_app(

@@ -37,7 +37,7 @@ def page_to_bytes(page: Page) -> bytes:
 
 
 def bytes_to_page(content: bytes) -> Page:
-    """Undo :func:`page_to_bytes`."""
+    """Undo `page_to_bytes`."""
     values, _, words = content.partition(b"\n")
     split = len(words) * 4 // 5  # boxes take 16 bytes a word, lines 4
     return page_of((*json.loads(values), words[:split], words[split:]))

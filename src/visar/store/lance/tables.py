@@ -83,7 +83,7 @@ class LanceTable:
     def blobs(self, row_ids: Sequence[int]) -> Iterator[bytes]:
         """Give the values of the column ``data`` in the order of the ids.
 
-        The next ones are read while the caller works on one. Raises :class:`RowsMissing`.
+        The next ones are read while the caller works on one. Raises `RowsMissing`.
         """
         if not row_ids:
             return
@@ -121,7 +121,7 @@ def _read(blob: Any) -> bytes:
 
 @contextlib.contextmanager
 def _explained(location: str) -> Iterator[None]:
-    """Turn what LanceDB raises to :class:`RowsMissing` or a :class:`StoreError`."""
+    """Turn what LanceDB raises to `RowsMissing` or a `StoreError`."""
     try:
         yield
     except (VisarError, RowsMissing):

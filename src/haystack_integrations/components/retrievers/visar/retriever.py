@@ -22,7 +22,7 @@ class VisarRetriever:
     """Finds the pages a question needs: as many as it needs, or exactly ``top_k``.
 
     A document is a page: its text as ``content``, its picture as ``blob``, its score, and as
-    ``meta`` everything a :class:`~visar.PageHit` has (``name``, ``page``, ``boxes``,
+    ``meta`` everything a `PageHit` has (``name``, ``page``, ``boxes``,
     ``likelihood`` …) and why there are so many pages (``k``, ``k_star``, ``strength`` …). The
     pictures alone are the second output, ready for a ``ChatPromptBuilder``.
 
@@ -30,7 +30,7 @@ class VisarRetriever:
     ----------
     index
         Where the index is, or the http(s) address of a ViSAR server, which is given the token in
-        ``VISAR_TOKEN``; or a :class:`visar.Index` or :class:`visar.client.Client`, which whoever
+        ``VISAR_TOKEN``; or a `visar.Index` or `visar.client.Client`, which whoever
         made it closes.
     top_k
         How many pages. None lets ViSAR decide for every question.
@@ -39,7 +39,7 @@ class VisarRetriever:
     dpi
         The resolution of the pictures.
     search_kwargs
-        More options of :meth:`visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
+        More options of `visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
         ``encoder``, ``method``. In a YAML file they are plain values.
     """
 
@@ -115,7 +115,7 @@ class VisarRetriever:
 
     @component.output_types(documents=list[Document], image_contents=list[ImageContent])
     async def run_async(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """The same as :meth:`run`, in a thread."""
+        """The same as `run`, in a thread."""
         found: dict[str, Any] = await asyncio.to_thread(self.run, query, top_k)
         return found
 
