@@ -279,7 +279,7 @@ def _within_edges(page: Page, segments: Sequence[Segment]) -> list[Segment]:
 def _title(
     text: _Text, runs: Sequence[Run], table: Sequence[Sequence[Segment]], *, upright: bool
 ) -> tuple[int, ...]:
-    """The words of the run that stands close above a table; none if they are many."""
+    """The words of the run close above a table; none if they are many, or end as a sentence."""
     own = {word for line in table for segment in line for word in segment.words}
     left, top, right, _ = around([text.words[word].box for word in own])
     first = [text.words[word].box for segment in table[0] for word in segment.words]
@@ -290,6 +290,7 @@ def _title(
         if (
             len(run.words) > LONGEST_PASSAGE // 2
             or run.kind == "row"
+            or text.words[run.words[-1]].text.endswith(".")
             or not own.isdisjoint(run.words)
             or not any(c.isalpha() for word in run.words for c in text.words[word].text)
         ):

@@ -145,7 +145,7 @@ class _Question:
     def __init__(self, text: str) -> None:
         self.text, self.page = without_instructions(text)
         self.wants: Answer = wanted(self.text)
-        self.compares = self.wants in ("list", "comparison") or asks_for_extreme(self.text)
+        self.compares = self.wants == "list" or asks_for_extreme(self.text)
         words = self.text.split()
         terms = find_terms(words)
         informative = [term for term in terms if not term.is_stop_word]

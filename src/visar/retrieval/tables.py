@@ -33,6 +33,8 @@ _BLOCK_GAP = 1.1
 _LINE_GAP = 0.8
 # Lines of a table or a chart are at most so many heights apart.
 _FIGURE_GAP = 4.5
+# Of so many lines one sees which value belongs to which label.
+_FEW_LINES = 3
 # A row of more words than this is no row but text in columns.
 _LONGEST_ROW = 60
 
@@ -213,9 +215,16 @@ def figures(segments: Iterable[Segment]) -> Iterator[list[list[Segment]]]:
     below = (part for group in groups for part in _below_each_other(group))
     for group in (part for lines in below for part in _beside_each_other(lines)):
         members = [segment for line in group for segment in line]
-        numbers = sum(any(s.is_value or _ends_with_value(s) for s in line) for line in group)
+        valued = [line for line in group if any(s.is_value or _ends_with_value(s) for s in line)]
+        # The values of a chart without the labels beside them say nothing when read line by line.
+        labelled = sum(not all(s.is_value for s in line) for line in valued)
+        is_read_by_lines = len(group) <= _FEW_LINES or 2 * labelled >= len(valued)
         words = sum(len(segment.words) for segment in members)
-        if numbers > max(1, 0.3 * len(group)) and words <= _LONGEST_CELL * len(members):
+        if (
+            len(valued) > max(1, 0.3 * len(group))
+            and is_read_by_lines
+            and words <= _LONGEST_CELL * len(members)
+        ):
             yield group
 
 
