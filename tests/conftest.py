@@ -11,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from reportlab.pdfgen.canvas import Canvas
 
+# Processes of pytest-xdist are told a width; what is tested decides on its own.
+os.environ.pop("COLUMNS", None)
+
 from tests.generation.smollm import smollm as smollm
 from visar.index import Index
 

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.typed import Ran, Visar
-
-# The consoles are made before any test changes the streams that they look at.
-from visar.cli import main, output  # noqa: F401
+from visar.cli import main
 
 
 @pytest.fixture

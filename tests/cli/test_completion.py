@@ -67,7 +67,7 @@ def test_bash_completes_commands_options_and_names(
 ) -> None:
     made = [make_pdf(name, f"About {name}.") for name in ("my boats.pdf", "tax.pdf")]
     assert visar("add", *made).code == 0
-    assert press_tab(environment, "se") == ["search", "serve"]
+    assert press_tab(environment, "se") == ["search", "serve", "setup"]
     assert press_tab(environment, "ask", "--oc") == ["--ocr", "--ocr-engine"]
     assert press_tab(environment, "ask", "--ocr", "") == ["auto", "always", "never"]
     assert press_tab(environment, "ask", "--method", "visar") == ["visar", "visar-approx"]

@@ -87,7 +87,7 @@ def test_options_that_take_several_get_one(config: Path) -> None:
 def test_a_server_is_not_told_what_is_set_for_this_machine(visar: Visar, config: Path) -> None:
     assert not config.exists()
     visar("config", "set", "generator", "openai:mine")
-    answer = Says(200, b"{}", {"Content-Type": "application/json"})
+    answer = Says(404, b"{}", {"Content-Type": "application/json"})
     with answering(lambda _: answer) as (url, asked):
         visar("ask", "When is tax due?", "--server", url, "--json")
         visar("ask", "When?", "--server", url, "--json", "--generator", "openai:theirs")

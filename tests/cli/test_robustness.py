@@ -11,12 +11,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.typed import Ran, Visar
 from visar.errors import StoreError
-from visar.index import Index
+from visar.ingest.batch import Batch
 
 MakePdf = Callable[..., Path]
 TAXES = "Income tax is due in April.\nThe rate is nineteen percent of profits."
@@ -212,14 +213,14 @@ def test_what_was_added_is_told_even_if_the_index_fails_later(
     visar: Visar, make_pdf: MakePdf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = make_pdf("first.pdf", BOATS), make_pdf("second.pdf", TAXES)
-    add = Index.add
+    add = Batch.add_here
 
-    def fail_with_second(self: Index, path: Path, **options: object) -> object:
+    def fail_with_second(self: Batch, path: Path, *options: Any, **named: Any) -> object:
         if path == second:
             raise StoreError("the disk is full")
-        return add(self, path, **options)  # type: ignore[arg-type]
+        return add(self, path, *options, **named)
 
-    monkeypatch.setattr(Index, "add", fail_with_second)
+    monkeypatch.setattr(Batch, "add_here", fail_with_second)
     ran = visar("add", first, "missing.pdf", second)
     assert ran.code == 2
     assert "first.pdf" in ran.out
@@ -335,7 +336,8 @@ def test_a_table_in_a_pipe_is_not_cut(visar: Visar, notes: Path, tmp_path: Path)
     assert len(lines) == 2
     assert lines[1].endswith(name)
     assert all(
-        "→" not in line or line.startswith("col") for line in visar("encoders").out.splitlines()
+        "→" not in line or line.startswith(("col", "edge-col"))
+        for line in visar("encoders").out.splitlines()
     )
 
 

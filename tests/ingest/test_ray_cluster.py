@@ -30,6 +30,8 @@ pytest.importorskip("ray", reason="the extra ray is not installed")
 
 PAGES = 20
 ROOT = Path(__file__).parents[2]
+# Ray asks for a token wherever its user has one, and looks for it only where it is told to.
+NO_TOKEN = {"RAY_AUTH_MODE": "disabled"}
 SLOW_WORDS = "tests.ingest.slow_encoder:SlowWords"
 
 
@@ -50,6 +52,7 @@ def node(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             "OMP_NUM_THREADS": "1",
+            **NO_TOKEN,
             # A lost node is noticed after two seconds, not fifteen.
             "RAY_health_check_period_ms": "500",
             "RAY_health_check_failure_threshold": "4",
@@ -90,7 +93,11 @@ def cluster(bucket: str) -> Iterator[Cluster]:
 def visar(*words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "visar", *map(str, words)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        env={
+            **os.environ,
+            **NO_TOKEN,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -138,8 +138,9 @@ def test_a_question_is_about_documents_or_a_collection(
     by_name = call(server, "search", **asked, documents=["second.pdf"]).structured_content
     assert [page["name"] for page in by_name["pages"]] == ["second.pdf"]
     both = call(server, "search", **asked, documents=["second.pdf"], collection="lamps")
-    assert text_of(both) == "Name documents or a collection, not both."
-    assert text_of(call(server, "search", **asked, collection="x")) == "There is no collection 'x'."
+    assert text_of(both) == "None of these documents is in the collection 'lamps'."
+    missing = call(server, "search", **asked, collection="x")
+    assert text_of(missing) == "There is no collection 'x'. Those there are: lamps."
 
 
 @both_eras

@@ -22,6 +22,9 @@ from visar.index import Index
 from visar.models.protocols import State
 from visar.store import default_location
 
+# Of what the same command would install; all are listed above.
+_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -81,7 +84,9 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
         _print_group(kind, members)
     console.print()
     for install, names in _remedies(groups).items():
-        console.print(Text(f"{', '.join(names)}: {install}"), soft_wrap=True)
+        others = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+        named = ", ".join(names[:_NAMED]) + others
+        console.print(Text(f"{named}: {install}"), soft_wrap=True)
     console.print("[dim]Sizes of downloads: visar encoders, visar generators[/dim]")
 
 
