@@ -62,13 +62,17 @@ class ColbertEncoder(CheckpointEncoder):
         images: Sequence[Any] = (),  # noqa: ARG002 - part of the protocol
     ) -> list[PageEmbedding]:
         """Encode the words of each page; each token has the place of its word."""
-        return [self._encode(page) for page in pages]
+        embeddings = []
+        for page in pages:
+            # One thread at a time: a tokenizer keeps the padding and the length of its last call.
+            with self._use() as loaded:
+                embeddings.append(self._encode(loaded, page))
+        return embeddings
 
-    def _encode(self, page: Page) -> PageEmbedding:
-        with self._use() as loaded:
-            tokenizer = loaded.model.tokenizer
-            mark = str(loaded.model.prompts.get("document") or "")
-            limit = int(loaded.model[0].document_length or loaded.model.max_seq_length)
+    def _encode(self, loaded: LoadedModel, page: Page) -> PageEmbedding:
+        tokenizer = loaded.model.tokenizer
+        mark = str(loaded.model.prompts.get("document") or "")
+        limit = int(loaded.model[0].document_length or loaded.model.max_seq_length)
         # Around the words of a document: its beginning, that it is a document, its end.
         longest = limit - len(tokenizer(mark)["input_ids"])
         parts = list(_cut(_lengths(tokenizer, page, longest), longest))
