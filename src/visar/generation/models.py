@@ -45,11 +45,6 @@ class SharedModels:
                 )
             return self._generators[key]
 
-    def encoders(self) -> list[Encoder]:
-        """Return the encoders made so far."""
-        with self._lock:
-            return list(self._encoders.values())
-
     def release(self) -> None:
         """Free the memory of all loaded models; the next use loads them again."""
         with self._lock:
