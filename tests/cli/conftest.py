@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import io
 import sys
 import threading
@@ -25,6 +26,7 @@ def visar(
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         with pytest.raises(SystemExit) as ended:
             main()
+        gc.unfreeze()
         captured = capsys.readouterr()
         return Ran(int(ended.value.code or 0), captured.out, captured.err)
 

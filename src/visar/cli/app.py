@@ -7,6 +7,7 @@ so that ``visar --help`` and ``visar list`` do not wait for what they do not use
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -83,6 +84,8 @@ GROUPS = (
     ("eval", "evaluation:app", "Evaluate on a benchmark, and report it as the paper does."),
 )
 ALL = "all"
+ASKING = ("ask", "search", "explain")
+"""Commands that encode a question."""
 UNSET = ("config", "setup", "eval")
 """Commands without the user's settings: those change them, and a run has its own options alone."""
 _INTERRUPTED = 130
@@ -160,7 +163,14 @@ def run() -> None:
         words, options = completion.typed_words(), {"prog_name": "visar"}
     typed = next((word for word in words if not word.startswith("-")), None)
     try:
-        code = _call(make_app(typed), typed, **options)
+        settings: dict[str, str] = {}
+        if typed not in (None, *UNSET):
+            from visar.cli.settings import read
+
+            settings = read()
+        if not options and _uses_embedded(typed, words, settings):
+            _begin_to_load_embedded()
+        code = _call(make_app(typed), settings, **options)
         sys.stdout.flush()
     except VisarError as error:
         code = _fail(str(error), 2)
@@ -175,15 +185,40 @@ def run() -> None:
     sys.exit(code or 0)
 
 
-def _call(app: typer.Typer, typed: str | None, **options: str) -> int | None:
-    """Call the command that was typed, with the defaults that the user has set."""
-    settings: dict[str, str] = {}
-    if typed not in (None, *UNSET):
-        from visar.cli.settings import option_defaults, read
+def _uses_embedded(typed: str | None, words: list[str], settings: dict[str, str]) -> bool:
+    """Tell whether a command is going to encode a question with the embedded encoder."""
+    otherwise = ("--encoder", "--server", "--help", "-h")
+    return (
+        typed in ASKING
+        and not any(word.startswith(otherwise) for word in words)
+        and not any(variable in os.environ for variable in ("VISAR_ENCODER", "VISAR_SERVER"))
+        and "encoder" not in settings
+    )
 
-        settings = read()
+
+def _begin_to_load_embedded() -> None:
+    """Let the embedded model load while the command is imported."""
+    from visar.encoders.embedded import EmbeddedEncoder
+    from visar.models.loading import load_ahead
+
+    encoder = EmbeddedEncoder()
+    # What loading needs is imported by this thread, the only one that Ctrl-C interrupts.
+    import onnxruntime  # noqa: F401
+    import tokenizers  # noqa: F401
+
+    load_ahead(encoder)
+
+
+def _call(app: typer.Typer, settings: dict[str, str], **options: str) -> int | None:
+    """Call the command that was typed, with the defaults that the user has set."""
     command = typer.main.get_command(app)
-    defaults = option_defaults(command, settings) if settings else None
+    defaults = None
+    if settings:
+        from visar.cli.settings import option_defaults
+
+        defaults = option_defaults(command, settings)
+    gc.freeze()
+    gc.enable()
     code: int | None = command(standalone_mode=False, default_map=defaults, **options)
     return code
 

@@ -148,7 +148,6 @@ def ask(
         return
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
-    library.preload(encoder)
     from visar.cli.answers import print_answer, print_pages, shown_while_written
 
     writer = open_generator(generator, base_url, device)
@@ -228,7 +227,6 @@ def search(
         return
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
     library = open_index(index, create=bool(files), device=device, options=options)
-    library.preload(encoder)
     from visar.cli.answers import print_pages
 
     picture = None if image is None else _picture(image, library.encoder(encoder))

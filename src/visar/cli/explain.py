@@ -82,7 +82,6 @@ def explain(
     files, question = split_question(words)
     options = ReadOptions(password=password)
     library = open_index(index, create=bool(files), device=device, options=options)
-    library.preload(encoder)
     from visar.cli.answers import print_answer, print_pages
     from visar.explain.pictures import activity_picture, cost_picture, similarity_picture
     from visar.explain.report import html_report

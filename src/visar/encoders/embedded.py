@@ -37,6 +37,16 @@ SURROUNDINGS = 0.5
 EXACT_MATCH = 0.3
 
 
+def _load() -> MiniLM:
+    from platformdirs import user_cache_path
+
+    return MiniLM(quantised_model(user_cache_path("visar")))
+
+
+# There is one such model: all encoders of a process share it.
+_model = Lazy(_load)
+
+
 class EmbeddedEncoder:
     """all-MiniLM-L6-v2 with an exact-match signal; the model is loaded when first used.
 
@@ -49,16 +59,13 @@ class EmbeddedEncoder:
     reads: Reads = "words"
     weak_match = 0.46
 
-    def __init__(self) -> None:
-        self._model = Lazy(_load)
-
     def load(self) -> None:
         """Load the model now rather than with the first use."""
-        self._model.get()
+        _model.get()
 
     def release(self) -> None:
         """Free the memory of the model; the next use loads it again."""
-        self._model.drop()
+        _model.drop()
         free_memory()
 
     def encode_pages(
@@ -67,7 +74,7 @@ class EmbeddedEncoder:
         images: Sequence[Any] = (),  # noqa: ARG002 - part of the protocol
     ) -> list[PageEmbedding]:
         """Encode the words of each page; images are not read."""
-        model = self._model.get()
+        model = _model.get()
         texts: list[Tokens] = []
 
         def token_ids() -> Iterator[list[int]]:
@@ -92,7 +99,7 @@ class EmbeddedEncoder:
         EmptyQuestion
             If it has no word or number.
         """
-        model = self._model.get()
+        model = _model.get()
         words = question.split()
         text = model.tokenize(words)
         terms, spans = _with_tokens(find_terms(words), text)
@@ -110,19 +117,13 @@ class EmbeddedEncoder:
     def question_spans(self, question: str) -> list[tuple[int, int]]:
         """Return the characters that each vector of `encode_query` stands for."""
         words = list(re.finditer(r"\S+", question))
-        places = self._model.get().tokenize([word.group() for word in words]).places
+        places = _model.get().tokenize([word.group() for word in words]).places
         starts = [(word, words[word].start() + first) for word, first in places]
         following = [*starts[1:], (-1, 0)]
         return [
             (start, after if next_word == word else words[word].end())
             for (word, start), (next_word, after) in zip(starts, following, strict=True)
         ]
-
-
-def _load() -> MiniLM:
-    from platformdirs import user_cache_path
-
-    return MiniLM(quantised_model(user_cache_path("visar")))
 
 
 def _embedding(page: Page, text: Tokens, tokens: NDArray[np.float32]) -> PageEmbedding:

@@ -54,8 +54,9 @@ def about_document(question: str) -> About | None:
     >>> about_document("Who wrote this report?"), about_document("Who wrote the song?")
     ('author', None)
     """
+    asked = question.strip().lower()
     for about, pattern in _QUESTIONS:
-        if re.search(pattern, question.strip(), re.IGNORECASE):
+        if re.search(pattern, asked):
             return about
     return None
 

@@ -109,9 +109,12 @@ class Searcher:
             encoding = pool.submit(self._encode, question, image)
             from visar.retrieval.front_page import about_document
             from visar.retrieval.quotes import choose_quotes
+            from visar.retrieval.wanted import answer_patterns, wanted
 
+            answer_patterns(wanted(question))
             calibration = find_calibration(self._corpus.encoder)
             self._prepare(exact=exact)
+            of_document = about_document(question) is not None
             query = encoding.result()
         corpus = self._considered(query, question, max(CANDIDATES, k or 0), exact=exact)
         scored = ScoredPages(query, corpus.pages, max_k=max_k, calibration=calibration)
@@ -120,7 +123,6 @@ class Searcher:
         beside = dict(self._neighbors(chosen, neighbors))
         shown = [*chosen, *beside]
         places = [*shown, *_runner_up(selection, corpus, shown)]
-        of_document = about_document(question) is not None
         front = [place for place in [(shown[0][0], 1)] if of_document and place not in shown]
         weighted = self._weigh(query, selection, corpus, [*places, *front])
         read = [*weighted[: len(shown)], *weighted[len(places) :]]

@@ -210,8 +210,9 @@ def wanted(question: str) -> Answer:
     >>> wanted("How many ships were piloted?"), wanted("When does it end?"), wanted("Why?")
     ('number', 'date', 'text')
     """
+    asked = question.strip().lower()
     for answer, pattern in _QUESTIONS:
-        if re.search(pattern, question.strip(), re.IGNORECASE):
+        if re.search(pattern, asked):
             return answer
     return "text"
 
@@ -256,13 +257,8 @@ def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpa
     if answer in NUMERIC:
         # The day of a date is no number of its own.
         taken += [m.span() for m in _span_pattern("date").finditer(text) if not m.group().isdigit()]
-    others = _OTHERWISE.get(answer, ())
-    # A number with its unit comes before the number alone.
-    kinds = (*others, answer) if answer == "number" else (answer, *others)
-    for kind in kinds:
-        if kind not in _SPANS:
-            continue
-        for match in _span_pattern(kind).finditer(text):
+    for kind, pattern in answer_patterns(answer).items():
+        for match in pattern.finditer(text):
             found = match.group().strip(" (,.;")
             if not found or any(s < match.end() and match.start() < e for s, e in taken):
                 continue
@@ -301,6 +297,15 @@ def value_of_year(row: str, heads: str, question: str) -> AnswerSpan | None:
         return None
     value = values[len(values) - len(years) + years.index(asked.pop())]
     return AnswerSpan(value.start(), value.end(), 1.0)
+
+
+@cache
+def answer_patterns(answer: Answer) -> dict[str, re.Pattern[str]]:
+    """Return the forms an answer can have, best first; the first call compiles them."""
+    others = _OTHERWISE.get(answer, ())
+    # A number with its unit comes before the number alone.
+    kinds = (*others, answer) if answer == "number" else (answer, *others)
+    return {kind: _span_pattern(kind) for kind in kinds if kind in _SPANS}
 
 
 @cache
