@@ -29,9 +29,10 @@ serve: .venv/installed
 	$(BIN)/visar add --index .venv/demo-index $(REPORT)
 	$(BIN)/visar serve --index .venv/demo-index --open
 
-# Two files at a time, whatever the machine: many tests start processes of their own.
+# Two files at a time, whatever the machine: many tests start processes of their own. Each computes on
+# one thread: OpenBLAS and OpenMP let threads that find no free core wait in loops.
 test: .venv/installed-dev .venv/frameworks/installed
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -43,6 +43,7 @@ def new(
 
     def make(kind: str) -> Encoder:
         if kind == "embedded":
+            EmbeddedEncoder().release()
             return EmbeddedEncoder()
         import_torchvision()
         if kind == "colbert":
@@ -118,7 +119,9 @@ def test_a_page_tried_again_in_float32_does_not_disturb_other_threads(
 
 
 def test_threads_that_begin_at_once_load_once(
-    checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+    new: Callable[[str], Encoder],
+    checkpoint: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loaded: list[str] = []
 
@@ -134,7 +137,7 @@ def test_threads_that_begin_at_once_load_once(
 
     monkeypatch.setattr(embedded, "MiniLM", CountedModel)
     encoders: list[Encoder] = [
-        EmbeddedEncoder(),
+        new("embedded"),
         CountedVisual(str(checkpoint("colqwen2.5")), device="cpu"),
     ]
     at_once(lambda number: encoders[number % 2].encode_query("revenue"))
@@ -162,7 +165,7 @@ def test_what_is_released_is_gone_and_comes_back(
 
 def model_of(encoder: Encoder) -> Any:
     if isinstance(encoder, EmbeddedEncoder):
-        return encoder._model.get()
+        return embedded._model.get()
     assert isinstance(encoder, CheckpointEncoder)
     return encoder._loaded.get().model
 

@@ -50,7 +50,7 @@ _FOR_CPUS = (3, "colbert-small")
 _LOCAL_MODEL = (28, "qwen2.5-vl")
 _BRINGS = {
     "embedded": "installed, and fast: the default",
-    "colbert-small": "words, trained to find passages: more than the default, slower",
+    "colbert-small": "words, trained to find passages; slower than the default",
     "colsmol-256m": "sees charts, tables and scans",
     "colsmol-500m": "sees charts, tables and scans, with more parameters",
     "colqwen2.5": "sees charts, tables and scans; one of the paper's encoders",
