@@ -88,14 +88,18 @@ def _cut(line: Sequence[Segment], starts: Sequence[float]) -> list[list[Segment]
 
 
 def _in_order(pieces: Sequence[list[Segment]], starts: Sequence[float]) -> Iterator[list[Segment]]:
-    """Order parts of lines from top to bottom, column by column between those that span several."""
+    """Order parts of lines from top to bottom, column by column between those that span several.
+
+    A part spans a column only if a line of that column stands above it: a column may begin where
+    a table has one, and lines elsewhere on the page run across that place.
+    """
     band: list[tuple[int, list[Segment]]] = []
     for piece in sorted(pieces, key=lambda piece: piece[0].middle):
         left, right, tolerance = piece[0].left, piece[-1].right, piece[0].height
-        if any(left < start - tolerance and right > start + tolerance for start in starts):
+        column = sum(start < left + tolerance for start in starts)
+        last = sum(start < right - tolerance for start in starts)
+        if any(column < other <= last for other, _ in band):
             yield from (part for _, part in sorted(band, key=lambda part: part[0]))
-            yield piece
             band = []
-        else:
-            band.append((sum(start < left + tolerance for start in starts), piece))
+        band.append((column, piece))
     yield from (part for _, part in sorted(band, key=lambda part: part[0]))
