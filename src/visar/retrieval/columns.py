@@ -11,12 +11,10 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 
 from visar.documents.page import Page
-from visar.retrieval.tables import Segment, find_segments, is_level
+from visar.retrieval.tables import Segment, find_segments
 
 # A column has at least this many lines of text beside lines of another.
 _FEWEST_LINES = 3
-# A line of text has at least this many words.
-_FEWEST_WORDS = 4
 # A line of a column is indented by at most this many heights of its letters.
 _INDENT = 5
 
@@ -45,9 +43,7 @@ def in_columns(page: Page) -> Page:
 
 def _column_starts(segments: Sequence[Segment]) -> list[float]:
     """Where columns begin that have another one to their left, from left to right."""
-    lines = [
-        s for s in segments if len(s.words) >= _FEWEST_WORDS and not s.is_value and is_level(s)
-    ]
+    lines = [segment for segment in segments if segment.is_text]
     beside = {id(s) for s in lines if _has_left(s, lines)}
     starts: list[float] = []
     column: list[Segment] = []

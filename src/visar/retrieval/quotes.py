@@ -324,7 +324,7 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
         values = np.array([float(features[name]) for name in FEATURES])
         marked = options[best] if options and asked.wants in MARKED else None
         if asked.wants in NUMERIC and span.kind == "row" and span.lead:
-            heads = span.text.partition(" | ")[0]
+            heads = span.text[: span.start]
             marked = value_of_year(span.text, heads, question) or marked
         result.append(Candidate(page, span, values, marked if marked and marked.fit == 1 else None))
     return result
