@@ -60,6 +60,21 @@ def test_rows_of_a_table_below_columns_stay_whole() -> None:
     assert read(page)[-2:] == ["Tugs 8.2 9.1", "Quays 7.9 9.3"]
 
 
+def test_columns_of_a_table_do_not_part_the_text_below_it() -> None:
+    """The lines of the left column run across the place where the table's second one begins."""
+    table = [
+        (number, left, 100 + 14 * number, text)
+        for number in range(3)
+        for left, text in ((50, "Why it was built"), (150, "Who paid for it"))
+    ]
+    below = [
+        (3 + number + 3 * column, left, 200 + 14 * number, text)
+        for column, (left, lines) in enumerate(((50, LEFT), (320, RIGHT)))
+        for number, text in enumerate(lines)
+    ]
+    assert read(in_columns(placed(*table, *below)))[-6:] == [*LEFT, *RIGHT]
+
+
 def test_indented_lines_begin_no_column() -> None:
     lines = [
         (number, left + (30 if left > 300 and number % 2 else 0), 100 + 14 * number, text)

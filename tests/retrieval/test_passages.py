@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.retrieval.layout import page_of, placed
 from visar.documents.page import Page
+from visar.retrieval.columns import in_columns
 from visar.retrieval.passages import boxes_of, spans
 
 Cell: TypeAlias = tuple[int, float, float, str]
@@ -140,6 +142,31 @@ def test_columns_of_prose_are_no_rows() -> None:
         *((n + 3, 320, 100 + 12 * n, text) for n, text in enumerate(right)),
     )
     assert texts(page) == [" ".join(left), " ".join(right)]
+
+
+QUAY = ("The quay at Skarholm was lengthened last", "May by forty metres and lit anew.")
+TUGS = ("Two tugs were ordered from a yard in", "Gdansk and will arrive in October.")
+
+
+@pytest.mark.parametrize("left", [QUAY, QUAY[1:]])
+@pytest.mark.parametrize("right", [TUGS, TUGS[:1]])
+def test_short_columns_side_by_side_are_not_read_as_one(
+    left: tuple[str, ...], right: tuple[str, ...]
+) -> None:
+    cells = [
+        (number, place, 100 + 14 * number, line)
+        for place, column in ((50, left), (320, right))
+        for number, line in enumerate(column)
+    ]
+    found = texts(in_columns(placed(*cells)))
+    assert {" ".join(column) for column in (left, right) if len(column) > 1} <= set(found)
+    joined = {f"{a.split()[-1]} {b.split()[0]}" for a in left for b in right}
+    assert not [text for text in found if any(words in text for words in joined)]
+
+
+def test_lines_read_after_each_other_may_stand_side_by_side() -> None:
+    page = placed((0, 50, 100, "The tug pulls"), (1, 300, 100, "The pilot steers"))
+    assert not [text for text in texts(page) if "pulls The" in text]
 
 
 def test_an_item_has_what_announces_it() -> None:

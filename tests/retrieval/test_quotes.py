@@ -54,6 +54,28 @@ def test_the_row_of_a_table_is_quoted_with_its_year() -> None:
     assert first("What are total liabilities?", page) == (row, None)
 
 
+def test_a_table_of_shares_comes_before_the_share_of_another() -> None:
+    page = placed(
+        (0, 50, 100, "Nearly half (47%) of crews like the northern berths in winter."),
+        (1, 50, 200, "Most crews like the northern berths in winter, %"),
+        *((2, left, 220, text) for left, text in ((170, "North"), (300, "South"))),
+        *((3, left, 240, text) for left, text in ((50, "Tugs"), (170, "61"), (300, "35"))),
+        *((4, left, 260, text) for left, text in ((50, "Ferries"), (170, "58"), (300, "41"))),
+        *((5, left, 280, text) for left, text in ((50, "Trawlers"), (170, "47"), (300, "44"))),
+    )
+    quoted, marked = first("What percentage of ferries like the northern berths in winter?", page)
+    assert "Ferries 58 41" in quoted
+    # Which of the table's numbers it is the form does not tell.
+    assert marked is None
+
+
+def test_what_only_announces_an_answer_scores_less() -> None:
+    question = "What is the default value of the timer?"
+    pages = [page_of(f"The default value of the small timer{end}") for end in (":", ".")]
+    announced, told = (choose_quotes(question, [weighted(page)])[0][0] for page in pages)
+    assert announced.weight < told.weight
+
+
 def test_of_two_things_the_one_asked_for_is_quoted() -> None:
     page = page_of(
         "The Heron-6 ferry was launched on August 7, 2011 with a band.",

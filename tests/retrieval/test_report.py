@@ -6,7 +6,10 @@ from pathlib import Path
 
 from benchmarks.quotes import read_questions, stands_in
 
+from visar.documents import open_document
 from visar.index import Index
+from visar.retrieval.columns import in_columns
+from visar.retrieval.passages import spans
 
 QUESTIONS = Path(__file__).parents[2] / "benchmarks" / "report_questions.jsonl"
 
@@ -28,6 +31,17 @@ def test_most_answers_stand_in_the_quotes(library: Index) -> None:
     assert found >= 0.8 * len(asked)
     assert first >= 0.6 * found
     assert in_all >= 0.8 * found
+
+
+def test_columns_below_a_table_are_not_mixed(report: Path) -> None:
+    with open_document(report) as document:
+        page = document.page(7)
+    found = [span.text for span in spans(in_columns(page))]
+    assert "Three hybrid tugs joined the fleet in 2024." in found
+    assert (
+        "We shall not enter defence work, we shall not own wind farms, and we shall not bid for"
+        " ports in which we could not employ our own pilots."
+    ) in found
 
 
 def test_questions_about_the_report_itself_quote_its_first_page(library: Index) -> None:

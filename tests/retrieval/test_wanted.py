@@ -67,6 +67,20 @@ def test_what_is_in_the_question_is_no_answer() -> None:
     assert [span.start for span in spans] == [22]
 
 
+@pytest.mark.parametrize(
+    ("answer", "sign", "other"), [("percentage", "%", "40%"), ("money", "£ million", "£5")]
+)
+def test_the_unit_of_a_number_may_stand_in_the_title_of_its_table(
+    answer: Answer, sign: str, other: str
+) -> None:
+    def fit(text: str) -> float:
+        return next(s.fit for s in answer_spans(answer, text, "?") if text[s.start : s.end] == "61")
+
+    assert fit(f"Crews who agree, {sign} | Tugs 61") > fit("Crews who agree | Tugs 61")
+    # A sign at another number says nothing of this one.
+    assert fit(f"Of {other} who agree | Tugs 61") == fit("Crews who agree | Tugs 61")
+
+
 @given(st.text(max_size=60), st.text(max_size=40))
 def test_spans_lie_within_the_text_and_apart(text: str, question: str) -> None:
     spans = sorted(answer_spans(wanted(question), text, question), key=lambda span: span.start)

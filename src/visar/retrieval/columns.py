@@ -11,12 +11,10 @@ from dataclasses import replace
 from itertools import groupby, pairwise
 
 from visar.documents.page import Page
-from visar.retrieval.tables import Segment, find_segments, is_level
+from visar.retrieval.tables import Segment, find_segments
 
 # A column has at least this many lines of text beside lines of another.
 _FEWEST_LINES = 3
-# A line of text has at least this many words.
-_FEWEST_WORDS = 4
 # A line of a column is indented by at most this many heights of its letters.
 _INDENT = 5
 
@@ -45,9 +43,7 @@ def in_columns(page: Page) -> Page:
 
 def _column_starts(segments: Sequence[Segment]) -> list[float]:
     """Where columns begin that have another one to their left, from left to right."""
-    lines = [
-        s for s in segments if len(s.words) >= _FEWEST_WORDS and not s.is_value and is_level(s)
-    ]
+    lines = [segment for segment in segments if segment.is_text]
     beside = {id(s) for s in lines if _has_left(s, lines)}
     starts: list[float] = []
     column: list[Segment] = []
@@ -88,14 +84,18 @@ def _cut(line: Sequence[Segment], starts: Sequence[float]) -> list[list[Segment]
 
 
 def _in_order(pieces: Sequence[list[Segment]], starts: Sequence[float]) -> Iterator[list[Segment]]:
-    """Order parts of lines from top to bottom, column by column between those that span several."""
+    """Order parts of lines from top to bottom, column by column between those that span several.
+
+    A part spans a column only if a line of that column stands above it: a column may begin where
+    a table has one, and lines elsewhere on the page run across that place.
+    """
     band: list[tuple[int, list[Segment]]] = []
     for piece in sorted(pieces, key=lambda piece: piece[0].middle):
         left, right, tolerance = piece[0].left, piece[-1].right, piece[0].height
-        if any(left < start - tolerance and right > start + tolerance for start in starts):
+        column = sum(start < left + tolerance for start in starts)
+        last = sum(start < right - tolerance for start in starts)
+        if any(column < other <= last for other, _ in band):
             yield from (part for _, part in sorted(band, key=lambda part: part[0]))
-            yield piece
             band = []
-        else:
-            band.append((sum(start < left + tolerance for start in starts), piece))
+        band.append((column, piece))
     yield from (part for _, part in sorted(band, key=lambda part: part[0]))

@@ -58,6 +58,8 @@ class Span:
     """Words that say what it is about without being part of it: the heading above."""
     lead: int = 0
     """How many of its first words other passages have as well: heads of columns, a lead-in."""
+    start: int = 0
+    """Where in the text the words after these begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +68,32 @@ class _Text:
 
     words: Sequence[Word]
     compounds: frozenset[str]
+    prose: Mapping[int, Segment]
+    """The segment of each word that stands in one which reads as a line of text."""
 
     @classmethod
-    def of(cls, page: Page) -> _Text:
+    def of(cls, page: Page, segments: Sequence[Segment]) -> _Text:
         texts = (word.text.lower().strip(".,;:()“”\"'") for word in page.words)
-        return cls(page.words, frozenset(text for text in texts if "-" in text[1:-1]))
+        compounds = frozenset(text for text in texts if "-" in text[1:-1])
+        lines = {word: segment for segment in segments if segment.is_text for word in segment.words}
+        return cls(page.words, compounds, lines)
+
+    def side_by_side(self, words: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Part words where two lines of text meet that stand beside each other."""
+        start = 0
+        for place, (before, word) in enumerate(pairwise(words), 1):
+            here, there = self.prose.get(before), self.prose.get(word)
+            if here and there and there.top < here.middle < there.bottom and here is not there:
+                yield tuple(words[start:place])
+                start = place
+        yield tuple(words[start:])
 
 
 def spans(page: Page) -> list[Span]:
     """Return the passages of a page; every word is in at least one, in reading order first."""
-    text, lines = _Text.of(page), page.lines()
+    lines = page.lines()
     segments = find_segments(page, lines)
+    text = _Text.of(page, segments)
     runs = list(_without_gaps(text, find_runs(page.words, lines), segments))
     headings = _headings_above(runs)
     found = [
@@ -358,14 +375,20 @@ def _span(
     lead: int = 0,
 ) -> Span:
     """Make a passage of parts that stand apart on the page: a bar parts them in the text."""
-    given = [tuple(part) for part in parts if part]
-    texts = [
-        join_words([source.words[index] for index in part], source.compounds) for part in given
-    ]
-    text = texts[0] if texts else ""
-    for following in texts[1:]:
-        text += (" " if text.endswith((":", ".", ";")) else " | ") + following
-    return Span(tuple(index for part in given for index in part), text, kind, context, lead)
+    text = ""
+    start = 0
+    words: tuple[int, ...] = ()
+    for part in filter(None, parts):
+        if words:
+            text += " " if text.endswith((":", ".", ";")) else " | "
+        if len(words) == lead:
+            start = len(text)
+        text += " | ".join(
+            join_words([source.words[index] for index in piece], source.compounds)
+            for piece in source.side_by_side(part)
+        )
+        words += tuple(part)
+    return Span(words, text, kind, context, lead, start)
 
 
 def _distinct(found: Iterable[Span]) -> list[Span]:

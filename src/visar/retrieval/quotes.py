@@ -313,7 +313,7 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
             "row": span.kind in ("row", "block"),
             "table": span.kind == "table",
             "title": span.kind == "heading",
-            "fragment": span.kind == "sentence" and span.text[:1].islower(),
+            "fragment": span.text[0].islower() or span.text.endswith(":"),
             "form": _has_form(asked, terms[place], span, len(options)),
             "numbers": asked.wants not in NUMERIC and _mostly_numbers(span.text),
             "margin": (page, span.words) in running or _LEADERS in span.text,
@@ -322,9 +322,11 @@ def candidates(question: str, pages: Sequence[WeightedPage]) -> list[Candidate]:
             "front": front[place],
         }
         values = np.array([float(features[name]) for name in FEATURES])
-        marked = options[best] if options and asked.wants in MARKED else None
+        # In a whole table the number nearest to the words of the question is mostly another's.
+        tells = asked.wants in MARKED and span.kind != "table"
+        marked = options[best] if options and tells else None
         if asked.wants in NUMERIC and span.kind == "row" and span.lead:
-            heads = span.text.partition(" | ")[0]
+            heads = span.text[: span.start]
             marked = value_of_year(span.text, heads, question) or marked
         result.append(Candidate(page, span, values, marked if marked and marked.fit == 1 else None))
     return result

@@ -226,13 +226,15 @@ def _breaks_between(
         return True
     if not in_list and _is_heading(here, below, alone=length == len(here)):
         return True
-    _, top, _, bottom = around([word.box for word in here])
-    _, next_top, _, next_bottom = around([word.box for word in below])
+    left, top, right, bottom = around([word.box for word in here])
+    next_left, next_top, next_right, next_bottom = around([word.box for word in below])
     goes_on = below[0].text[:1].islower() or here[-1].text.endswith(_HYPHENS)
     size_changes = not goes_on and not 0.8 < _size(below) / max(_size(here), 1e-6) < 1.25
     far_below = next_top - bottom > 1.2 * (bottom - top)
     next_column = next_bottom < top and not below[0].text[:1].islower()
-    return size_changes or far_below or next_column
+    level = next_top < (top + bottom) / 2 < next_bottom
+    beside = level and (right < next_left or next_right < left)
+    return size_changes or far_below or next_column or beside
 
 
 def _starts_item(line: Sequence[Word]) -> bool:

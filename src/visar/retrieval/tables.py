@@ -26,6 +26,8 @@ _WIDE_GAP = 2.5
 _LONGEST_HEADS = 24
 # Cells have at most this many words; longer segments are prose.
 _LONGEST_CELL = 8
+# A line of text has at least this many.
+_FEWEST_WORDS = 4
 # A table has at most this many rows between a row and the heads of its columns.
 _MOST_ROWS = 60
 # Lines of a block are at most so many heights apart, those of one cell less.
@@ -84,6 +86,11 @@ class Segment:
         years = sum(bool(_YEAR.match(text)) for text in self.texts)
         letters = sum(any(c.isalpha() for c in text) for text in self.texts)
         return years > 0 or letters > 0 or self.texts == ("%",)
+
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether it reads as a line of text rather than as a cell."""
+        return len(self.words) >= _FEWEST_WORDS and not self.is_value and is_level(self)
 
     @cached_property
     def is_short(self) -> bool:

@@ -166,6 +166,11 @@ _OTHERWISE: dict[str, tuple[str, ...]] = {
     "measure": ("number", "percentage"),
     "comparison": ("percentage", "money", "number"),
 }
+# Signs that stand alone in a table's title or heads say what all of its numbers are.
+_UNITS = {
+    "percentage": re.compile(r"(?<!\w)%(?!\w)"),
+    "money": re.compile(r"[£$€¥](?!\s?\d)"),
+}
 # Forms that tell the answer from the rest of a text.
 MARKED = frozenset(
     {"number", "percentage", "money", "duration", "measure", "date", "name", "place", "contact"}
@@ -277,7 +282,10 @@ def answer_spans(answer: Answer, text: str, question: str) -> Iterator[AnswerSpa
                 # Of persons more than one name is given, and none that is in the question.
                 words = found.casefold().split()
                 fits = len(words) > 1 and not any(word in asked for word in words if len(word) > 3)
-            yield AnswerSpan(start, start + len(found), 1.0 if fits else 0.5)
+            fit = 1.0 if fits else 0.5
+            if kind == "number" and answer in _UNITS and _UNITS[answer].search(text, 0, start):
+                fit = max(fit, 0.9)
+            yield AnswerSpan(start, start + len(found), fit)
 
 
 def value_of_year(row: str, heads: str, question: str) -> AnswerSpan | None:
