@@ -88,14 +88,13 @@ class DocumentError(VisarError):
 class EncryptedDocument(DocumentError):
     """A document that needs a password, or another one."""
 
+    HINT = "Give its password with --password, or VISAR_PASSWORD in the environment"
+
     def __init__(self, name: str, *, wrong_password: bool) -> None:
         state = (
             "is encrypted, and the password does not open it" if wrong_password else "is encrypted"
         )
-        super().__init__(
-            name,
-            f"{state}. Give its password with --password, or VISAR_PASSWORD in the environment",
-        )
+        super().__init__(name, f"{state}. {self.HINT}")
 
 
 class PageError(DocumentError):

@@ -78,12 +78,14 @@ def create_app(
 
 
 def answer_errors(
-    app: FastAPI, errors: Mapping[type[Exception], tuple[int, str]], location: str = ""
+    app: FastAPI,
+    errors: Mapping[type[Exception], tuple[int, str]],
+    message: Callable[[Exception], str] = str,
 ) -> None:
     """Let an application answer errors as `problem` does."""
 
-    async def respond(_: Request, error: Exception) -> JSONResponse:
-        return problem(error, errors, location)
+    def respond(_: Request, error: Exception) -> JSONResponse:
+        return problem(error, errors, message)
 
     for each in (Exception, FrameworkException, RequestValidationError, *errors):
         app.add_exception_handler(each, respond)
@@ -92,18 +94,16 @@ def answer_errors(
 def problem(
     error: Exception,
     errors: Mapping[type[Exception], tuple[int, str]] | None = None,
-    location: str = "",
+    message: Callable[[Exception], str] = str,
 ) -> JSONResponse:
     """The answer to a request that failed.
 
-    ``errors`` are those of `create_app`; ``location`` is where an index lies, which their
-    messages may name and answers do not.
+    ``errors`` are those of `create_app`; ``message`` gives what is said of one of them.
     """
     for kind, (status, code) in (errors or {}).items():
         if isinstance(error, kind):
             retry = {"Retry-After": "2"} if status in (429, 503) else None
-            said = str(error).replace(location, "the index") if location else str(error)
-            return _response(refusal(status, code, said, retry))
+            return _response(refusal(status, code, message(error), retry))
     if isinstance(error, RequestValidationError):
         return _response(refusal(422, "invalid", first_mistake(error.errors())))
     if isinstance(error, FrameworkException):

@@ -149,7 +149,7 @@ def test_an_encrypted_document_waits_for_its_password(http: httpx2.Client, tmp_p
     path = encrypt(write_pdf(tmp_path / "secret.pdf", "The key is under the mat."), "sesame")
     failed = finished(http, upload(http, path, "secret.pdf")["id"])
     assert (failed["state"], failed["code"]) == ("failed", "password")
-    assert "secret.pdf" in failed["reason"]
+    assert failed["reason"] == "secret.pdf is encrypted. Try again with its password."
     wrong = http.post(f"jobs/{failed['id']}/retry", json={"password": "simsalabim"}).json()
     assert finished(http, wrong["id"])["code"] == "password"
     http.post(f"jobs/{failed['id']}/retry", json={"password": "sesame"})

@@ -192,7 +192,8 @@ def test_a_password_is_given_again_after_a_restart(tmp_path: Path) -> None:
         client(address) as http,
     ):
         picture = f"documents/{document}/pages/1/image"
-        assert_problem(http.get(picture), 409, "password")
+        told = assert_problem(http.get(picture), 409, "password")
+        assert "unlocked with its password" in told
         unlock = f"documents/{document}/unlock"
         assert_problem(http.post(unlock, json={"password": "simsalabim"}), 409, "password")
         assert "simsalabim" not in http.post(unlock, json={"password": ["simsalabim"]}).text
@@ -205,6 +206,20 @@ def test_a_password_is_given_again_after_a_restart(tmp_path: Path) -> None:
         # The operator's limit on questions.
         assert http.post("search", json={"question": "The key?"}).status_code == 200
         assert_problem(http.post("search", json={"question": "Where is it?"}), 422, "too_long")
+
+
+def test_a_file_that_is_gone_is_named_without_its_place(tmp_path: Path) -> None:
+    (tmp_path / "kept here").mkdir()
+    path = write_pdf(tmp_path / "kept here" / "gone.pdf", "The tide.")
+    with Index.open(tmp_path / "index") as index:
+        document = index.add(path).id
+        kept = index.original(document)
+        assert kept is not None
+        kept.unlink()
+        path.unlink()
+        with serving(index) as address, client(address) as http:
+            told = assert_problem(http.get(f"documents/{document}/pages/1/image"), 409, "document")
+    assert told.startswith("gone.pdf cannot be shown: its file gone.pdf does not exist any more")
 
 
 def test_one_client_has_so_many_requests_a_minute(index: Index) -> None:
