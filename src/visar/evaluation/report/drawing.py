@@ -22,7 +22,7 @@ from visar.errors import MissingExtra
 from visar.evaluation.findings import CORRECTED
 from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.scope import LATE, label
-from visar.evaluation.statistics import summarize
+from visar.evaluation.statistics import Interval, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -263,6 +263,13 @@ def plot_quartiles(
         alpha=0.15,
         linewidth=0,
     )
+
+
+def plot_intervals(axes: Axes, by_place: Mapping[float, Interval], **look: Any) -> None:
+    """Draw points with their intervals; ``look`` are arguments of ``Axes.errorbar``."""
+    sure = by_place.values()
+    error = [[one.mean - one.low for one in sure], [one.high - one.mean for one in sure]]
+    axes.errorbar(list(by_place), [one.mean for one in sure], yerr=error, **look)
 
 
 def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:

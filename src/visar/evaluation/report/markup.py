@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from visar.errors import MissingExtra
+from visar.files import write_whole
 
 NOTHING = "—"
 
@@ -135,6 +137,22 @@ class Report:
     figures: tuple[Picture, ...]
     manifest: str
     """As JSON: versions, settings, machine."""
+
+
+def write_files(report: Report, folder: Path, name: str) -> Path:
+    """Write a report as NAME.html, NAME.md with ``figures/*.svg``, and NAME.json; return the page.
+
+    Raises MissingExtra if Jinja is not installed.
+    """
+    page = folder / f"{name}.html"
+    files = {folder / "figures" / f"{one.key}.svg": one.svg for one in report.figures} | {
+        folder / f"{name}.md": to_markdown(report),
+        folder / f"{name}.json": to_json(report),
+        page: to_html(report),
+    }
+    for path, text in files.items():
+        write_whole(path, text.encode())
+    return page
 
 
 def make_key(*parts: str) -> str:
