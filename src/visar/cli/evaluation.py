@@ -28,6 +28,7 @@ from visar.cli.progress import ProgressDisplay, progress_shown
 from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
+from visar.text import counted
 
 if TYPE_CHECKING:
     from visar.evaluation.run import Outcome, ProgressListener
@@ -298,13 +299,13 @@ def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = 
         print_json(converted.to_json())
         return
     lines = [
-        f"{_counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
-        f"pages, on {_counted(converted.documents, 'document')}",
+        f"{counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
+        f"pages, on {counted(converted.documents, 'document')}",
         f"wrote {converted.file}",
     ]
     if converted.missing:
         lines.append(
-            f"not there: {_counted(len(converted.missing), 'document')}, such as "
+            f"not there: {counted(len(converted.missing), 'document')}, such as "
             f"{out.parent / converted.missing[0]}"
         )
     for line in lines:
@@ -345,27 +346,23 @@ def _listener(display: ProgressDisplay) -> ProgressListener:
 def _print_outcome(folder: Path, outcome: Outcome) -> None:
     skipped = outcome.skipped
     lines = [
-        f"{_counted(outcome.questions, 'question')} on {_counted(outcome.documents, 'document')}",
+        f"{counted(outcome.questions, 'question')} on {counted(outcome.documents, 'document')}",
         f"new: {outcome.retrieved} retrievals, {outcome.answered} answers, "
         f"{outcome.judged} verdicts",
     ]
     for name, missing in skipped.missing.items():
-        lines.append(f"{name}, not there: {_counted(len(missing), 'document')}")
+        lines.append(f"{name}, not there: {counted(len(missing), 'document')}")
     for name, refused in skipped.refused.items():
         lines += [f"{name}: {reason}" for reason in refused.values()]
     for name, outside in skipped.pages_outside.items():
         lines.append(
-            f"{name}, with pages that their document lacks: {_counted(len(outside), 'question')}"
+            f"{name}, with pages that their document lacks: {counted(len(outside), 'question')}"
         )
     for name, pages in skipped.invalid_pages.items():
-        lines.append(f"{name}, left out because the encoder failed: {_counted(pages, 'page')}")
+        lines.append(f"{name}, left out because the encoder failed: {counted(pages, 'page')}")
     for line in lines:
         console.print(Text(f"  {line}"), soft_wrap=True)
     console.print(Text(f"  see it: visar eval report {folder}", "dim"), soft_wrap=True)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _plain(outcome: Outcome) -> dict[str, object]:

@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from visar.text import clean_text
+from visar.text import clean_text, counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,8 +71,7 @@ def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
 
 def document_line(document: StoredDocument | Document) -> str:
     """Return the line that names a document: the beginning of its id, its name, its pages."""
-    pages = "1 page" if document.pages == 1 else f"{document.pages} pages"
-    return f"{document.id[:_SHORT_ID]}  {document.name} · {pages}"
+    return f"{document.id[:_SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
 
 
 def print_documents(documents: Iterable[StoredDocument | Document]) -> None:

@@ -9,7 +9,6 @@ without a package.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, TypeAlias
 
 from visar import plugins
 from visar.errors import DatasetError, VisarError
-from visar.evaluation.datasets.benchmarks import existing
+from visar.evaluation.datasets.benchmarks import existing, link_file
 from visar.evaluation.datasets.entries import (
     Entry,
     Fields,
@@ -333,12 +332,7 @@ def _link_pages(source: Path, folder: Path) -> None:
             continue
         target.mkdir(parents=True)
         for number, image in enumerate(images, start=1):
-            link = target / f"{number:04}.jpg"
-            try:
-                link.symlink_to(image.absolute())
-            except OSError:
-                # Windows lets only some users make links.
-                shutil.copyfile(image, link)
+            link_file(image, target / f"{number:04}.jpg")
 
 
 _MP_DOCVQA = "MP-DocVQA"
