@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class VisarError(Exception):
     """The base of every error ViSAR raises on purpose."""
@@ -63,6 +66,15 @@ class MissingExtra(VisarError, ImportError):
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional part: pip install 'visar[{extra}]'")
         self.extra = extra
+
+
+@contextmanager
+def extra_needed(what: str, extra: str) -> Iterator[None]:
+    """Raise MissingExtra if what is imported in the block is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(what, extra) from error
 
 
 class StoreError(VisarError):

@@ -22,10 +22,10 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
 
-from visar.errors import MissingExtra, ServiceError
+from visar.errors import ServiceError, extra_needed
 from visar.network import TOKEN_VARIABLE, is_address, is_loopback
 
-try:
+with extra_needed("A server", "server"):
     import uvicorn
     from fastapi import FastAPI, HTTPException, Request
     from fastapi.exceptions import RequestValidationError
@@ -34,8 +34,6 @@ try:
     from starlette.requests import ClientDisconnect
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
-except ImportError as error:
-    raise MissingExtra("A server", "server") from error
 
 PROBLEM_TYPE = "application/problem+json"
 SESSION = "visar_session"

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 
 from visar.core.vectors import Float32
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 from visar.retrieval.candidates import Candidate, Key, document_key, mean_vectors
 from visar.store import DocumentVectors, EncoderRef, StoredDocument
 
@@ -123,10 +123,8 @@ class QdrantCandidates(_Engine):
     @classmethod
     def open(cls, url: str, encoder: EncoderRef) -> QdrantCandidates:
         """Connect to a cluster. ``QDRANT_API_KEY`` in the environment is its key."""
-        try:
+        with extra_needed("Qdrant", "qdrant"):
             from qdrant_client import QdrantClient
-        except ImportError as error:
-            raise MissingExtra("Qdrant", "qdrant") from error
         import os
 
         client = QdrantClient(url=url, api_key=os.environ.get("QDRANT_API_KEY"), timeout=60)
@@ -213,11 +211,9 @@ class LanceCandidates(_Engine):
     def __init__(
         self, location: str, encoder: EncoderRef, options: dict[str, str] | None = None
     ) -> None:
-        try:
+        with extra_needed("Candidates in LanceDB", "cloud"):
             import lancedb
             import pyarrow as pa
-        except ImportError as error:
-            raise MissingExtra("Candidates in LanceDB", "cloud") from error
         means = pa.list_(pa.list_(pa.float32(), encoder.dimension))
         fields = [("key", pa.string()), ("document", pa.string()), ("page", pa.int32())]
         schema = pa.schema([*fields, ("means", means)])

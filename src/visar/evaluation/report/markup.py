@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 from visar.files import write_whole
 
 NOTHING = "—"
@@ -250,10 +250,8 @@ def to_html(report: Report) -> str:
 
     Raises MissingExtra if Jinja is not installed.
     """
-    try:
+    with extra_needed("A report", "eval"):
         from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise MissingExtra("A report", "eval") from None
     # Names of data sets, models and methods come from anywhere: everything is escaped.
     environment = Environment(
         autoescape=True,
