@@ -378,7 +378,8 @@ def _waiting(
 class Client:
     """Asks a server, and waits for each answer. Safe for threads.
 
-    Its methods are those of `AsyncClient`, without ``await``.
+    Its methods are those of `AsyncClient`, without ``await``. All raise `ServiceError` with what
+    the server says is wrong.
 
     Parameters
     ----------
@@ -388,8 +389,6 @@ class Client:
         The server's; by default ``VISAR_TOKEN`` of the environment.
     timeout
         Seconds to wait for an answer.
-
-    All methods raise `ServiceError` with what the server says is wrong.
     """
 
     def __init__(
