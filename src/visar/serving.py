@@ -82,7 +82,7 @@ def answer_errors(
 ) -> None:
     """Let an application answer errors as `problem` does."""
 
-    def respond(_: Request, error: Exception) -> JSONResponse:
+    async def respond(_: Request, error: Exception) -> JSONResponse:
         return problem(error, errors, message)
 
     for each in (Exception, FrameworkException, RequestValidationError, *errors):
