@@ -60,6 +60,14 @@ def test_a_client_asks_adds_and_removes(address: str, tmp_path: Path) -> None:
         assert "".join(map(str, pieces)).strip() == last.text
 
 
+def test_other_line_ends_do_not_end_an_event(address: str) -> None:
+    """Unicode's separators are part of a line of server-sent events."""
+    with Client(address, token=TOKEN) as client:
+        first, *_, last = client.stream("Which colour\u2028has the\x85door?")
+        assert isinstance(first, Search)
+        assert isinstance(last, Answer)
+
+
 def test_results_are_those_of_the_library(address: str, index: Index) -> None:
     """What one asks of a server reads as what one asks of an index."""
     with Client(address, token=TOKEN) as client:

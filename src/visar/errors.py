@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class VisarError(Exception):
     """The base of every error ViSAR raises on purpose."""
@@ -65,6 +68,15 @@ class MissingExtra(VisarError, ImportError):
         self.extra = extra
 
 
+@contextmanager
+def extra_needed(what: str, extra: str) -> Iterator[None]:
+    """Raise MissingExtra if what is imported in the block is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(what, extra) from error
+
+
 class StoreError(VisarError):
     """The index cannot do what was asked, or holds what it should not."""
 
@@ -88,14 +100,13 @@ class DocumentError(VisarError):
 class EncryptedDocument(DocumentError):
     """A document that needs a password, or another one."""
 
+    HINT = "Give its password with --password, or VISAR_PASSWORD in the environment"
+
     def __init__(self, name: str, *, wrong_password: bool) -> None:
         state = (
             "is encrypted, and the password does not open it" if wrong_password else "is encrypted"
         )
-        super().__init__(
-            name,
-            f"{state}. Give its password with --password, or VISAR_PASSWORD in the environment",
-        )
+        super().__init__(name, f"{state}. {self.HINT}")
 
 
 class PageError(DocumentError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,15 +52,25 @@ def load(name: str | EntryPoint) -> Any:
     foreign = isinstance(name, str) and not name.startswith("visar.")
     if foreign and (folder := str(Path.cwd())) not in sys.path:
         sys.path.append(folder)
-    try:
+    advice = (
+        ". Write module:attribute, with a module that is installed or lies in the current folder."
+    )
+    with failing_as(InvalidOption, f"{text} cannot be imported", advice):
         return reduce(getattr, attribute.split("."), importlib.import_module(module))
+
+
+@contextmanager
+def failing_as(failure: type[VisarError], what: str, end: str = "") -> Iterator[None]:
+    """Run code of others, which can fail in any way: raise ``failure`` with what failed, and why.
+
+    ``what`` begins the message, and ``end`` ends it. A VisarError is raised as it is.
+    """
+    try:
+        yield
     except VisarError:
         raise
-    except Exception as error:  # a foreign module can fail in any way
-        raise InvalidOption(
-            f"{text} cannot be imported: {type(error).__name__}: {error}. Write module:attribute, "
-            "with a module that is installed or lies in the current folder."
-        ) from error
+    except Exception as error:
+        raise failure(f"{what}: {type(error).__name__}: {error}{end}") from error
 
 
 def make(
@@ -75,14 +86,8 @@ def make(
         If the module cannot be imported.
     """
     called = load(factory)
-    try:
+    with failing_as(failure, f"The {kind} {name!r} cannot be made"):
         return called(device=device) if accepts_device(called) else called()
-    except VisarError:
-        raise
-    except Exception as error:  # of another package, so of any kind
-        raise failure(
-            f"The {kind} {name!r} cannot be made: {type(error).__name__}: {error}"
-        ) from error
 
 
 def accepts_device(called: Callable[..., object]) -> bool:

@@ -22,10 +22,10 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, TypeVar
 
-from visar.errors import MissingExtra, ServiceError
+from visar.errors import ServiceError, extra_needed
 from visar.network import TOKEN_VARIABLE, is_address, is_loopback
 
-try:
+with extra_needed("A server", "server"):
     import uvicorn
     from fastapi import FastAPI, HTTPException, Request
     from fastapi.exceptions import RequestValidationError
@@ -34,8 +34,6 @@ try:
     from starlette.requests import ClientDisconnect
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
-except ImportError as error:
-    raise MissingExtra("A server", "server") from error
 
 PROBLEM_TYPE = "application/problem+json"
 SESSION = "visar_session"
@@ -78,12 +76,14 @@ def create_app(
 
 
 def answer_errors(
-    app: FastAPI, errors: Mapping[type[Exception], tuple[int, str]], location: str = ""
+    app: FastAPI,
+    errors: Mapping[type[Exception], tuple[int, str]],
+    message: Callable[[Exception], str] = str,
 ) -> None:
     """Let an application answer errors as `problem` does."""
 
     async def respond(_: Request, error: Exception) -> JSONResponse:
-        return problem(error, errors, location)
+        return problem(error, errors, message)
 
     for each in (Exception, FrameworkException, RequestValidationError, *errors):
         app.add_exception_handler(each, respond)
@@ -92,18 +92,16 @@ def answer_errors(
 def problem(
     error: Exception,
     errors: Mapping[type[Exception], tuple[int, str]] | None = None,
-    location: str = "",
+    message: Callable[[Exception], str] = str,
 ) -> JSONResponse:
     """The answer to a request that failed.
 
-    ``errors`` are those of `create_app`; ``location`` is where an index lies, which their
-    messages may name and answers do not.
+    ``errors`` are those of `create_app`; ``message`` gives what is said of one of them.
     """
     for kind, (status, code) in (errors or {}).items():
         if isinstance(error, kind):
             retry = {"Retry-After": "2"} if status in (429, 503) else None
-            said = str(error).replace(location, "the index") if location else str(error)
-            return _response(refusal(status, code, said, retry))
+            return _response(refusal(status, code, message(error), retry))
     if isinstance(error, RequestValidationError):
         return _response(refusal(422, "invalid", first_mistake(error.errors())))
     if isinstance(error, FrameworkException):

@@ -1,4 +1,4 @@
-"""Text of unknown origin made safe to print: file names, page words, replies of models and servers.
+"""Text for people; that of unknown origin made safe to print, such as file names and replies.
 
 This is the only filter of control characters in the project.
 """
@@ -16,6 +16,15 @@ _UNPRINTABLE = (
 _REMOVED = re.compile(f"[{_UNPRINTABLE}]")
 _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _GAP = re.compile(rf"[\s{_UNPRINTABLE}]+")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, whose plural ends in "s".
+
+    >>> counted(1, "page"), counted(0, "page")
+    ('1 page', '0 pages')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def clean_text(text: str) -> str:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pikepdf
@@ -14,6 +11,7 @@ import pytest
 
 from tests.evaluation.datasets.test_converters import FINANCEBENCH
 from tests.evaluation.synthetic import write_run
+from tests.programs import run_shown
 from visar.evaluation.datasets import open_dataset
 from visar.evaluation.datasets.converters import CONVERTERS
 from visar.evaluation.methods import METHODS
@@ -56,16 +54,9 @@ def test_the_commands_run(folder: Path, page: str) -> None:
 
 def run_commands(folder: Path, page: str) -> int:
     """Run the commands of a page in a folder; return how many there are."""
-    commands = re.findall(r"^\$ visar (.*)$", page, flags=re.M)
+    commands = re.findall(r"^\$ (visar .*)$", page, flags=re.M)
     for command in commands:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", f"{sys.executable} -m visar {command}"],
-            cwd=folder,
-            env={**os.environ, "VISAR_INDEX": str(folder / "library")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = run_shown(command, folder, VISAR_INDEX=str(folder / "library"))
         assert ran.returncode == 0, (command, ran.stderr)
     return len(commands)
 

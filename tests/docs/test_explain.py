@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pikepdf
 import pytest
+
+from tests.programs import run_shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explain.md").read_text(encoding="utf-8")
 
@@ -25,17 +24,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
 
 
 def test_the_commands_run(folder: Path) -> None:
-    commands = re.findall(r"^\$ visar (.*)$", PAGE, flags=re.M)
+    commands = re.findall(r"^\$ (visar .*)$", PAGE, flags=re.M)
     assert len(commands) == 4
     for command in commands:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", f"{sys.executable} -m visar {command}"],
-            cwd=folder,
-            env={**os.environ, "VISAR_INDEX": str(folder / "index")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = run_shown(command, folder)
         assert ran.returncode == 0, (command, ran.stderr)
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert {f"{name}.png" for name in re.findall(r"`(\w+)\.png`", PAGE)} < {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pikepdf
 import pytest
+
+from tests.programs import run_shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 
@@ -33,19 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
 
 
 def run(folder: Path, command: str, *, as_package: bool) -> str:
-    environment = {**os.environ, "VISAR_INDEX": str(folder / "index")}
-    if as_package:
-        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-        environment["PYTHONPATH"] = path.rstrip(os.pathsep)
-    program = command.replace("visar ", f"{sys.executable} -m visar ", 1)
-    ran = subprocess.run(
-        ["/bin/sh", "-c", program],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    paths = [str(folder)] if as_package else []
+    path = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    ran = run_shown(command, folder, PYTHONPATH=path)
     assert ran.returncode == 0, f"{command}\n{ran.stdout}{ran.stderr}"
     return ran.stdout
 

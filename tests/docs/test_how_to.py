@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ import typer
 from PIL import Image
 
 from tests.generation.smollm import SmolLM
+from tests.programs import run_shown
 from visar.cli.reference import app
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -41,30 +39,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
     right = {"evidence_pages": [10], "answers": ["seven years"]}
     (folder / "questions.jsonl").write_text(json.dumps(question | right) + "\n")
     Image.new("RGB", (200, 100), "white").save(folder / "scan.png")
-    (folder / "visar").write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
-    (folder / "visar").chmod(0o755)
     return folder
 
 
 def test_the_commands_run(folder: Path, smollm: SmolLM) -> None:
     commands = re.findall(r"^\$ (.*)\n((?:  .*\n)*)", HOW_TO, flags=re.M)
     assert len(commands) > 12
-    environment = {
-        **os.environ,
-        "VISAR_INDEX": str(folder / "index"),
-        "OPENAI_BASE_URL": smollm.base_url,
-        "COLUMNS": "100",
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-    }
     for command, shown in commands:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = run_shown(command, folder, OPENAI_BASE_URL=smollm.base_url, COLUMNS="100")
         assert ran.returncode == 0, (command, ran.stderr)
         for line in shown.splitlines():
             # All but what was left out and how long it took.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pikepdf
 import pytest
 
+from tests.programs import run_shown
 from visar.index import Index
 
 LIBRARY = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
@@ -18,7 +16,7 @@ LIBRARY = (Path(__file__).parents[2] / "docs" / "library.md").read_text(encoding
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
-    """The files the page speaks of, and ``visar`` as a command."""
+    """The files the page speaks of."""
     folder = tmp_path_factory.mktemp("library-docs")
     with pikepdf.open(report) as pdf:
         del pdf.pages[12:]
@@ -27,29 +25,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
         (folder / "letters").mkdir()
         del pdf.pages[1:]
         pdf.save(folder / "letters" / "first.pdf")
-    (folder / "visar").write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
-    (folder / "visar").chmod(0o755)
     return folder
 
 
 def test_the_commands_run(folder: Path) -> None:
     commands = re.findall(r"^\$ (.*)\n((?:  .*\n)*)", LIBRARY, flags=re.M)
     assert len(commands) > 6
-    environment = {
-        **os.environ,
-        "VISAR_INDEX": str(folder / "index"),
-        "COLUMNS": "200",
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-    }
     for command, shown in commands:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = run_shown(command, folder, COLUMNS="200")
         assert ran.returncode == (2 if "wrong here" in shown else 0), (command, ran.stderr)
         assert "Traceback" not in ran.stderr
         for line in shown.splitlines():

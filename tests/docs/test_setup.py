@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from tests.encoders import tiny
 from tests.encoders.servers import answering, like_the_hub
+from tests.programs import run_shown
 from visar.cli.settings import SETTINGS
 from visar.encoders.registry import PUBLISHED
 
 SETUP = (Path(__file__).parents[2] / "docs" / "setup.md").read_text(encoding="utf-8")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-VARIABLES = {setting.variable for setting in SETTINGS.values()}
 
 
 def test_the_commands_run(
-    checkpoint: Callable[[str], Path], tmp_path: Path, make_pdf: Callable[..., Path]
+    checkpoint: Callable[[str], Path],
+    tmp_path: Path,
+    make_pdf: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make_pdf("annual-report.pdf", "The warranty lasts seven years.", "Cats sleep.")
     Image.effect_noise((120, 90), 80).save(tmp_path / "chart.png")
-    (tmp_path / "visar").write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
-    (tmp_path / "visar").chmod(0o755)
     adapter = tmp_path / "adapter"
     shutil.copytree(checkpoint("colsmol"), adapter)
     config = json.loads((adapter / "adapter_config.json").read_text())
@@ -47,26 +46,17 @@ def test_the_commands_run(
     )
     commands = re.findall(r"^\$ (.*)$", SETUP, flags=re.M)
     assert len(commands) == 7
+    for setting in SETTINGS.values():
+        monkeypatch.delenv(setting.variable, raising=False)
     with answering(hub) as (endpoint, _):
         environment = {
-            **{name: value for name, value in os.environ.items() if name not in VARIABLES},
             "HF_ENDPOINT": endpoint,
             "HF_HUB_CACHE": str(tmp_path / "cache"),
             "HF_HUB_OFFLINE": "0",
             "VISAR_CONFIG": str(tmp_path / "config.toml"),
-            "VISAR_INDEX": str(tmp_path / "index"),
-            "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
         }
         for command in commands:
-            ran = subprocess.run(
-                ["/bin/sh", "-c", command],
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
+            ran = run_shown(command, tmp_path, **environment)
             assert ran.returncode == 0, (command, ran.stderr)
     kept = (tmp_path / "config.toml").read_text()
     assert kept == 'encoder = "colbert-small"\ngenerator = "extractive"\n'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import shutil
 import subprocess
@@ -15,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
+
+from tests.programs import run_shown
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -76,18 +77,10 @@ def test_the_site_has_no_broken_link(tmp_path: Path) -> None:
 
 
 def test_the_tutorial_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = re.findall(r"^\$ visar (.*)\n((?:  .*\n)*)", TUTORIAL, flags=re.M)
+    commands = re.findall(r"^\$ (visar .*)\n((?:  .*\n)*)", TUTORIAL, flags=re.M)
     assert len(commands) > 4
-    environment = {**os.environ, "VISAR_INDEX": str(folder / "index"), "COLUMNS": "100"}
     for command, shown in commands:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", f"{sys.executable} -m visar {command}"],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = run_shown(command, folder, COLUMNS="100")
         assert ran.returncode == 0, (command, ran.stderr)
         for line in shown.splitlines():
             assert line.strip().rstrip("…") in ran.stdout, command

@@ -18,6 +18,13 @@ PATCH = 14
 TILE, TILE_PATCH, SHUFFLE = 64, 8, 2  # ColModernVBERT: 512, 16, 4
 
 _WORDS = "Describe the image. what is the total revenue? page figure table chart User: Assistant:"
+_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+_TILED_VISION = _VISION | {"image_size": TILE, "patch_size": TILE_PATCH}
 _CHAT = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for c in m['content'] %}"
     "{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
@@ -78,11 +85,8 @@ def colpali() -> tuple[Any, Any]:
     words = processor.tokenizer
     config = PaliGemmaConfig(
         vision_config={
+            **_VISION,
             "model_type": "siglip_vision_model",
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
             "image_size": IMAGE_SIDE,
             "patch_size": PATCH,
             "vision_use_head": False,
@@ -170,28 +174,24 @@ def colqwen() -> tuple[Any, Any]:
         vision_start_token_id=token("vision_start"),
         vision_end_token_id=token("vision_end"),
     )
-    model = ColQwen2_5(config)
+    return _with_padding(ColQwen2_5(config), words), processor
+
+
+def _with_padding(model: Any, words: Any) -> Any:
     # A random start leaves the padding's row at zero, which real weights never are: 0/0.
     with torch.no_grad():
         model.get_input_embeddings().weight[words.pad_token_id].normal_(std=0.02)
-    return model, processor
+    return model
 
 
-def colmodernvbert() -> tuple[Any, Any]:
-    from colpali_engine.models import ColModernVBert, ColModernVBertProcessor
-    from transformers import Idefics3ImageProcessor, ModernVBertConfig
+def _tiling(processor: Any, specials: list[str], **marks: Any) -> tuple[Any, Any]:
+    """A processor that cuts pages into tiles, as Idefics3's, and its tokenizer."""
+    from transformers import Idefics3ImageProcessor
 
     places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
-    marks = ["<global-img>", "<fake_token_around_image>", "<image>", "<end_of_utterance>"]
-    words = tokenizer(
-        ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", *marks, *places],
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        pad_token="[PAD]",
-        mask_token="[MASK]",
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    around = ["<global-img>", "<fake_token_around_image>", "<image>", "<end_of_utterance>"]
+    inputs = ["input_ids", "attention_mask"]
+    words = tokenizer([*specials, *around, *places], model_input_names=inputs, **marks)
     images = Idefics3ImageProcessor(
         do_image_splitting=True,
         size={"longest_edge": 3 * TILE},
@@ -199,10 +199,22 @@ def colmodernvbert() -> tuple[Any, Any]:
         image_mean=[0.5] * 3,
         image_std=[0.5] * 3,
     )
-    processor = ColModernVBertProcessor(
-        image_processor=images,
-        tokenizer=words,
-        image_seq_len=(TILE // TILE_PATCH // SHUFFLE) ** 2,
+    tokens = (TILE // TILE_PATCH // SHUFFLE) ** 2
+    return processor(image_processor=images, tokenizer=words, image_seq_len=tokens), words
+
+
+def colmodernvbert() -> tuple[Any, Any]:
+    from colpali_engine.models import ColModernVBert, ColModernVBertProcessor
+    from transformers import ModernVBertConfig
+
+    processor, words = _tiling(
+        ColModernVBertProcessor,
+        ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"],
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        mask_token="[MASK]",
     )
     config = ModernVBertConfig(
         text_config={
@@ -221,15 +233,7 @@ def colmodernvbert() -> tuple[Any, Any]:
             "bos_token_id": words.cls_token_id,
             "eos_token_id": words.sep_token_id,
         },
-        vision_config={
-            "model_type": "siglip_vision_model",
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "image_size": TILE,
-            "patch_size": TILE_PATCH,
-        },
+        vision_config=_TILED_VISION | {"model_type": "siglip_vision_model"},
         image_token_id=words.convert_tokens_to_ids("<image>"),
         pixel_shuffle_factor=SHUFFLE,
     )
@@ -238,29 +242,15 @@ def colmodernvbert() -> tuple[Any, Any]:
 
 def colsmol() -> tuple[Any, Any]:
     from colpali_engine.models import ColIdefics3, ColIdefics3Processor
-    from transformers import Idefics3Config, Idefics3ImageProcessor
+    from transformers import Idefics3Config
 
-    places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
-    marks = ["<global-img>", "<fake_token_around_image>", "<image>", "<end_of_utterance>"]
-    words = tokenizer(
-        ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *marks, *places],
+    processor, words = _tiling(
+        ColIdefics3Processor,
+        ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
         bos_token="<|im_start|>",
         eos_token="<|im_end|>",
         pad_token="<|im_end|>",
         unk_token="<|endoftext|>",
-        model_input_names=["input_ids", "attention_mask"],
-    )
-    images = Idefics3ImageProcessor(
-        do_image_splitting=True,
-        size={"longest_edge": 3 * TILE},
-        max_image_size={"longest_edge": TILE},
-        image_mean=[0.5] * 3,
-        image_std=[0.5] * 3,
-    )
-    processor = ColIdefics3Processor(
-        image_processor=images,
-        tokenizer=words,
-        image_seq_len=(TILE // TILE_PATCH // SHUFFLE) ** 2,
     )
     config = Idefics3Config(
         text_config={
@@ -276,22 +266,11 @@ def colsmol() -> tuple[Any, Any]:
             "bos_token_id": words.bos_token_id,
             "eos_token_id": words.eos_token_id,
         },
-        vision_config={
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "image_size": TILE,
-            "patch_size": TILE_PATCH,
-        },
+        vision_config=_TILED_VISION,
         image_token_id=words.convert_tokens_to_ids("<image>"),
         scale_factor=SHUFFLE,
     )
-    model = ColIdefics3(config)
-    # A random start leaves the padding's row at zero, which real weights never are: 0/0.
-    with torch.no_grad():
-        model.get_input_embeddings().weight[words.pad_token_id].normal_(std=0.02)
-    return model, processor
+    return _with_padding(ColIdefics3(config), words), processor
 
 
 def look_at_own_pixels_only(model: Any) -> None:

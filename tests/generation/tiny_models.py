@@ -92,6 +92,13 @@ def _qwen_marks(words: Any) -> dict[str, Any]:
 
 
 _QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+_QWEN_VISION: dict[str, Any] = {
+    "depth": 2,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_heads": 2,
+    "out_hidden_size": 64,
+}
 
 
 def _qwen_images(patch: int) -> Any:
@@ -114,11 +121,7 @@ def qwen2_5_vl() -> tuple[Any, Any]:
     config = t.Qwen2_5_VLConfig(
         text_config=_text(words, rope_parameters=positions),
         vision_config={
-            "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_heads": 2,
-            "out_hidden_size": 64,
+            **_QWEN_VISION,
             "patch_size": 14,
             "window_size": 56,
             "fullatt_block_indexes": [1],
@@ -147,11 +150,7 @@ def qwen3_vl() -> tuple[Any, Any]:
     config = t.Qwen3VLConfig(
         text_config=_text(words, head_dim=16, rope_parameters=positions),
         vision_config={
-            "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_heads": 2,
-            "out_hidden_size": 64,
+            **_QWEN_VISION,
             "patch_size": 16,
             "num_position_embeddings": 64,
             "deepstack_visual_indexes": [0],

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import re
 import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mcp import Client
 from mcp_types import CallToolResult, TextResourceContents
+
+from tests.programs import server_program
 
 T = TypeVar("T")
 Mode = Literal["legacy", "auto"]
@@ -49,27 +48,11 @@ def text_of(result: CallToolResult) -> str:
     return result.content[0].text
 
 
-@contextlib.contextmanager
-def program(*arguments: str, **environment: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def program(
+    *arguments: str, **environment: str
+) -> contextlib.AbstractContextManager[tuple[str, subprocess.Popen[str]]]:
     """Run ``visar mcp --http``; gives its address and its process, which is killed at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "visar", "mcp", "--http", "--port", "0", *arguments],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "500", **environment},
-    )
-    assert process.stderr is not None
-    try:
-        said = ""
-        while not (found := re.search(r"at (http://\S+)", said)):
-            line = process.stderr.readline()
-            assert line, f"visar mcp has ended: {said}"
-            said += line
-        yield found[1], process
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    return server_program("mcp", "--http", "--port", "0", *arguments, **environment)
 
 
 def noisy_picture(path: Path, width: int = 1600, height: int = 2000) -> Path:

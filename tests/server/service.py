@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,11 +12,14 @@ from typing import Any
 
 import httpx2
 
+from tests.programs import server_program
 from visar.index import Index
 from visar.server import Settings, create_app
 from visar.serving import http_server, listen
 
 SECONDS = 120.0
+QUESTION = "How long is the warranty of the Aurora lantern?"
+TOKEN = "correct-horse-battery-staple"  # noqa: S105
 FINISHED = ("done", "failed", "cancelled")
 
 
@@ -59,6 +59,25 @@ def send(http: httpx2.Client, content: Any, name: str, **params: str) -> httpx2.
     return http.post("documents", params={"name": name, **params}, content=content, headers=headers)
 
 
+def ask(http: httpx2.Client, route: str, **body: Any) -> Any:
+    """Send the usual question; gives the answer of the route."""
+    response = http.post(route, json={"question": QUESTION, **body})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def assert_problem(response: httpx2.Response, status: int, code: str) -> str:
+    """Check that an answer is a problem of RFC 9457 and tells nothing of this machine."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    said = response.json()
+    assert set(said) == {"type", "title", "status", "detail", "code"}
+    assert (said["type"], said["status"], said["code"]) == ("about:blank", status, code)
+    for secret in ("Traceback", "/tmp", "/home", "site-packages", TOKEN):  # noqa: S108
+        assert secret not in response.text
+    return str(said["detail"])
+
+
 def finished(http: httpx2.Client, job: str) -> Any:
     """Wait until a job has ended, and give it."""
     found: Any = None
@@ -86,35 +105,12 @@ def wait_until(condition: Any, what: str, seconds: float = SECONDS) -> None:
 
 def events(response: httpx2.Response) -> Iterator[tuple[str, str]]:
     """The server-sent events of an answer: names and data."""
-    name = ""
-    for line in response.iter_lines():
-        if line.startswith("event: "):
-            name = line[len("event: ") :]
-        elif line.startswith("data: "):
-            yield name, line[len("data: ") :]
+    return ((one.event, one.data) for one in httpx2.EventSource(response, max_event_size=None))
 
 
-@contextlib.contextmanager
-def program(index: Path | str, **variables: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def program(
+    index: Path | str, **variables: str
+) -> contextlib.AbstractContextManager[tuple[str, subprocess.Popen[str]]]:
     """Run ``visar serve``; gives its address and its process, which is killed at the end."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "visar", "serve", "--index", str(index), "--port", "0"),
-            *("--requests-per-minute", "1000000"),
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "500", **variables},
-    )
-    assert process.stderr is not None
-    try:
-        said = ""
-        while not (found := re.search(r"at (http://\S+)", said)):
-            line = process.stderr.readline()
-            assert line, f"visar serve has ended: {said}"
-            said += line
-        yield found[1], process
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    options = ("--index", str(index), "--port", "0", "--requests-per-minute", "1000000")
+    return server_program("serve", *options, **variables)

@@ -1,102 +1,35 @@
-"""The page in a real browser: what a person does with it, and what it must never do."""
+"""The page in a real browser: questions, answers, and what it must never do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from tests.conftest import write_pdf
-from tests.server.conftest import encrypt
+from tests.explain.browser import needs_chromium
+from tests.server.browsing import (
+    QUESTION,
+    SECONDS,
+    WIDE,
+    Open,
+    asked,
+    assert_accessible,
+    explained,
+)
+from tests.server.browsing import browser as browser
+from tests.server.browsing import open_page as open_page
+from tests.server.browsing import report_address as report_address
 from tests.server.service import serving
-from visar.documents import ReadOptions
 from visar.index import Index
 from visar.server import Settings
 
-CHROMIUM = Path("/usr/bin/chromium")
-QUESTION = "How did capital expenditure change between 2020 and 2024?"
-SECONDS = 60_000.0
-WIDE = {"width": 1440, "height": 1000}
 PHONE = {"width": 390, "height": 844}
-Open = Callable[..., Page]
 
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM.exists(), reason="Chromium is not installed: apt-get install chromium"
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    flags = (
-        "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-        "--disable-component-update --disable-sync"
-    )
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags.split())
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def report_address(library: Index) -> Iterator[str]:
-    """A server of the example report."""
-    with serving(library) as address:
-        yield address
-
-
-@pytest.fixture
-def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
-    """Open addresses in pages whose every error, blocked part or foreign request is a failure."""
-    wrong: list[str] = []
-    pages: list[Page] = []
-
-    def hear(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            wrong.append(message.text)
-
-    def check_host(sent: Request, address: str) -> None:
-        if urlsplit(sent.url).netloc != urlsplit(address).netloc:
-            wrong.append(f"asked {sent.url}")
-
-    def open_page(
-        path: str = "/", *, at: str = report_address, theme: Any = "light", size: Any = WIDE
-    ) -> Page:
-        page = browser.new_page(viewport=size, color_scheme=theme)
-        page.set_default_timeout(SECONDS)
-        page.on("console", hear)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda sent: check_host(sent, at))
-        page.add_init_script(
-            "addEventListener('securitypolicyviolation', (event) => "
-            "console.error('blocked', event.violatedDirective, event.blockedURI))"
-        )
-        page.goto(at + path)
-        pages.append(page)
-        return page
-
-    expect.set_options(timeout=SECONDS)
-    yield open_page
-    for page in pages:
-        page.close()
-    assert wrong == []
-
-
-def asked(page: Page, question: str = QUESTION) -> Page:
-    """Ask a question and wait for the reasons."""
-    page.get_by_label("Question", exact=True).fill(question)
-    page.get_by_role("button", name="Ask", exact=True).click()
-    explained(page)
-    return page
-
-
-def explained(page: Page) -> None:
-    expect(page.get_by_role("heading", name="Why these pages")).to_be_visible()
+pytestmark = needs_chromium
 
 
 def heat(page: Page) -> int:
@@ -116,90 +49,6 @@ def wait_for_heat(page: Page, dots: Callable[[int], bool]) -> int:
             return found
         page.wait_for_timeout(100)
     raise AssertionError("The heat does not change.")
-
-
-def test_a_file_becomes_a_document(open_page: Open, address: str, tmp_path: Path) -> None:
-    page = open_page(at=address)
-    path = write_pdf(tmp_path / "boats.pdf", "The boats of the harbour are red.")
-    page.locator("#files").set_input_files(path)
-    entry = page.get_by_role("button", name="boats.pdf 1 page", exact=True)
-    expect(entry).to_be_visible()
-    # It can be asked at once, alone.
-    entry.click()
-    expect(page.get_by_alt_text("Page 1 of boats.pdf")).to_be_visible()
-    page.get_by_label("Question", exact=True).fill("Which colour do the boats have?")
-    page.keyboard.press("Enter")
-    expect(page.locator(".card .text").first).to_contain_text("are red")
-    # Removed with time to think again.
-    page.get_by_label("Remove boats.pdf").click()
-    expect(entry).to_be_hidden()
-    page.get_by_role("button", name="Undo").click()
-    expect(entry).to_be_visible()
-    page.get_by_label("Find a document by its name").fill("nothing")
-    expect(page.get_by_text("No document has that in its name.")).to_be_visible()
-
-
-DROP = """(content) => {
-    const data = new DataTransfer();
-    const bytes = Uint8Array.from(content, (letter) => letter.charCodeAt(0));
-    data.items.add(new File([bytes], "sails.pdf"));
-    data.items.add(new File(["hidden"], ".hidden"));
-    data.items.add(new File([], "empty.pdf"));
-    data.items.add(new File([bytes, "%"], `${"s".repeat(120)}ä.pdf`));
-    const options = { dataTransfer: data, bubbles: true };
-    document.body.dispatchEvent(new DragEvent("drop", options));
-}"""
-
-
-def test_dropped_files_are_added(open_page: Open, address: str, tmp_path: Path) -> None:
-    page = open_page(at=address)
-    page.wait_for_selector(".entry")
-    content = (
-        write_pdf(tmp_path / "sails.pdf", "The sails are brown.").read_bytes().decode("latin-1")
-    )
-    sent: list[str] = []
-    page.on("request", lambda request: sent.append(request.url))
-    page.evaluate(DROP, content)
-    expect(page.get_by_role("button", name="sails.pdf 1 page", exact=True)).to_be_visible()
-    expect(page.get_by_role("button", name=f"{'s' * 120}ä.pdf 1 page", exact=True)).to_be_visible()
-    expect(page.get_by_text(".hidden")).to_have_count(0)
-    # All went in one request; what was wrong with one stopped no other.
-    refused = page.get_by_role("listitem").filter(has_text="empty.pdf")
-    expect(refused).to_contain_text("The file is empty.")
-    assert len([url for url in sent if "/documents/batch" in url]) == 1
-    refused.get_by_role("button", name="Dismiss").click()
-    expect(refused).to_have_count(0)
-
-
-def test_a_job_can_be_cancelled_and_a_locked_file_opened(
-    open_page: Open, address: str, report: Path, tmp_path: Path
-) -> None:
-    page = open_page(at=address)
-    page.locator("#files").set_input_files(report)
-    entry = page.get_by_role("listitem").filter(has_text=report.name)
-    entry.get_by_role("button", name="Cancel").click()
-    expect(entry.get_by_text("cancelled")).to_be_visible()
-    entry.get_by_role("button", name="Dismiss").click()
-    expect(entry).to_be_hidden()
-    broken = tmp_path / "broken.pdf"
-    broken.write_text("no document at all", encoding="utf-8")
-    page.locator("#files").set_input_files(broken)
-    failed = page.get_by_role("listitem").filter(has_text="broken.pdf")
-    expect(failed).to_contain_text("no kind that can be read")
-    expect(failed.get_by_role("button", name="Try again")).to_be_visible()
-    locked = encrypt(write_pdf(tmp_path / "safe.pdf", "The safe holds a map."), "sesame")
-    page.locator("#files").set_input_files(locked)
-    field = page.get_by_label("Password of locked-safe.pdf")
-    field.press_sequentially("ses")
-    # What is typed stays, whatever happens to other files.
-    page.locator("#files").set_input_files(write_pdf(tmp_path / "other.pdf", "Another file."))
-    expect(page.get_by_role("button", name="other.pdf 1 page", exact=True)).to_be_visible()
-    field.press_sequentially("ame")
-    page.get_by_role("button", name="Open", exact=True).click()
-    page.get_by_role("button", name="locked-safe.pdf 1 page", exact=True).click()
-    picture = page.get_by_alt_text("Page 1 of locked-safe.pdf")
-    expect(picture).to_be_visible()
-    page.wait_for_function("() => document.querySelector('.sheet img').naturalWidth > 0")
 
 
 def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
@@ -281,34 +130,6 @@ def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
     expect(said).to_contain_text("Page 4 with itself")
     page.go_back()
     expect(page.get_by_role("button", name="By rank")).to_have_attribute("aria-pressed", "true")
-
-
-def test_a_password_is_asked_for_where_a_picture_is_missing(
-    browser: Browser, tmp_path: Path
-) -> None:
-    path = write_pdf(tmp_path / "safe.pdf", "The safe holds a map.", "It is old.")
-    with Index.open(tmp_path / "index") as index:
-        index.add(encrypt(path, "sesame"), options=ReadOptions(password="sesame"))  # noqa: S106
-    # A server that was started again knows no password.
-    with (
-        Index.open(tmp_path / "index") as index,
-        serving(index) as address,
-        browser.new_context() as context,
-    ):
-        page = context.new_page()
-        page.goto(address)
-        page.get_by_role("button", name="locked-safe.pdf 2 pages", exact=True).click()
-        field = page.get_by_label("Password of locked-safe.pdf")
-        field.fill("simsalabim")
-        page.get_by_role("button", name="Unlock").click()
-        expect(page.get_by_text("That is not its password.")).to_be_visible()
-        assert_accessible(page)
-        field.fill("sesame")
-        page.get_by_role("button", name="Unlock").click()
-        page.wait_for_function("() => document.querySelector('.sheet img')?.naturalWidth > 0")
-        page.get_by_label("Next page").click()
-        expect(page.get_by_alt_text("Page 2 of locked-safe.pdf")).to_be_visible()
-        page.wait_for_function("() => document.querySelector('.sheet img')?.naturalWidth > 0")
 
 
 def test_every_view_has_an_address(open_page: Open) -> None:
@@ -418,64 +239,6 @@ def test_it_is_accessible(open_page: Open, theme: str, size: dict[str, int]) -> 
     page.reload()
     explained(page)
     assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") != background
-
-
-def assert_accessible(page: Page) -> None:
-    # axe is a script of its own, which the page's policy does not keep out of an evaluation.
-    found = Axe().run(page)
-    serious = [
-        (each["id"], [node["html"][:200] for node in each["nodes"]])
-        for each in found.response["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
-
-
-def test_a_token_is_asked_for_once(browser: Browser, index: Index) -> None:
-    token = "correct-horse-battery-staple"  # noqa: S105
-    with serving(index, Settings(token=token)) as address, browser.new_context() as context:
-        page = context.new_page()
-        page.goto(address)
-        page.get_by_label("Token").fill("another-horse-another-staple")
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("That is not its token.")).to_be_visible()
-        page.get_by_label("Token").fill(token)
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
-        # Pictures come without headers, and are there all the same.
-        page.get_by_role("button", name="manual.pdf 5 pages").click()
-        page.wait_for_function("() => document.querySelector('.sheet img')?.naturalWidth > 0")
-        page.reload()
-        expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
-        # No script can read what stands for the token.
-        assert page.evaluate("() => document.cookie") == ""
-
-
-def test_an_empty_library_says_what_to_do(open_page: Open, tmp_path: Path) -> None:
-    with Index.open(tmp_path / "index") as index, serving(index) as address:
-        page = open_page(at=address)
-        expect(page.get_by_text("Nothing here yet.")).to_be_visible()
-        expect(page.get_by_role("heading", name="Ask your documents a question")).to_be_visible()
-        page.close()
-
-
-def test_collections_are_made_named_and_asked(open_page: Open, address: str) -> None:
-    page = open_page(at=address)
-    page.once("dialog", lambda dialog: dialog.accept("Books"))
-    page.get_by_role("button", name="New collection from the shown documents").click()
-    made = page.get_by_role("button", name=re.compile(r"^Books \d+ document"))
-    expect(made).to_have_attribute("aria-current", "true")
-    expect(page).to_have_url(re.compile("collection=Books"))
-    page.once("dialog", lambda dialog: dialog.accept("Old books"))
-    page.get_by_role("button", name="Rename this collection").click()
-    expect(page).to_have_url(re.compile(r"collection=Old\+books"))
-    asked(page, "How long is the warranty of the Aurora lantern?")
-    expect(page.locator(".card .text").first).to_contain_text("seven years")
-    # Ended, it leaves its documents.
-    page.get_by_role("button", name="End this collection").click()
-    expect(page).not_to_have_url(re.compile("collection="))
-    expect(page.get_by_role("button", name=re.compile(r"^Old books"))).to_have_count(0)
-    expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
 
 
 def test_a_document_full_of_markup_is_shown_as_text(open_page: Open, tmp_path: Path) -> None:

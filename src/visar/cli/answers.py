@@ -13,7 +13,7 @@ from visar.explain.words import nothing_found, numbers, why_so_many
 from visar.generation import extractive
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.results import Answer, Generation, PageHit, SearchResult
-from visar.text import clean_line
+from visar.text import clean_line, counted
 
 WIDEST_BAR = 5
 LONGEST_WORD = len("possible")
@@ -149,7 +149,7 @@ def _how(answer: Answer, generation: Generation) -> str:
         if cited.was_given
     ]:
         parts.append(f"from page{'s' if len(read) > 1 else ''} {', '.join(read)}")
-    sent = f"{len(generation.pages)} page{'s' if len(generation.pages) > 1 else ''} sent"
+    sent = f"{counted(len(generation.pages), 'page')} sent"
     if generation.pixels:
         sent += f" ({generation.pixels / 1e6:.1f} megapixels)"
     parts.append(sent)

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 _WORDS = typer.Argument(
     metavar="[FILE]... QUESTION",
     help="The question, after the files it is about. Without files: the whole index, or --doc.",
-    show_default=False,
 )
 Question = Annotated[list[str], _WORDS]
 QuestionOrNone = Annotated[list[str] | None, _WORDS]
@@ -70,7 +69,6 @@ Documents = Annotated[
         "--doc",
         autocompletion=completion.documents,
         help="Ask about this document: its id, or its name.",
-        show_default=False,
     ),
 ]
 OpenFolder = Annotated[
@@ -79,7 +77,6 @@ OpenFolder = Annotated[
         "--open",
         metavar="DIR",
         help="Write the chosen pages there as PNG, with the question's heat on them.",
-        show_default=False,
     ),
 ]
 
@@ -91,7 +88,6 @@ ImageFile = Annotated[
         metavar="FILE",
         help="Look for what this picture shows, such as a cut-out of a page; then there is no "
         "question, and the encoder must read page images.",
-        show_default=False,
     ),
 ]
 

@@ -37,7 +37,6 @@ Files = Annotated[
     typer.Argument(
         metavar="[FILE]...",
         help="The documents to measure. Without files: the whole index, or --doc.",
-        show_default=False,
     ),
 ]
 Documents = Annotated[
@@ -46,7 +45,6 @@ Documents = Annotated[
         "--doc",
         autocompletion=completion.documents,
         help="Measure this document: its id, or its name.",
-        show_default=False,
     ),
 ]
 QuestionFile = Annotated[
@@ -55,7 +53,6 @@ QuestionFile = Annotated[
         "--questions",
         metavar="FILE",
         help="Questions to ask, one a line; by default three from each document's own words.",
-        show_default=False,
     ),
 ]
 Methods = Annotated[
@@ -64,7 +61,6 @@ Methods = Annotated[
         "--method",
         autocompletion=completion.methods,
         help="Measure this method too: one of visar eval, or your own as module:function.",
-        show_default=False,
     ),
 ]
 Rounds = Annotated[int, typer.Option("--rounds", help="How often each is measured.", min=1)]
@@ -74,7 +70,6 @@ SaveFolder = Annotated[
         "--save",
         metavar="DIR",
         help="Write the numbers there as JSON and Markdown, and the figures as SVG.",
-        show_default=False,
     ),
 ]
 

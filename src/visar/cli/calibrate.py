@@ -36,7 +36,6 @@ QuestionFile = Annotated[
     typer.Argument(
         metavar="QUESTIONS",
         help="Questions with evidence pages: JSON lines of your own, or a benchmark's folder.",
-        show_default=False,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Measure, but keep nothing.")]

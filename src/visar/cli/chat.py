@@ -45,9 +45,7 @@ _HELP = "a question · /history lists those asked · /pages shows the last ones'
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
-        help="Documents to ask about. Without: the whole index, or --doc.", show_default=False
-    ),
+    typer.Argument(help="Documents to ask about. Without: the whole index, or --doc."),
 ]
 JsonLines = Annotated[bool, typer.Option("--json", help="Write each answer as a line of JSON.")]
 

@@ -22,8 +22,7 @@ Shell = Annotated[
     Literal["bash", "zsh", "fish"],
     typer.Argument(
         help='Your shell. For bash, in ~/.bashrc: eval "$(visar completion bash)"; the same for '
-        "zsh, after compinit; for fish, to ~/.config/fish/completions/visar.fish.",
-        show_default=False,
+        "zsh, after compinit; for fish, to ~/.config/fish/completions/visar.fish."
     ),
 ]
 

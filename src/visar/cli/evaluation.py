@@ -28,6 +28,7 @@ from visar.cli.progress import ProgressDisplay, progress_shown
 from visar.errors import InvalidOption, MissingExtra
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
+from visar.text import counted
 
 if TYPE_CHECKING:
     from visar.evaluation.run import Outcome, ProgressListener
@@ -40,15 +41,13 @@ app = typer.Typer(
 
 Folder = Annotated[Path, typer.Argument(help="The run's folder. What it holds is not done again.")]
 Config = Annotated[
-    Path | None,
-    typer.Option("--config", help="A TOML file with the settings below.", show_default=False),
+    Path | None, typer.Option("--config", help="A TOML file with the settings below.")
 ]
 Data = Annotated[
     list[str] | None,
     typer.Option(
         "--data",
         help="A folder or file of questions, NAME=FOLDER, or a benchmark's name at the hub.",
-        show_default=False,
     ),
 ]
 Encoders = Annotated[
@@ -67,7 +66,6 @@ Methods = Annotated[
         autocompletion=completion.evaluated_methods,
         help="A method, a group (main, others, ablation, T, gamma, acceleration), or your own as "
         "module:function. [default: all groups]",
-        show_default=False,
     ),
 ]
 Generators = Annotated[
@@ -76,15 +74,12 @@ Generators = Annotated[
         "--generator",
         autocompletion=completion.generators,
         help="What answers; without, retrieval alone.",
-        show_default=False,
     ),
 ]
 PromptChoice = Annotated[
     Literal["default", "paper"] | None,
     typer.Option(
-        "--prompt",
-        help="What generators are asked with: paper as in the paper. [default: default]",
-        show_default=False,
+        "--prompt", help="What generators are asked with: paper as in the paper. [default: default]"
     ),
 ]
 Judges = Annotated[
@@ -93,14 +88,10 @@ Judges = Annotated[
         "--judge",
         help="rules, quotes (for extractive answers), llm or a generator, paper or "
         "paper:GENERATOR (the paper's protocol). Several are compared. [default: rules]",
-        show_default=False,
     ),
 ]
 MaxKs = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--max-k", help="A budget of pages. [default: 5 and 10]", min=1, show_default=False
-    ),
+    list[int] | None, typer.Option("--max-k", help="A budget of pages. [default: 5 and 10]", min=1)
 ]
 Concurrency = Annotated[
     int | None,
@@ -108,50 +99,36 @@ Concurrency = Annotated[
         help="Ask a served generator or judge so many questions at a time, and give one that runs "
         "here so many in a batch. [default: 1]",
         min=1,
-        show_default=False,
     ),
 ]
 MeasureLatency = Annotated[
     bool,
     typer.Option(
-        "--measure-latency",
-        help="Time retrieval anew: one question at a time, with all cores.",
+        "--measure-latency", help="Time retrieval anew: one question at a time, with all cores."
     ),
 ]
 Corrections = Annotated[
-    str | None,
-    typer.Option(help="A file of corrections; results come with and without.", show_default=False),
+    str | None, typer.Option(help="A file of corrections; results come with and without.")
 ]
 Details = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--detail", help="A question's id: keep its similarity matrix.", show_default=False
-    ),
+    list[str] | None, typer.Option("--detail", help="A question's id: keep its similarity matrix.")
 ]
 Share = Annotated[
     str, typer.Option(help="Take a share of the documents, such as 1/2; the other is elsewhere.")
 ]
 IndexFolder = Annotated[
     str | None,
-    typer.Option(
-        "--index",
-        help="Of documents and vectors. [default: in the run's folder]",
-        show_default=False,
-    ),
+    typer.Option("--index", help="Of documents and vectors. [default: in the run's folder]"),
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", help="Where to. [default: the run's folder]", metavar="DIR", show_default=False
-    ),
+    Path | None, typer.Option("--out", help="Where to. [default: the run's folder]", metavar="DIR")
 ]
 Folders = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
 Baseline = Annotated[
     str | None,
     typer.Option(
         help="The row to test the others against: RUN/ENCODER/METHOD, or the end of it. "
-        "[default: the best]",
-        show_default=False,
+        "[default: the best]"
     ),
 ]
 Benchmark = Annotated[
@@ -298,13 +275,13 @@ def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = 
         print_json(converted.to_json())
         return
     lines = [
-        f"{_counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
-        f"pages, on {_counted(converted.documents, 'document')}",
+        f"{counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
+        f"pages, on {counted(converted.documents, 'document')}",
         f"wrote {converted.file}",
     ]
     if converted.missing:
         lines.append(
-            f"not there: {_counted(len(converted.missing), 'document')}, such as "
+            f"not there: {counted(len(converted.missing), 'document')}, such as "
             f"{out.parent / converted.missing[0]}"
         )
     for line in lines:
@@ -345,27 +322,23 @@ def _listener(display: ProgressDisplay) -> ProgressListener:
 def _print_outcome(folder: Path, outcome: Outcome) -> None:
     skipped = outcome.skipped
     lines = [
-        f"{_counted(outcome.questions, 'question')} on {_counted(outcome.documents, 'document')}",
+        f"{counted(outcome.questions, 'question')} on {counted(outcome.documents, 'document')}",
         f"new: {outcome.retrieved} retrievals, {outcome.answered} answers, "
         f"{outcome.judged} verdicts",
     ]
     for name, missing in skipped.missing.items():
-        lines.append(f"{name}, not there: {_counted(len(missing), 'document')}")
+        lines.append(f"{name}, not there: {counted(len(missing), 'document')}")
     for name, refused in skipped.refused.items():
         lines += [f"{name}: {reason}" for reason in refused.values()]
     for name, outside in skipped.pages_outside.items():
         lines.append(
-            f"{name}, with pages that their document lacks: {_counted(len(outside), 'question')}"
+            f"{name}, with pages that their document lacks: {counted(len(outside), 'question')}"
         )
     for name, pages in skipped.invalid_pages.items():
-        lines.append(f"{name}, left out because the encoder failed: {_counted(pages, 'page')}")
+        lines.append(f"{name}, left out because the encoder failed: {counted(pages, 'page')}")
     for line in lines:
         console.print(Text(f"  {line}"), soft_wrap=True)
     console.print(Text(f"  see it: visar eval report {folder}", "dim"), soft_wrap=True)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _plain(outcome: Outcome) -> dict[str, object]:

@@ -42,10 +42,7 @@ from visar.retrieval.methods import METHODS
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out",
-        metavar="FILE",
-        help="Write a report there: one HTML file, which needs no network.",
-        show_default=False,
+        "--out", metavar="FILE", help="Write a report there: one HTML file, which needs no network."
     ),
 ]
 Pictures = Annotated[
@@ -54,7 +51,6 @@ Pictures = Annotated[
         "--png",
         metavar="DIR",
         help="Write single pictures there: pages with heat, activity, similarity and cost.",
-        show_default=False,
     ),
 ]
 

@@ -30,7 +30,7 @@ from visar.cli.options import (
     add_files,
     open_index,
 )
-from visar.cli.output import complain, console, plain_table, print_json
+from visar.cli.output import complain, console, document_line, print_documents, print_json
 from visar.documents import Limits, ReadOptions
 from visar.errors import InvalidOption
 from visar.store import open_store
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from visar.results import Refusal
     from visar.store import StoredDocument
 
-SHORT_ID = 12
 _LIMITS = Limits()
 
 Files = Annotated[
@@ -112,7 +111,7 @@ def add(
 
             print_json(Additions(tuple(added), refused))
         for document in added if not as_json else ():
-            line = Text.assemble(("added", "green"), f"  {_short(document)}")
+            line = Text.assemble(("added", "green"), f"  {document_line(document)}")
             console.print(line, soft_wrap=True)
     if refused:
         complain(f"{len(refused)} of {len(added) + len(refused)} documents were refused")
@@ -145,15 +144,7 @@ def list_documents(
         said = "has no such documents" if chosen else "is empty"
         console.print(Text(f"The index {store.location} {said}."), soft_wrap=True)
         return
-    table = plain_table("ID", "PAGES", "ADDED", "NAME", numbers={"PAGES"})
-    for document in documents:
-        table.add_row(
-            document.id[:SHORT_ID],
-            str(document.pages),
-            document.added.astimezone().strftime("%Y-%m-%d %H:%M"),
-            Text(document.name),
-        )
-    console.print(table)
+    print_documents(documents)
 
 
 def show(document: DocumentName, *, index: IndexLocation = None, as_json: Json = False) -> None:
@@ -195,7 +186,7 @@ def remove(
     if as_json:
         print_json(removed)
     else:
-        console.print(Text(f"removed  {_short(removed)}"), soft_wrap=True)
+        console.print(Text(f"removed  {document_line(removed)}"), soft_wrap=True)
 
 
 def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
@@ -226,7 +217,3 @@ def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:
             f"dropped {dropped.pages} pages of unfinished additions and {dropped.files} files "
             f"({dropped.bytes / 1e6:.1f} MB)"
         )
-
-
-def _short(document: StoredDocument) -> str:
-    return f"{document.id[:SHORT_ID]}  {document.name} · {document.pages} pages"

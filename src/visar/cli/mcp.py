@@ -23,8 +23,7 @@ from visar.errors import InvalidOption
 PORT = 8766
 
 Write = Annotated[
-    bool,
-    typer.Option("--write", help="Let documents be added, from --root only, and removed."),
+    bool, typer.Option("--write", help="Let documents be added, from --root only, and removed.")
 ]
 Root = Annotated[
     list[Path] | None,
@@ -32,7 +31,6 @@ Root = Annotated[
         "--root",
         metavar="DIR",
         help="A folder that documents may be added from. May be given several times.",
-        show_default=False,
     ),
 ]
 Http = Annotated[
@@ -46,7 +44,6 @@ AllowHost = Annotated[
         "--allow-host",
         metavar="NAME",
         help="A name that clients reach --http by, beside addresses. May be given several times.",
-        show_default=False,
     ),
 ]
 

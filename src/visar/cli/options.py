@@ -33,7 +33,6 @@ IndexLocation = Annotated[
         envvar="VISAR_INDEX",
         metavar="LOCATION",
         help="The index: a folder, or an address (s3://…).",
-        show_default=False,
     ),
 ]
 StorageOptions = Annotated[
@@ -42,7 +41,6 @@ StorageOptions = Annotated[
         "--storage-option",
         metavar="KEY=VALUE",
         help="Of object storage, such as aws_region=eu-west-1; also VISAR_STORAGE_OPTIONS.",
-        show_default=False,
     ),
 ]
 RayAddress = Annotated[
@@ -51,7 +49,6 @@ RayAddress = Annotated[
         "--ray",
         metavar="ADDRESS",
         help="Do the work on a Ray cluster: HOST:PORT of its head, auto, or local.",
-        show_default=False,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON.")]
@@ -85,7 +82,6 @@ BaseUrl = Annotated[
         "--base-url",
         envvar="OPENAI_BASE_URL",
         help="Where openai:MODEL is served, such as http://localhost:8000/v1.",
-        show_default=False,
     ),
 ]
 SendMegapixels = Annotated[
@@ -104,10 +100,7 @@ SendTokens = Annotated[
         min=1,
     ),
 ]
-Password = Annotated[
-    str | None,
-    typer.Option(envvar="VISAR_PASSWORD", help="Of an encrypted PDF.", show_default=False),
-]
+Password = Annotated[str | None, typer.Option(envvar="VISAR_PASSWORD", help="Of an encrypted PDF.")]
 OcrChoice = Annotated[
     Literal["auto", "always", "never"],
     typer.Option("--ocr", help="When to run OCR: auto where a page's text is missing or broken."),
@@ -117,12 +110,7 @@ OcrEngineChoice = Annotated[
 ]
 Collection = Annotated[
     str | None,
-    typer.Option(
-        "--collection",
-        metavar="NAME",
-        help="The documents of this collection alone.",
-        show_default=False,
-    ),
+    typer.Option("--collection", metavar="NAME", help="The documents of this collection alone."),
 ]
 Where = Annotated[
     str | None,
@@ -130,7 +118,6 @@ Where = Annotated[
         "--where",
         metavar="FILTER",
         help="The documents with these metadata alone: 'year >= 2020 and kind = \"report\"'.",
-        show_default=False,
     ),
 ]
 Exact = Annotated[
@@ -143,23 +130,17 @@ Settings = Annotated[
         "--set",
         metavar="NAME=VALUE",
         help="Keep this with the documents, for --where: year=2021. Several times for several.",
-        show_default=False,
     ),
 ]
 IntoCollection = Annotated[
-    str | None,
-    typer.Option(
-        "--collection", metavar="NAME", help="Put them into this collection.", show_default=False
-    ),
+    str | None, typer.Option("--collection", metavar="NAME", help="Put them into this collection.")
 ]
 MaxPages = Annotated[int, typer.Option("--max-pages", help="Refuse longer documents.", min=1)]
 MaxMegabytes = Annotated[int, typer.Option("--max-megabytes", help="Refuse larger files.", min=1)]
 MaxMegapixels = Annotated[
     int,
     typer.Option(
-        "--max-megapixels",
-        help="Refuse larger images; larger PDF pages are drawn smaller.",
-        min=1,
+        "--max-megapixels", help="Refuse larger images; larger PDF pages are drawn smaller.", min=1
     ),
 ]
 SecondsPerPage = Annotated[
@@ -185,12 +166,8 @@ MethodName = Annotated[
         "score-cluster, visar-approx, or module:function.",
     ),
 ]
-K = Annotated[
-    int | None, typer.Option("--k", help="How many pages top-k takes.", min=1, show_default=False)
-]
-MaxK = Annotated[
-    int | None, typer.Option("--max-k", help="At most so many pages.", min=1, show_default=False)
-]
+K = Annotated[int | None, typer.Option("--k", help="How many pages top-k takes.", min=1)]
+MaxK = Annotated[int | None, typer.Option("--max-k", help="At most so many pages.", min=1)]
 Neighbors = Annotated[
     int,
     typer.Option(
@@ -206,7 +183,6 @@ ServerAddress = Annotated[
         envvar="VISAR_SERVER",
         metavar="URL",
         help="Use the index of a visar serve there, not one of this machine.",
-        show_default=False,
     ),
 ]
 Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]

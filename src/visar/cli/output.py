@@ -13,13 +13,17 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from visar.text import clean_text
+from visar.text import clean_text, counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from visar.client import Document
+    from visar.store import StoredDocument
+
 # Wide enough for every table: what reads a pipe or a file has no edge to cut at.
 _PIPE_WIDTH = 10_000
+_SHORT_ID = 12
 
 
 class SafeConsole(Console):
@@ -63,6 +67,24 @@ def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
             heading, justify="right" if heading in numbers else "left", no_wrap=place == 0
         )
     return table
+
+
+def document_line(document: StoredDocument | Document) -> str:
+    """Return the line that names a document: the beginning of its id, its name, its pages."""
+    return f"{document.id[:_SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
+
+
+def print_documents(documents: Iterable[StoredDocument | Document]) -> None:
+    """Print documents as a table."""
+    table = plain_table("ID", "PAGES", "ADDED", "NAME", numbers={"PAGES"})
+    for document in documents:
+        table.add_row(
+            document.id[:_SHORT_ID],
+            str(document.pages),
+            document.added.astimezone().strftime("%Y-%m-%d %H:%M"),
+            Text(document.name),
+        )
+    console.print(table)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

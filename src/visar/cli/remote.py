@@ -10,12 +10,10 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from visar.cli.output import complain, console, plain_table, print_json
+from visar.cli.output import complain, console, document_line, print_documents, print_json
 from visar.cli.progress import progress_shown
-from visar.client import Additions, Client, Document, Job, Search
+from visar.client import Additions, Client, Job, Search
 from visar.explain.words import nothing_found
-
-SHORT_ID = 12
 
 
 def ask(address: str, files: Sequence[str], question: str, *, as_json: bool, **asked: Any) -> None:
@@ -71,7 +69,7 @@ def add(
         print_json(result.added)
     else:
         for document in result.added:
-            console.print(Text.assemble(("added", "green"), f"  {_short(document)}"))
+            console.print(Text.assemble(("added", "green"), f"  {document_line(document)}"))
     if result.refused:
         raise typer.Exit(1 if result.added else 2)
 
@@ -83,10 +81,7 @@ def list_documents(address: str, collection: str | None, *, as_json: bool) -> No
     if as_json:
         print_json(documents)
         return
-    table = plain_table("ID", "PAGES", "NAME", numbers={"PAGES"})
-    for document in documents:
-        table.add_row(document.id[:SHORT_ID], str(document.pages), Text(document.name))
-    console.print(table)
+    print_documents(documents)
 
 
 def remove(address: str, document: str, *, as_json: bool) -> None:
@@ -96,7 +91,7 @@ def remove(address: str, document: str, *, as_json: bool) -> None:
     if as_json:
         print_json(removed)
     else:
-        console.print(Text(f"removed  {_short(removed)}"), soft_wrap=True)
+        console.print(Text(f"removed  {document_line(removed)}"), soft_wrap=True)
 
 
 def _body(client: Client, files: Sequence[str], asked: dict[str, Any]) -> dict[str, Any]:
@@ -140,10 +135,6 @@ def _print_pages(found: Search) -> None:
         console.print(line.append(hit.snippet), soft_wrap=True)
     console.print()
     console.print(_indented(Text(found.summary, "dim")))
-
-
-def _short(document: Document) -> str:
-    return f"{document.id[:SHORT_ID]}  {document.name} · {document.pages} pages"
 
 
 def _indented(text: Text) -> Padding:

@@ -22,21 +22,16 @@ from visar.models.machine import Machine, gigabytes, this_machine
 from visar.models.protocols import Downloadable, State
 
 EncoderChoice = Annotated[
-    str | None,
-    typer.Option("--encoder", help="Take this encoder, not the proposed one.", show_default=False),
+    str | None, typer.Option("--encoder", help="Take this encoder, not the proposed one.")
 ]
 GeneratorChoice = Annotated[
-    str | None,
-    typer.Option(
-        "--generator", help="Take this generator, not the proposed one.", show_default=False
-    ),
+    str | None, typer.Option("--generator", help="Take this generator, not the proposed one.")
 ]
 BaseUrl = Annotated[
     str | None,
     typer.Option(
         "--base-url",
         help="Look for language models at this address, not at the usual ports of this machine.",
-        show_default=False,
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Download and set what is chosen; do not ask.")]

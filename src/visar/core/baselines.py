@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.core.vectors import Float64, Integers, as_matrix, as_query, decode
-from visar.errors import InvalidOption, InvalidVectors, MissingExtra
+from visar.errors import InvalidOption, InvalidVectors, extra_needed
 
 # The paper rounds scores before it looks for the largest gap between them, or for clusters.
 DECIMALS = 3
@@ -259,11 +259,9 @@ def _first(values: Float64, k: int) -> Choice:
 
 def _best_clusters(points: Float64) -> NDArray[np.int64]:
     """HDBSCAN's labels for the (first) smallest cluster size with the best silhouette."""
-    try:
+    with extra_needed("Score-Cluster", "eval"):
         from sklearn.cluster import HDBSCAN
         from sklearn.metrics import silhouette_score
-    except ImportError:
-        raise MissingExtra("Score-Cluster", "eval") from None
     best, best_quality = np.zeros(len(points), np.int64), -np.inf
     for smallest in range(2, len(points)):
         labels = HDBSCAN(min_cluster_size=smallest, copy=True).fit_predict(points)
@@ -286,10 +284,8 @@ def _two_means(descending: Float64) -> int:
 
 def _in_better_gaussian(descending: Float64) -> int:
     """How many values belong to the component, of a mixture of two, that the highest belongs to."""
-    try:
+    with extra_needed("The Gaussian mixture", "eval"):
         from sklearn.mixture import GaussianMixture
-    except ImportError:
-        raise MissingExtra("The Gaussian mixture", "eval") from None
     labels = GaussianMixture(2, random_state=0).fit_predict(descending[:, None])
     return int(np.count_nonzero(labels == labels[0]))
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from visar.documents.page import Page
 from visar.encoders.checkpoint_encoder import CheckpointEncoder, LoadedModel
 from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_vectors
-from visar.errors import CheckpointError, MissingExtra
+from visar.errors import CheckpointError, extra_needed
 from visar.models.checkpoints import COLBERT, Checkpoint, refuse_other_kinds
 from visar.models.devices import choose_device
 from visar.models.loading import Lazy, import_torchvision, loading
@@ -158,10 +158,8 @@ class ColbertEncoder(CheckpointEncoder):
         checkpoint = self._checkpoint.get()
         if importlib.util.find_spec("torchvision") is not None:
             import_torchvision()  # transformers imports it wherever it is installed
-        try:
+        with extra_needed("ColBERT", "colbert"):
             from sentence_transformers import MultiVectorEncoder
-        except ImportError as error:
-            raise MissingExtra("ColBERT", "colbert") from error
         folder = checkpoint.folder()
         with loading(checkpoint):
             model = MultiVectorEncoder(

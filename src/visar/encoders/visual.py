@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from visar.documents.page import Box
 from visar.encoders.checkpoint_encoder import NO_NUMBERS, LoadedModel, PageImageEncoder
 from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_vectors
-from visar.errors import CheckpointError, MissingExtra
+from visar.errors import CheckpointError, extra_needed
 from visar.models.checkpoints import Checkpoint
 from visar.models.devices import attention_for, choose_device, choose_dtype
 from visar.models.loading import import_torchvision, loading, refuse_incomplete
@@ -72,10 +72,8 @@ class VisualEncoder(PageImageEncoder):
         checkpoint = self._checkpoint.get()
         family = family_of(checkpoint)
         import_torchvision()
-        try:
+        with extra_needed("A visual encoder", "colpali"):
             from colpali_engine import models
-        except ImportError as error:
-            raise MissingExtra("A visual encoder", "colpali") from error
         device = choose_device(self._device)
         attention = attention_for(device)
         options: dict[str, Any] = {"dtype": choose_dtype(device), "use_safetensors": True}

@@ -18,6 +18,7 @@ from visar.evaluation.report.scope import label
 from visar.evaluation.timing import APPROXIMATE, EXACT, LATE, SHORTCUTS, Bench, Part, Timing
 from visar.files import write_whole
 from visar.results import to_plain
+from visar.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +46,7 @@ def tables(bench: Bench) -> list[Table]:
     """Return what a person looks at: all methods, all documents, and latency against size."""
     longest = bench.sizes[-1]
     return [
-        _by_method(f"All methods · {_counted(len(bench.documents), 'document')}", bench.overall),
+        _by_method(f"All methods · {counted(len(bench.documents), 'document')}", bench.overall),
         _by_part("Documents", "DOCUMENT", [(part.name, part) for part in bench.documents]),
         _by_part(
             f"Latency against document size: the first pages of {longest.name}",
@@ -88,14 +89,14 @@ def summary_lines(bench: Bench) -> list[str]:
     questions = sum(len(part.k_star) for part in bench.documents)
     machine = bench.machine
     return [
-        f"milliseconds: median (quartiles) of {_counted(bench.rounds, 'round')} per question, "
+        f"milliseconds: median (quartiles) of {counted(bench.rounds, 'round')} per question, "
         "methods in turns; × is the ratio to late interaction",
         f"exact and approximate ViSAR chose the same pages for {same} of "
-        f"{_counted(questions, 'question')} (approximate ViSAR takes "
+        f"{counted(questions, 'question')} (approximate ViSAR takes "
         f"{METHODS[APPROXIMATE].options['top_s']} at most)",
         f"not included: encoding a question with {bench.encoder}, "
         f"{bench.encoding.median:.1f} ms; loading a document",
-        f"{machine['processor']}, {_counted(int(machine['cores']), 'core')}, numpy "
+        f"{machine['processor']}, {counted(int(machine['cores']), 'core')}, numpy "
         f"{machine['numpy']}, OMP_NUM_THREADS {machine['OMP_NUM_THREADS'] or 'not set'}, "
         f"visar {machine['visar']}",
         *bench.notes,
@@ -106,7 +107,7 @@ def to_markdown(bench: Bench) -> str:
     """Return all tables, each document's by method and stage included."""
     text = "# Latency\n\n" + "".join(f"- {line}\n" for line in summary_lines(bench))
     by_document = [
-        _by_method(f"{part.name} · {_counted(part.pages, 'page')}", part.timings)
+        _by_method(f"{part.name} · {counted(part.pages, 'page')}", part.timings)
         for part in bench.documents
     ]
     for table in tables(bench) + by_document:
@@ -179,13 +180,9 @@ def _milliseconds(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
 def figures(bench: Bench) -> dict[str, str]:
     """Return the paper's figures of latency, as SVG by file name."""
-    whole, encoder = _counted(bench.sizes[-1].pages, "page"), drawing.plain(bench.encoder)
+    whole, encoder = counted(bench.sizes[-1].pages, "page"), drawing.plain(bench.encoder)
     components = f"Latency by component, exact and approximate ({encoder})"
     wanted = (
         ("size", f"Latency against document size ({encoder})", _draw_sizes),
@@ -259,7 +256,7 @@ def _draw_components(axes: Axes, bench: Bench) -> None:
     axes.set_xticks([place for place, _ in bars], names, fontsize="small")
     for place, part in enumerate(bench.sizes):
         below = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
-        _annotate(axes, _counted(part.pages, "page"), (place, 0), (0, -22), **below)
+        _annotate(axes, counted(part.pages, "page"), (place, 0), (0, -22), **below)
 
 
 def _draw_strategies(axes: Axes, bench: Bench) -> None:

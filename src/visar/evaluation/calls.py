@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from visar.errors import DocumentError, VisarError
+from visar.text import counted
 
 _logger = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class ModelCalls:
     def failures(self) -> dict[str, str]:
         """Return how often calls to each model failed, and the last reason."""
         return {
-            model: f"{times} {'time' if times == 1 else 'times'}, last: {self._reasons[model]}"
+            model: f"{counted(times, 'time')}, last: {self._reasons[model]}"
             for model, times in self._in_all.items()
         }
 

@@ -14,16 +14,14 @@ from ipaddress import ip_address
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
-from visar.errors import GeneratorUnavailable, InvalidOption, MissingExtra
+from visar.errors import GeneratorUnavailable, InvalidOption, extra_needed
 from visar.network import is_loopback
 from visar.text import clean_line
 
-try:
+with extra_needed("A model behind an OpenAI-compatible server", "openai"):
     # Under these names for openai_server too.
     import httpx2 as httpx2
     import openai as openai
-except ImportError as missing:
-    raise MissingExtra("A model behind an OpenAI-compatible server", "openai") from missing
 
 ADDRESS_VARIABLE = "OPENAI_BASE_URL"
 KEY_VARIABLE = "OPENAI_API_KEY"

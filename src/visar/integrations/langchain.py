@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from typing import Any, Literal
 
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 from visar.integrations.pages import DPI, PNG, RetrievedPage, retrieve
 
-try:
+with extra_needed("The LangChain retriever", "langchain"):
     from langchain_core.callbacks import (
         AsyncCallbackManagerForRetrieverRun,
         CallbackManagerForRetrieverRun,
@@ -17,8 +17,6 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.runnables import run_in_executor
     from pydantic import Field, PositiveFloat, PositiveInt
-except ImportError as error:
-    raise MissingExtra("The LangChain retriever", "langchain") from error
 
 
 class VisarRetriever(BaseRetriever):

@@ -7,14 +7,12 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 from visar.integrations.pages import DPI, PNG, RetrievedPage, Source, retrieve
 
-try:
+with extra_needed("The LlamaIndex retriever", "llama-index"):
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
-except ImportError as error:
-    raise MissingExtra("The LlamaIndex retriever", "llama-index") from error
 
 # What a language model is told of a page beside its text and picture.
 _TOLD = {"name", "page"}

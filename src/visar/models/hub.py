@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from visar.errors import CheckpointError, MissingExtra
+from visar.errors import CheckpointError, extra_needed
 
 _logger = logging.getLogger(__name__)
 
@@ -196,7 +196,5 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _hub() -> None:
-    try:
+    with extra_needed("A checkpoint of the Hugging Face hub", "colpali"):
         import huggingface_hub  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("A checkpoint of the Hugging Face hub", "colpali") from error

@@ -7,6 +7,7 @@ pages. What they score is an estimate: callers compare the candidates exactly.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 
 from visar.core.vectors import Float32
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 from visar.retrieval.candidates import Candidate, Key, document_key, mean_vectors
 from visar.store import DocumentVectors, EncoderRef, StoredDocument
 
@@ -42,13 +43,45 @@ def _pages(vectors: DocumentVectors) -> Iterator[tuple[int, Float32, Float32]]:
         yield number + 1, exact, mean_vectors(exact)
 
 
-def _asked(documents: Sequence[StoredDocument], known: AbstractSet[Key]) -> list[Key] | None:
-    """The known ones of these documents; None if they are all that is known."""
-    wanted = {document_key(document) for document in documents} & known
-    return None if wanted == known else sorted(wanted)
+class _Engine(ABC):
+    """Candidates of an engine, which knows the documents that were added."""
+
+    _known: set[Key]
+
+    def known(self) -> AbstractSet[Key]:
+        """Return the documents that were added."""
+        return frozenset(self._known)
+
+    def remove(self, documents: Iterable[Key]) -> None:
+        """Forget documents."""
+        gone = sorted(self._known.intersection(documents))
+        if gone:
+            self._delete(gone)
+            self._known.difference_update(gone)
+
+    def candidates(
+        self,
+        query: Float32,
+        question: str,  # noqa: ARG002 - for indexes that have words
+        n: int,
+        documents: Sequence[StoredDocument],
+    ) -> list[Candidate]:
+        """Return the best pages that the engine finds in these documents."""
+        wanted = {document_key(document) for document in documents} & self._known
+        if not wanted:
+            return []
+        return self._search(query, n, None if wanted == self._known else sorted(wanted))
+
+    @abstractmethod
+    def _delete(self, keys: Sequence[Key]) -> None:
+        """Delete the pages of documents."""
+
+    @abstractmethod
+    def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
+        """Return the best pages of these documents, or of all."""
 
 
-class QdrantCandidates:
+class QdrantCandidates(_Engine):
     """Pages in a collection of Qdrant: means that are indexed, and full vectors that are not.
 
     The means find pages, and Qdrant compares the full vectors of these.
@@ -90,18 +123,12 @@ class QdrantCandidates:
     @classmethod
     def open(cls, url: str, encoder: EncoderRef) -> QdrantCandidates:
         """Connect to a cluster. ``QDRANT_API_KEY`` in the environment is its key."""
-        try:
+        with extra_needed("Qdrant", "qdrant"):
             from qdrant_client import QdrantClient
-        except ImportError as error:
-            raise MissingExtra("Qdrant", "qdrant") from error
         import os
 
         client = QdrantClient(url=url, api_key=os.environ.get("QDRANT_API_KEY"), timeout=60)
         return cls(client, encoder)
-
-    def known(self) -> AbstractSet[Key]:
-        """Return the documents that were added."""
-        return frozenset(self._known)
 
     def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
         """Take a document in."""
@@ -127,24 +154,11 @@ class QdrantCandidates:
         self._client.upsert(self._name, [mark], wait=True)
         self._known.add(key)
 
-    def remove(self, documents: Iterable[Key]) -> None:
-        """Forget documents."""
-        gone = sorted(self._known.intersection(documents))
-        if gone:
-            self._client.delete(self._name, self._of(gone), wait=True)
-            self._known.difference_update(gone)
+    def _delete(self, keys: Sequence[Key]) -> None:
+        self._client.delete(self._name, self._of(keys), wait=True)
 
-    def candidates(
-        self,
-        query: Float32,
-        question: str,  # noqa: ARG002 - for indexes that have words
-        n: int,
-        documents: Sequence[StoredDocument],
-    ) -> list[Candidate]:
+    def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
         """Return the best pages by their vectors, of the best by their means."""
-        keys = _asked(documents, self._known)
-        if keys == [] or not self._known:
-            return []
         wanted = None if keys is None else self._of(keys)
         found = self._client.query_points(
             self._name,
@@ -181,7 +195,7 @@ class QdrantCandidates:
                 return known
 
 
-class LanceCandidates:
+class LanceCandidates(_Engine):
     """Pages in a table of LanceDB: their means, searched by its index where there are many.
 
     Parameters
@@ -197,11 +211,9 @@ class LanceCandidates:
     def __init__(
         self, location: str, encoder: EncoderRef, options: dict[str, str] | None = None
     ) -> None:
-        try:
+        with extra_needed("Candidates in LanceDB", "cloud"):
             import lancedb
             import pyarrow as pa
-        except ImportError as error:
-            raise MissingExtra("Candidates in LanceDB", "cloud") from error
         means = pa.list_(pa.list_(pa.float32(), encoder.dimension))
         fields = [("key", pa.string()), ("document", pa.string()), ("page", pa.int32())]
         schema = pa.schema([*fields, ("means", means)])
@@ -210,11 +222,7 @@ class LanceCandidates:
             collection_name(encoder), schema=schema, exist_ok=True
         )
         rows = self._table.search().select(["key"]).to_arrow()
-        self._known: set[Key] = set(rows["key"].to_pylist())
-
-    def known(self) -> AbstractSet[Key]:
-        """Return the documents that were added."""
-        return frozenset(self._known)
+        self._known = set(rows["key"].to_pylist())
 
     def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
         """Take a document in, in one step; one that is known stays as it is."""
@@ -233,24 +241,11 @@ class LanceCandidates:
 
             self._table.create_index("means", config=IvfPq(distance_type="cosine"))
 
-    def remove(self, documents: Iterable[Key]) -> None:
-        """Forget documents."""
-        gone = sorted(self._known.intersection(documents))
-        if gone:
-            self._table.delete(_any_of(gone))
-            self._known.difference_update(gone)
+    def _delete(self, keys: Sequence[Key]) -> None:
+        self._table.delete(_any_of(keys))
 
-    def candidates(
-        self,
-        query: Float32,
-        question: str,  # noqa: ARG002 - for indexes that have words
-        n: int,
-        documents: Sequence[StoredDocument],
-    ) -> list[Candidate]:
+    def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
         """Return the best pages by their means."""
-        keys = _asked(documents, self._known)
-        if keys == [] or not self._known:
-            return []
         search: Any = self._table.search(query, vector_column_name="means")
         search = search.distance_type("cosine")
         where = "page > 0" if keys is None else f"page > 0 AND {_any_of(keys)}"

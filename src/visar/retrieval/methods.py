@@ -20,7 +20,7 @@ from visar import plugins
 from visar.core import PageVectors, Selection, baselines, maxsim, select
 from visar.core.baselines import Choice
 from visar.core.vectors import Float32, Float64, Integers
-from visar.errors import InvalidOption, VisarError
+from visar.errors import InvalidOption
 from visar.retrieval.calibration import Calibration, most_useful, page_features
 
 ENTRY_POINTS = "visar.methods"
@@ -278,14 +278,8 @@ class Method:
                 f"The method {self.name} needs a calibration of the encoder: make one with "
                 "visar calibrate QUESTIONS.jsonl --encoder NAME, or take another method."
             )
-        try:
+        with plugins.failing_as(InvalidOption, f"The method {self.name} failed"):
             return pages._run(self)  # noqa: SLF001 - the bookkeeping of times belongs there
-        except VisarError:
-            raise
-        except Exception as error:  # a foreign function can fail in any way
-            raise InvalidOption(
-                f"The method {self.name} failed: {type(error).__name__}: {error}"
-            ) from error
 
 
 def _visar(pages: ScoredPages, **options: Any) -> Selection:

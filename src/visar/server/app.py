@@ -106,7 +106,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     app.include_router(_about(context, metrics), prefix=PREFIX)
     own = Path(__file__).parent / "static"
     app.mount("/", _Page(directory=own, packages=[("visar.explain", "static")], html=True))
-    answer_errors(app, ERRORS, index.location)
+    answer_errors(app, ERRORS, context.message)
     app.add_middleware(_Observer, metrics=metrics, requests_per_minute=settings.requests_per_minute)
     app.add_middleware(
         RequestGuard,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
@@ -20,16 +21,21 @@ from visar.errors import (
 )
 from visar.explain.explanation import Explanation
 from visar.index import Index
+from visar.ingest.sources import source_text
 from visar.results import SearchResult
 from visar.server.jobs import JobQueue, TooManyJobs
 from visar.server.settings import Settings
+from visar.serving import problem
+
+# After visar.serving, which says what to install if they are missing.
+from fastapi.responses import JSONResponse  # isort: skip
 
 
 class TooManyQuestions(VisarError):
     """More questions at once than the operator allows."""
 
 
-# The first that fits counts. The messages of these speak of what was asked, not of this machine.
+# The first that fits counts. Of these `public_message` is told.
 ERRORS: Mapping[type[Exception], tuple[int, str]] = {
     TooManyJobs: (429, "busy"),
     TooManyQuestions: (429, "busy"),
@@ -41,6 +47,20 @@ ERRORS: Mapping[type[Exception], tuple[int, str]] = {
     GenerationError: (502, "generator"),
     StoreError: (503, "index"),
 }
+
+
+def public_message(error: object, index: Index) -> str:
+    """What an error says to whoever is not at this machine: not where anything is kept on it."""
+    hint = "Its pages are shown once it is unlocked with its password"
+    said = str(error).replace(EncryptedDocument.HINT, hint)
+    location = index.location
+    said = said.replace(f"index {location}", "index").replace(location, "the index")
+    if os.sep in said:  # perhaps of the path of a document
+        with contextlib.suppress(StoreError):  # which may be what there is to tell
+            for document in index.documents():
+                if document.source:
+                    said = said.replace(source_text(document.source), document.name)
+    return said
 
 
 class QuestionGate:
@@ -119,6 +139,14 @@ class Context:
     recent: RecentQuestions
     jobs: JobQueue = field(init=False)
     """There from the start of the application to its end."""
+
+    def problem(self, error: Exception) -> JSONResponse:
+        """The answer to a request that failed with this error."""
+        return problem(error, ERRORS, self.message)
+
+    def message(self, error: Exception) -> str:
+        """What is said of an error of `ERRORS`."""
+        return public_message(error, self.index)
 
     def encoder(self, name: str | None) -> str:
         """What the index knows an encoder by that a request has named."""

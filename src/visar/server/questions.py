@@ -13,7 +13,7 @@ from visar.results import Answer as FoundAnswer
 from visar.results import SearchResult
 from visar.retrieval.methods import METHODS
 from visar.retrieval.search import SearchOptions
-from visar.server.context import ERRORS, Context, Recent
+from visar.server.context import Context, Recent
 from visar.server.schemas import (
     Answer,
     AnswerQuestion,
@@ -26,7 +26,7 @@ from visar.server.schemas import (
     Search,
     to_schema,
 )
-from visar.serving import problem, refusal
+from visar.serving import refusal
 from visar.store import StoredDocument
 
 # After visar.serving, which says what to install if they are missing.
@@ -67,7 +67,7 @@ def router(context: Context) -> APIRouter:
                 yield ServerSentEvent(event="answer", data=_answer(pieces.answer))
         except (VisarError, HTTPException) as error:
             # The status has been sent: what is wrong is an event.
-            said = problem(error, ERRORS, context.index.location).body
+            said = context.problem(error).body
             yield ServerSentEvent(event="problem", raw_data=bytes(said).decode())
 
     @routes.post("/explain")

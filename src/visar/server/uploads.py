@@ -14,9 +14,9 @@ from typing import IO, Annotated, Any
 
 from visar.errors import VisarError
 from visar.server import jobs
-from visar.server.context import ERRORS, Context
+from visar.server.context import Context
 from visar.server.schemas import Job, Problem, Uploaded, to_schema
-from visar.serving import problem, refusal
+from visar.serving import refusal
 from visar.text import clean_line
 
 # After visar.serving, which says what to install if they are missing.
@@ -173,7 +173,7 @@ def _sync(file: IO[bytes]) -> None:
 
 
 def _problem(error: Exception, context: Context) -> Problem:
-    said = problem(error, ERRORS, context.index.location).body
+    said = context.problem(error).body
     return Problem.model_validate_json(bytes(said))
 
 

@@ -76,6 +76,7 @@ def _reason(error: VisarError, task: dict[str, Any]) -> str:
     """What went wrong, without the places of this machine."""
     path, name = Path(task["path"]), task["name"]
     said = str(error).replace(str(path), name).replace(str(path.parent), "").strip()
+    said = said.replace(EncryptedDocument.HINT, "Try again with its password")
     # Errors of documents begin with the file's name, which is not the one it came with.
     return re.sub(rf"^{re.escape(path.name)}\b", lambda _: name, said)
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.evaluation.report.cells import alone, row
 from tests.evaluation.synthetic import DATASETS, ENCODERS, write_run
 from visar.evaluation.findings import Findings, read_findings
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved
-from visar.evaluation.report import InvalidPages, apply_invalid_pages, make_tables
-from visar.evaluation.report.markup import Cell, Report, Table, to_html, to_json, to_markdown
+from visar.evaluation.report import make_tables
+from visar.evaluation.report.markup import Cell, Table, to_html, to_markdown
 from visar.evaluation.report.scope import LATE
 
 DATASET, ENCODER, GENERATOR = DATASETS[0], ENCODERS[1], "extractive"
@@ -59,17 +60,6 @@ def chosen(folder: Path, method: str) -> list[Raw]:
         for one in raw_lines(folder, "retrieved")
         if (one["dataset"], one["encoder"], one["method"]) == (DATASET, ENCODER, method)
     ]
-
-
-def alone(table: Table) -> Report:
-    return Report("Title", (), (table,), (), "[]")
-
-
-def row(table: Table, *start: str) -> dict[str, Cell]:
-    for cells in table.rows:
-        if tuple(cell.value for cell in cells[: len(start)]) == start:
-            return dict(zip(table.columns, cells, strict=True))
-    raise AssertionError(f"{start} is not in {table.title}")
 
 
 @pytest.mark.parametrize("method", ["visar", "largest-gap", "score-cluster"])
@@ -338,171 +328,6 @@ def test_records_of_other_questions_are_no_obstacle(folder: Path) -> None:
     made = make_tables(replace(findings, retrieved=more))
     assert "Left out: 2 records of questions that the run did not ask." in made[0].notes
     assert made[1:] == make_tables(findings)[1:]
-
-
-PAPER_JUDGE = "paper 1-abc openai:Qwen/Qwen2.5-14B-Instruct"
-
-
-def paper_run(
-    questions: int = 1073, with_evidence: int = 842, *, encoder: str = "colpali", **changes: Any
-) -> Findings:
-    """As many questions as the paper asks of MMLongBench, and the best of answers."""
-    asked = [
-        Asked(
-            f"q{n:04}",
-            changes.get("dataset", "MMLongBench"),
-            f"d{n}",
-            9,
-            (1,) if n < with_evidence else (),
-            answerable=True,
-            corrected=changes.get("corrected", False),
-        )
-        for n in range(questions)
-    ]
-    invalid = changes.get("invalid", 0)
-    return Findings(
-        tuple(asked),
-        tuple(
-            Retrieved(
-                one.dataset,
-                one.question,
-                encoder,
-                "visar",
-                1,
-                (1,),
-                (1, 2),
-                0.5,
-                {"all": 0.5},
-                invalid_pages=int(n < invalid),
-                paper_sparsity=0.5,
-            )
-            for n, one in enumerate(asked)
-        ),
-        (),
-        tuple(
-            Judged(
-                one.dataset,
-                one.question,
-                encoder,
-                "visar",
-                "qwen2.5-vl",
-                5,
-                changes.get("judge", PAPER_JUDGE),
-                correct=True,
-                prompt=changes.get("prompt", "paper"),
-            )
-            for one in asked
-        ),
-    )
-
-
-def paper_numbers(findings: Findings) -> set[str]:
-    """The tables in which a number of the paper stands, but for that of the questions."""
-    return {
-        table.key.partition("-mmlongbench")[0].partition("-longdocurl")[0]
-        for table in make_tables(findings)[1:]
-        if any(cell.paper is not None for cells in table.rows for cell in cells)
-    }
-
-
-RETRIEVAL = {"table-1", "table-2-s1"}
-ANSWERS = {"table-3-s2", "table-s9"}
-LATENCY = {"table-s8"}
-
-
-def test_the_papers_number_stands_beside_ours_in_the_same_setting() -> None:
-    tables = {table.key: table for table in make_tables(paper_run())}
-    cells = row(tables["table-1-mmlongbench"], "colpali", "ViSAR")
-    assert (cells["Mean k"].paper, cells["F1@k* %"].paper) == (5.3, 56.69)
-    assert row(tables["table-1-mmlongbench"], "", "evidence pages")["Mean k"].paper == 1.9
-    ranking = row(tables["table-2-s1-mmlongbench"], "colpali", "ViSAR")
-    # It is the paper's own NDCG, and stands beside that alone.
-    assert (ranking["NDCG@5"].paper, ranking["paper's NDCG@5"].paper) == (None, 0.734)
-    accuracy = tables[
-        "table-3-s2-mmlongbench-qwen2-5-vl-paper-prompt-"
-        "paper-1-abc-openai-qwen-qwen2-5-14b-instruct"
-    ]
-    assert row(accuracy, "colpali", "ViSAR")["Max-5 %"].paper == 35.42
-    assert "100.00 (100.00–100.00) · paper 35.42" in to_markdown(alone(accuracy))
-    place = accuracy.columns.index("Max-5 %")
-    assert json.loads(to_json(alone(accuracy)))["tables"][0]["rows"][0][place]["paper"] == 35.42
-    assert row(tables["table-s8-mmlongbench-colpali"], "ViSAR")["Retrieval s"].paper == 0.05
-    questions = row(tables["questions"], "MMLongBench")
-    assert (questions["Questions"].paper, questions["With evidence"].paper) == (1073, 842)
-
-
-@pytest.mark.parametrize(
-    ("changes", "shown"),
-    [
-        ({}, RETRIEVAL | ANSWERS | LATENCY),
-        # The repository's version of the benchmark: other questions for answers only.
-        ({"questions": 1082}, RETRIEVAL),
-        ({"with_evidence": 841}, ANSWERS | LATENCY),
-        ({"prompt": "default"}, RETRIEVAL | LATENCY),
-        ({"judge": "rules 1"}, RETRIEVAL | LATENCY),
-        ({"judge": "llm 1-abc qwen2.5-14b"}, RETRIEVAL | LATENCY),
-        ({"judge": "paper 1-abc qwen2.5-7b"}, RETRIEVAL | LATENCY),
-        ({"corrected": True}, set()),
-        ({"dataset": "Other"}, set()),
-        ({"encoder": "embedded"}, {"table-1"}),
-    ],
-    # A set prints in another order in each process.
-    ids=lambda value: "" if isinstance(value, set) else str(value),
-)
-def test_denominators_prompt_and_judge_decide(changes: dict[str, Any], shown: set[str]) -> None:
-    assert paper_numbers(paper_run(**changes)) == shown
-
-
-def test_another_number_of_questions_is_said() -> None:
-    tables = make_tables(paper_run(with_evidence=841))
-    said = (
-        "No number of the paper stands here for some or all rows: with colpali 841 questions "
-        "count, in the paper 842."
-    )
-    assert said in tables[1].notes
-    tables = make_tables(paper_run(prompt="default", judge="rules 1"))
-    accuracy = next(table for table in tables if table.key.startswith("table-3"))
-    assert accuracy.notes[-1] == (
-        "No number of the paper stands here: the answers are not asked for with the paper's prompt "
-        "(--prompt paper); they are judged by rules 1, in the paper by Qwen2.5-14B-Instruct with "
-        "its own prompt (--judge paper)."
-    )
-
-
-def longdocurl_run(invalid: int = 170) -> Findings:
-    """2,325 questions, 2,323 with evidence; of these, 170 on documents with NaN pages."""
-    return paper_run(2325, 2323, dataset="LongDocURL", encoder="colmodernvbert", invalid=invalid)
-
-
-@pytest.mark.parametrize(
-    ("way", "counted", "has_paper"),
-    [("auto", 2153, True), ("leave-out", 2153, True), ("empty", 2323, False)],
-)
-def test_questions_on_invalid_pages(way: InvalidPages, counted: int, has_paper: bool) -> None:
-    """2,323 − 170 = 2,153 for retrieval, 2,325 − 170 = 2,155 for accuracy, as in the paper."""
-    tables = make_tables(apply_invalid_pages(longdocurl_run(), way))
-    cells = row(tables[1], "colmodernvbert", "ViSAR")
-    assert cells["Questions"].value == counted
-    assert cells["Mean k"].paper == (13.5 if has_paper else None)
-    accuracy = row(
-        next(table for table in tables if table.key.startswith("table-3")),
-        "colmodernvbert",
-        "ViSAR",
-    )
-    assert accuracy["n, Max-5"].value == (2155 if has_paper else 2325)
-    assert accuracy["Max-5 %"].paper == (58.28 if has_paper else None)
-    if has_paper:
-        note = "colmodernvbert: 170 questions are left out, as in the paper"
-    else:
-        note = "colmodernvbert: 170 questions are about documents with pages that could not be"
-    assert any(one.startswith(note) for one in tables[1].notes)
-    assert not any("Without a result" in one for one in tables[1].notes)
-
-
-def test_where_the_papers_numbers_cannot_stand_invalid_pages_are_empty() -> None:
-    """171 questions on such documents are not the paper's 170."""
-    tables = make_tables(apply_invalid_pages(longdocurl_run(171), "auto"))
-    assert row(tables[1], "colmodernvbert", "ViSAR")["Questions"].value == 2323
 
 
 def test_another_setting_is_said_to_be_another(tables: dict[str, Table]) -> None:

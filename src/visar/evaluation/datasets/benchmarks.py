@@ -130,12 +130,7 @@ class LongDocURL:
         folder = parent / name
         folder.mkdir()
         for path in images.values():
-            link = folder / path.name
-            try:
-                link.symlink_to(path.absolute())
-            except OSError:
-                # Windows lets only some users make links.
-                shutil.copyfile(path, link)
+            link_file(path, folder / path.name)
         return folder
 
 
@@ -194,6 +189,14 @@ def page_counts(entries: Sequence[Entry], problems: Problems) -> dict[str, int]:
         for entry in entries
     }
     return {document: count for document, count in counts.items() if count is not None}
+
+
+def link_file(path: Path, link: Path) -> None:
+    """Make a link to a file, or a copy: Windows lets only some users make links."""
+    try:
+        link.symlink_to(path.absolute())
+    except OSError:
+        shutil.copyfile(path, link)
 
 
 def existing(path: Path) -> Path | None:

@@ -9,15 +9,14 @@ without a package.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from visar import plugins
-from visar.errors import DatasetError, VisarError
-from visar.evaluation.datasets.benchmarks import existing
+from visar.errors import DatasetError
+from visar.evaluation.datasets.benchmarks import existing, link_file
 from visar.evaluation.datasets.entries import (
     Entry,
     Fields,
@@ -112,14 +111,8 @@ def _questions(name: str, source: Path) -> list[Question]:
     if found is None and not plugins.is_object_name(name):
         raise plugins.unknown_name("converter", name, converter_names())
     converter = plugins.load(name if found is None else found)
-    try:
+    with plugins.failing_as(DatasetError, f"The converter {name} failed", "."):
         questions = list(converter(source))
-    except VisarError:
-        raise
-    except Exception as error:  # foreign code can fail in any way
-        raise DatasetError(
-            f"The converter {name} failed: {type(error).__name__}: {error}."
-        ) from error
     odd = [one for one in questions if not isinstance(one, Question)]
     if odd:
         raise DatasetError(f"The converter {name} gave {shown(odd[0])}, which is no Question.")
@@ -333,12 +326,7 @@ def _link_pages(source: Path, folder: Path) -> None:
             continue
         target.mkdir(parents=True)
         for number, image in enumerate(images, start=1):
-            link = target / f"{number:04}.jpg"
-            try:
-                link.symlink_to(image.absolute())
-            except OSError:
-                # Windows lets only some users make links.
-                shutil.copyfile(image, link)
+            link_file(image, target / f"{number:04}.jpg")
 
 
 _MP_DOCVQA = "MP-DocVQA"

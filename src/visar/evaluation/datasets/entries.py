@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NoReturn
 
 from visar.errors import DatasetError
+from visar.text import counted
 
 _MOST_SHOWN = 20
 _LONGEST_SHOWN = 60
@@ -49,7 +50,7 @@ class Problems:
         if not self._found:
             return
         count = len(self._found)
-        title = f"{self._of_what}: {count} problem{'s' * (count > 1)}"
+        title = f"{self._of_what}: {counted(count, 'problem')}"
         ordered = sorted(self._found, key=lambda problem: problem[0])
         lines = [title, *(f"  {problem}" for _, problem in ordered[:_MOST_SHOWN])]
         if count > _MOST_SHOWN:

@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
-from visar.errors import DatasetError, MissingExtra
+from visar.errors import DatasetError, extra_needed
 from visar.evaluation.datasets.entries import leaves_folder
 
 MMLONGBENCH_HUB = "yubo2333/MMLongBench-Doc"
@@ -49,10 +49,8 @@ def download(name: str, benchmark: str) -> Path:
     in_collection = name not in _FILES
     repository = COLLECTION if in_collection else name
     files = [f"{benchmark}/*"] if in_collection else _FILES[name]
-    try:
+    with extra_needed("A benchmark of the Hugging Face hub", "eval"):
         from huggingface_hub import errors, snapshot_download
-    except ImportError as error:
-        raise MissingExtra("A benchmark of the Hugging Face hub", "eval") from error
     try:
         folder = Path(snapshot_download(repository, repo_type="dataset", allow_patterns=files))
     except errors.GatedRepoError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-from visar.errors import DatasetError, VisarError
+from visar.errors import DatasetError
 from visar.evaluation.datasets.benchmarks import (
     LONGDOCURL,
     MMLONGBENCH,
@@ -20,7 +20,7 @@ from visar.evaluation.datasets.benchmarks import (
 from visar.evaluation.datasets.entries import Entry, Problems, read_entries
 from visar.evaluation.datasets.hub import COLLECTION, LONGDOCURL_HUB, MMLONGBENCH_HUB, download
 from visar.evaluation.questions import Dataset
-from visar.plugins import entry_points, is_object_name, load
+from visar.plugins import entry_points, failing_as, is_object_name, load
 
 GROUP = "visar.datasets"
 """The group of entry points: callables that take the data's path, or None, and give a Dataset."""
@@ -84,14 +84,8 @@ def dataset_names() -> list[str]:
 
 
 def _open_plugin(plugin: EntryPoint | str, name: str, folder: Path | None) -> Dataset:
-    try:
+    with failing_as(DatasetError, f"The data set {name} cannot be opened", "."):
         opened = load(plugin)(folder)
-    except VisarError:
-        raise
-    except Exception as error:  # foreign code can fail in any way
-        raise DatasetError(
-            f"The data set {name} cannot be opened: {type(error).__name__}: {error}."
-        ) from error
     if not isinstance(opened, Dataset):
         raise DatasetError(
             f"{name} gave an object of type {type(opened).__name__}, which is no data set: it "

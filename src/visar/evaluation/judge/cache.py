@@ -17,11 +17,11 @@ from threading import Lock
 from typing import Any
 
 from visar.errors import InvalidOption, VisarError
-from visar.evaluation.judge.protocol import Case, Judge, Verdict, judge_each
+from visar.evaluation.judge.protocol import BatchJudge, Case, Judge, Verdict, judge_each
 from visar.files import write_whole
 
 
-class CachedJudge:
+class CachedJudge(BatchJudge):
     """A judge that first looks in a folder for a kept verdict of the same judge on the same case.
 
     Threads never judge a case twice; processes that come to it at the same time may, and the last
@@ -37,15 +37,6 @@ class CachedJudge:
     @property
     def name(self) -> str:
         return self._judge.name
-
-    def judge(
-        self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
-    ) -> Verdict:
-        """Give the kept verdict, or a new one and keep it; raises what the judge raises too."""
-        (verdict,) = self.judge_batch([Case(question, references, answer, kind)])
-        if isinstance(verdict, Exception):
-            raise verdict
-        return verdict
 
     def judge_batch(self, cases: Sequence[Case]) -> list[Verdict | VisarError]:
         """Give the kept verdict on each case, or a new one and keep it.

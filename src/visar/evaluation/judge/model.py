@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from visar.errors import VisarError
-from visar.evaluation.judge.protocol import Case, Verdict, usable_references
+from visar.evaluation.judge.protocol import BatchJudge, Case, Verdict, usable_references
 from visar.generation.protocol import Generator, Prompt, Reply, generate_each
 
 DEFAULT_MODEL = "qwen2.5-14b"
@@ -19,7 +19,7 @@ DEFAULT_MODEL = "qwen2.5-14b"
 _TO_ESCAPE = re.compile("<|\\[(?=/?INST)|[\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 
-class ModelJudge(ABC):
+class ModelJudge(BatchJudge, ABC):
     """Shows a language model instructions and a case, and reads a verdict from its reply.
 
     As safe for threads as its generator. ``name`` holds the version, which is raised whenever the
@@ -35,7 +35,11 @@ class ModelJudge(ABC):
         self._generator = generator
         self._system = instructions
         digest = hashlib.sha256(instructions.encode()).hexdigest()[:8]
-        self.name = f"{kind} {version}-{digest} {generator.name}"
+        self._name = f"{kind} {version}-{digest} {generator.name}"
+
+    @property
+    def name(self) -> str:
+        return self._name
 
     @abstractmethod
     def _shown(self, question: str, references: Sequence[str], answer: str) -> str:
@@ -44,15 +48,6 @@ class ModelJudge(ABC):
     @abstractmethod
     def _is_correct(self, reply: Reply) -> bool:
         """Read a reply; raises GenerationError if it holds no verdict."""
-
-    def judge(
-        self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
-    ) -> Verdict:
-        """Ask the model once; raises GenerationError if it gives no verdict."""
-        (verdict,) = self.judge_batch([Case(question, references, answer, kind)])
-        if isinstance(verdict, Exception):
-            raise verdict
-        return verdict
 
     def judge_batch(self, cases: Sequence[Case]) -> list[Verdict | VisarError]:
         """Ask the model once for each case, about several at a time if it can."""

@@ -86,6 +86,15 @@ class Judge(Protocol):
 class BatchJudge(Judge, Protocol):
     """A judge that decides about several answers at a time."""
 
+    def judge(
+        self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
+    ) -> Verdict:
+        """Give the verdict of ``judge_batch`` on one case, or raise its error."""
+        (verdict,) = self.judge_batch([Case(question, references, answer, kind)])
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
     def judge_batch(self, cases: Sequence[Case]) -> Sequence[Verdict | VisarError]:
         """Give the verdict of ``judge`` on each case; in its place stands what that would raise."""
         ...

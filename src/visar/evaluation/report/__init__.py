@@ -25,7 +25,6 @@ from visar.evaluation.report.latency_tables import latency_tables
 from visar.evaluation.report.markup import Picture, Report, Table
 from visar.evaluation.report.paper import paper_settings
 from visar.evaluation.report.scope import listed, name_generator
-from visar.files import write_whole
 
 InvalidPages: TypeAlias = Literal["auto", "leave-out", "empty"]
 """What becomes of questions about documents with pages that an encoder gave no usable vectors for:
@@ -71,15 +70,7 @@ def write_report(
         with_own_keys(make_figures(findings, folder)),
         json.dumps(list(findings.manifests), indent=2, sort_keys=True, ensure_ascii=False),
     )
-    files = {f"figures/{picture.key}.svg": picture.svg for picture in report.figures} | {
-        "report.md": markup.to_markdown(report),
-        "report.json": markup.to_json(report),
-        "report.html": markup.to_html(report),
-    }
-    out = folder if out is None else Path(out)
-    for name, text in files.items():
-        write_whole(out / name, text.encode())
-    return out / "report.html"
+    return markup.write_files(report, folder if out is None else Path(out), "report")
 
 
 def apply_invalid_pages(findings: Findings, way: InvalidPages) -> Findings:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 from visar.evaluation.findings import CORRECTED
 from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.scope import LATE, label
-from visar.evaluation.statistics import summarize
+from visar.evaluation.statistics import Interval, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,10 +117,8 @@ def figure_style() -> Iterator[None]:
     Make them as ``matplotlib.figure.Figure()``, which needs no display and leaves nothing open,
     and write them with `to_svg`. Raises MissingExtra if matplotlib is not installed.
     """
-    try:
+    with extra_needed("A figure", "eval"):
         import matplotlib as mpl
-    except ImportError:
-        raise MissingExtra("A figure", "eval") from None
     # From matplotlib's own defaults: a reader's matplotlibrc must not change the figures.
     with _DRAWING, mpl.rc_context():
         # A letter that this machine's font lacks, the reader's may have. The filter stays: taking
@@ -263,6 +261,13 @@ def plot_quartiles(
         alpha=0.15,
         linewidth=0,
     )
+
+
+def plot_intervals(axes: Axes, by_place: Mapping[float, Interval], **look: Any) -> None:
+    """Draw points with their intervals; ``look`` are arguments of ``Axes.errorbar``."""
+    sure = by_place.values()
+    error = [[one.mean - one.low for one in sure], [one.high - one.mean for one in sure]]
+    axes.errorbar(list(by_place), [one.mean for one in sure], yerr=error, **look)
 
 
 def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:

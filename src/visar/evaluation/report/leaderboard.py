@@ -33,7 +33,6 @@ from visar.evaluation.statistics import (
     f1_of_means,
     mcnemar,
 )
-from visar.files import write_whole
 
 # Methods that do not decide k by themselves stand with the paper's two budgets.
 FIXED_K = (5, 10)
@@ -119,15 +118,7 @@ def write_leaderboard(
             ensure_ascii=False,
         ),
     )
-    files = {
-        "leaderboard.md": markup.to_markdown(report),
-        "leaderboard.json": markup.to_json(report),
-        "leaderboard.html": markup.to_html(report),
-    }
-    out = Path(out)
-    for name, text in files.items():
-        write_whole(out / name, text.encode())
-    return out / "leaderboard.html"
+    return markup.write_files(report, Path(out), "leaderboard")
 
 
 def _named(folders: Sequence[Path | str]) -> dict[str, Path]:

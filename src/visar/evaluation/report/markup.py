@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
+from visar.files import write_whole
 
 NOTHING = "—"
 
@@ -137,6 +139,22 @@ class Report:
     """As JSON: versions, settings, machine."""
 
 
+def write_files(report: Report, folder: Path, name: str) -> Path:
+    """Write a report as NAME.html, NAME.md with ``figures/*.svg``, and NAME.json; return the page.
+
+    Raises MissingExtra if Jinja is not installed.
+    """
+    page = folder / f"{name}.html"
+    files = {folder / "figures" / f"{one.key}.svg": one.svg for one in report.figures} | {
+        folder / f"{name}.md": to_markdown(report),
+        folder / f"{name}.json": to_json(report),
+        page: to_html(report),
+    }
+    for path, text in files.items():
+        write_whole(path, text.encode())
+    return page
+
+
 def make_key(*parts: str) -> str:
     """Return a key that can be an anchor of a page and the name of a file.
 
@@ -232,10 +250,8 @@ def to_html(report: Report) -> str:
 
     Raises MissingExtra if Jinja is not installed.
     """
-    try:
+    with extra_needed("A report", "eval"):
         from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise MissingExtra("A report", "eval") from None
     # Names of data sets, models and methods come from anywhere: everything is escaped.
     environment = Environment(
         autoescape=True,

@@ -182,16 +182,8 @@ def _draw_against_oracle(
     for place, (method, line) in enumerate(lines.items()):
         # Beside each other, so that no method hides another.
         shift = 0.6 * (place - (len(lines) - 1) / 2) / len(lines)
-        axes.errorbar(
-            [at + shift for at in line],
-            [one.mean for one in line.values()],
-            yerr=[
-                [one.mean - one.low for one in line.values()],
-                [one.high - one.mean for one in line.values()],
-            ],
-            elinewidth=0.8,
-            **looks[method] | {"linewidth": 1.2, "markersize": 4},
-        )
+        look = looks[method] | {"elinewidth": 0.8, "linewidth": 1.2, "markersize": 4}
+        drawing.plot_intervals(axes, {at + shift: one for at, one in line.items()}, **look)
     if heading.startswith("mean k"):
         axes.axhline(0, color="black", linewidth=0.8, linestyle="--")
     else:
@@ -251,9 +243,8 @@ def _draw_fixed(axes: Axes, pairs: Mapping[str, Pairs], looks: _Looks) -> None:
         sure = PairedSamples({method: values}, samples=_SAMPLES).interval(method, f1_of_means)
         mean_k = fmean(one.k for _, one in of_method)
         largest = max(largest, int(mean_k) + 1)
-        error = [[sure.mean - sure.low], [sure.high - sure.mean]]
-        look = looks[method] | {"linestyle": "none", "markersize": 7}
-        axes.errorbar([mean_k], [sure.mean], yerr=error, capsize=2.5, **look)
+        look = looks[method] | {"linestyle": "none", "markersize": 7, "capsize": 2.5}
+        drawing.plot_intervals(axes, {mean_k: sure}, **look)
     axes.set_xscale("log")
     ticks = [k for k in (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500) if k <= largest * 1.2]
     axes.set_xticks(ticks, list(map(str, ticks)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -204,17 +204,8 @@ def _draw_bins(axes: Axes, by_encoder: Mapping[str, Points], encoders: Sequence[
             continue
         # Beside each other, so that intervals do not hide one another.
         shift = width * 0.12 * (place - (len(by_encoder) - 1) / 2)
-        look: dict[str, Any] = drawing.encoder_look(encoder, encoders)
-        axes.errorbar(
-            [width * (at + 0.5) + shift for at in known],
-            [one.mean for one in known.values()],
-            yerr=[
-                [one.mean - one.low for one in known.values()],
-                [one.high - one.mean for one in known.values()],
-            ],
-            capsize=2.5,
-            elinewidth=1,
-            **look,
-        )
+        placed = {width * (at + 0.5) + shift: one for at, one in known.items()}
+        look = drawing.encoder_look(encoder, encoders) | {"capsize": 2.5, "elinewidth": 1}
+        drawing.plot_intervals(axes, placed, **look)
     axes.set(xlim=(0, 100), ylim=(0, 104), xlabel="sparsity, %", ylabel="accuracy, %")
     axes.set_xticks(range(0, 101, 100 // _BINS))

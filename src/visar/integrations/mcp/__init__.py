@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 
-try:
+with extra_needed("An MCP server", "mcp"):
     import mcp.server.mcpserver  # noqa: F401
-except ImportError as error:
-    raise MissingExtra("An MCP server", "mcp") from error
 
 from visar.integrations.mcp.server import PATH, create_server, http_app
 

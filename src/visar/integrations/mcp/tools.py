@@ -19,14 +19,13 @@ from pydantic import Field
 from visar.documents import find_documents
 from visar.documents.finding import page_images
 from visar.documents.page import Page
-from visar.errors import DocumentError, InvalidOption, StoreError
+from visar.errors import DocumentError, InvalidOption
 from visar.explain.report import report_data
 from visar.explain.words import numbers
 from visar.generation.answering import page_text
 from visar.generation.prompts import fit_pixels
 from visar.generation.protocol import Generator
 from visar.index import Index
-from visar.ingest.sources import source_text
 from visar.integrations.mcp.results import (
     MAX_RESULT,
     Added,
@@ -47,6 +46,7 @@ from visar.integrations.mcp.results import (
     size_of,
 )
 from visar.retrieval.search import SearchOptions
+from visar.server.context import public_message
 from visar.server.schemas import MAX_QUESTION, Collection, to_schema
 
 REPORT = "visar/report"
@@ -128,16 +128,11 @@ class Tools:
 
     def clean(self, error: object) -> str:
         """What an error says, without telling where on this machine anything is kept."""
-        said = str(error)
-        with contextlib.suppress(StoreError):  # which may be what there is to tell
-            for document in self._index.documents():
-                if document.source:
-                    said = said.replace(source_text(document.source), document.name)
+        said = public_message(error, self._index)
         for root in self._roots.folders:
             if root.name:
                 said = said.replace(str(root), root.name)
-        location = self._index.location
-        return said.replace(f"index {location}", "index").replace(location, "the index")
+        return said
 
     def list_documents(
         self,

@@ -7,14 +7,12 @@ import base64
 from typing import Any
 
 from visar.client import Client
-from visar.errors import MissingExtra
+from visar.errors import extra_needed
 from visar.integrations.pages import DPI, PNG, RetrievedPage, Source, open_source, retrieve
 
-try:
+with extra_needed("The Haystack retriever", "haystack"):
     from haystack import Document, component, default_to_dict
     from haystack.dataclasses import ByteStream, ImageContent
-except ImportError as error:
-    raise MissingExtra("The Haystack retriever", "haystack") from error
 
 
 @component

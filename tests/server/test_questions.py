@@ -1,0 +1,235 @@
+"""The routes of questions, answers and their reasons, through real connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+
+from tests.conftest import write_pdf
+from tests.server.service import QUESTION, ask, assert_problem, client, events, serving
+from visar.index import Index
+
+
+def test_an_answer_quotes_the_page(http: httpx2.Client, document: str) -> None:
+    answer = ask(http, "ask")
+    assert answer["found"]
+    assert "seven years" in answer["text"]
+    assert answer["generator"] == "extractive"
+    assert (answer["model"], answer["citations"]) == (None, [])
+    passage = answer["passages"][0]
+    assert passage["document"] == document
+    assert passage["page"] in (2, 4)
+    assert passage["boxes"]
+    search = answer["search"]
+    assert {hit["page"] for hit in search["pages"]} <= {1, 2, 4}
+    assert (search["pages_searched"], search["k"]) == (5, len(search["pages"]))
+    assert search["summary"].startswith(f"{search['k']} of 5 pages")
+
+
+def test_a_question_can_be_narrowed(http: httpx2.Client, document: str) -> None:
+    one = ask(http, "search", documents=[document], method="top-k", k=1)
+    assert len(one["pages"]) == 1
+    assert one["method"] == "top-k"
+    assert len(ask(http, "search", max_k=1)["pages"]) == 1
+    beside = ask(http, "search", method="top-k", k=1, neighbors=1)["pages"]
+    assert {hit["beside"] for hit in beside} > {None}
+
+
+def test_a_filter_says_what_is_searched(http: httpx2.Client, document: str) -> None:
+    asked = {"question": "Where is the lighthouse?"}
+    found = http.post("search", json={**asked, "where": "missing is null"}).json()
+    assert document in [one["id"] for one in found["documents"]]
+    assert found["candidates"] is None or found["candidates"] <= found["pages_searched"]
+    nothing = http.post("search", json={**asked, "where": "missing = 3"})
+    assert_problem(nothing, 404, "not_found")
+    wrong = http.post("search", json={**asked, "where": "missing ="})
+    assert_problem(wrong, 422, "invalid")
+    assert "The filter is wrong here" in wrong.text
+
+
+def test_an_answer_streams_pages_first(http: httpx2.Client) -> None:
+    with http.stream("POST", "ask/stream", json={"question": QUESTION}) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        told = [(name, json.loads(data)) for name, data in events(response)]
+    names = [name for name, _ in told]
+    assert names == ["search", *["text"] * (len(names) - 2), "answer"]
+    search, answer = told[0][1], told[-1][1]
+    assert answer["search"]["pages"] == search["pages"]
+    assert "".join(piece for name, piece in told if name == "text").strip() == answer["text"]
+    assert answer["text"] == ask(http, "ask")["text"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"question": "  "}, 422, "empty_question"),
+        ({"documents": ["nothing.pdf"]}, 404, "not_found"),
+        ({"collection": "nothing"}, 404, "not_found"),
+        ({"documents": ["manual.pdf"], "collection": "all"}, 422, "invalid"),
+        ({"encoder": "/etc/passwd"}, 422, "invalid"),
+        ({"encoder": "http://127.0.0.1:1"}, 422, "invalid"),
+        ({"generator": "openai:gpt"}, 422, "invalid"),
+        ({"method": "os:system"}, 422, "invalid"),
+        ({"method": "oracle"}, 422, "invalid"),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_told(
+    http: httpx2.Client, body: dict[str, Any], status: int, code: str
+) -> None:
+    asked = {"question": QUESTION, **body}
+    detail = assert_problem(http.post("ask", json=asked), status, code)
+    # Streamed, it is an event: by then the status has been sent.
+    with http.stream("POST", "ask/stream", json=asked) as response:
+        assert response.status_code == 200
+        ((name, data),) = events(response)
+    said = json.loads(data)
+    assert (name, said["status"], said["code"], said["detail"]) == ("problem", status, code, detail)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"question": ""},
+        {"question": "a" * 4001},
+        {"question": 7},
+        {"question": QUESTION, "base_url": "http://127.0.0.1:1"},
+        {"question": QUESTION, "k": 0},
+        {"question": QUESTION, "neighbors": 11},
+        {"question": QUESTION, "documents": "manual.pdf"},
+        [],
+    ],
+)
+@pytest.mark.parametrize("route", ["ask", "ask/stream", "search", "explain", "explain/matrix"])
+def test_a_question_of_the_wrong_shape_is_refused(
+    http: httpx2.Client, route: str, body: Any
+) -> None:
+    assert_problem(http.post(route, json=body), 422, "invalid")
+
+
+def test_an_empty_index_says_so_and_not_where_it_is(tmp_path: Path) -> None:
+    with (
+        Index.open(tmp_path / "empty") as index,
+        serving(index) as address,
+        client(address) as http,
+    ):
+        assert http.get("documents").json() == []
+        assert http.get("ready").json()["status"] == "ok"
+        response = http.post("ask", json={"question": QUESTION})
+        assert_problem(response, 404, "not_found")
+        assert str(tmp_path) not in response.text
+        with http.stream("POST", "ask/stream", json={"question": QUESTION}) as streamed:
+            ((name, data),) = events(streamed)
+        assert name == "problem"
+        assert str(tmp_path) not in data
+
+
+def test_the_explanation_holds_words_cost_and_choices(http: httpx2.Client, document: str) -> None:
+    explained = ask(http, "explain")
+    assert " ".join(word["text"] for word in explained["words"]) == QUESTION
+    influences = [word["influence"] for word in explained["words"]]
+    assert max(influences) == pytest.approx(1)
+    assert min(influences) >= 0
+    assert [(page["document"], page["page"]) for page in explained["pages"]] == [
+        (document, number) for number in range(1, 6)
+    ]
+    assert sorted(page["rank"] for page in explained["pages"]) == [1, 2, 3, 4, 5]
+    assert max(page["activity"] for page in explained["pages"]) == pytest.approx(1)
+    assert explained["cost"][explained["k_star"] - 1] is not None
+    search = ask(http, "search")
+    assert explained["k_star"] == search["k_star"]
+    choices = {one["method"]: one for one in explained["choices"]}
+    assert {"visar", "visar-approx", "largest-gap", "top-k"} <= set(choices)
+    taken = [explained["pages"][place]["page"] for place in choices["visar"]["pages"]]
+    assert taken == [hit["page"] for hit in search["pages"]]
+    assert choices["visar"]["tokens"] <= choices["top-k"]["tokens"]
+
+
+def test_the_matrix_is_square_and_symmetric(http: httpx2.Client) -> None:
+    size = ask(http, "explain")["matrix_size"]
+    assert size >= 1
+    response = http.post("explain/matrix", json={"question": QUESTION})
+    assert response.headers["content-type"] == "application/octet-stream"
+    matrix = np.frombuffer(response.content, "<f4").reshape(size, size)
+    np.testing.assert_allclose(matrix, matrix.T, rtol=1e-5)
+    assert (matrix >= 0).all()
+    assert matrix.max() > 0
+
+
+def test_patches_have_a_weight_and_a_cosine_with_every_vector(
+    http: httpx2.Client, document: str
+) -> None:
+    patches = ask(http, "explain/patches", document=document, page=2)
+    count = len(patches["boxes"])
+    assert count == len(patches["weights"]) > 0
+    vectors = [row for word in ask(http, "explain")["words"] for row in word["vectors"]]
+    cosines = np.array(patches["cosines"])
+    assert cosines.shape[1] == count
+    assert max(vectors) < cosines.shape[0]
+    assert np.abs(cosines).max() <= 1.001
+    asked = {"question": QUESTION, "document": document, "page": 6}
+    assert_problem(http.post("explain/patches", json=asked), 404, "not_found")
+    asked = {"question": QUESTION, "document": "0" * 64, "page": 1}
+    assert_problem(http.post("explain/patches", json=asked), 404, "not_found")
+
+
+def test_two_pages_show_what_they_share(http: httpx2.Client, document: str) -> None:
+    def pair(first: int, second: int) -> httpx2.Response:
+        pages = {
+            name: {"document": document, "page": page}
+            for name, page in (("first", first), ("second", second))
+        }
+        return http.post("explain/pair", json={"question": QUESTION, **pages})
+
+    pairs = pair(2, 2).json()
+    assert ["warranty", "warranty"] in [
+        [word.strip(".").lower() for word in one["words"]] for one in pairs
+    ]
+    for one in pairs:
+        for left, top, right, bottom in (one["first"], one["second"]):
+            assert 0 <= left < right <= 1
+            assert 0 <= top < bottom <= 1
+    assert pair(2, 3).json() == []  # the other page does not speak of it
+    assert_problem(pair(2, 6), 404, "not_found")
+    assert_problem(pair(2, 0), 422, "invalid")
+
+
+def test_the_views_of_a_question_are_computed_once(
+    index: Index,
+    http: httpx2.Client,
+    document: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    calls: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(index, name)
+
+        def call(*given: Any, **options: Any) -> Any:
+            calls.append(name)
+            return real(*given, **options)
+
+        return call
+
+    for name in ("search", "explain"):
+        monkeypatch.setattr(index, name, counted(name))
+    question = "Which cloth cleans the glass?"
+    body = {"question": question}
+    http.post("ask", json=body)
+    for route in ("explain", "explain/matrix", "explain"):
+        assert http.post(route, json=body).status_code == 200
+    http.post("explain/patches", json={**body, "document": document, "page": 3})
+    assert calls == ["search", "explain"]
+    # Other documents are another question.
+    index.add(write_pdf(tmp_path / "cloth.pdf", "A dry cloth cleans the glass."))
+    pages = http.post("explain", json=body).json()["pages"]
+    assert calls == ["search", "explain"] * 2
+    assert len(pages) == 6
+    http.delete("documents/cloth.pdf")
