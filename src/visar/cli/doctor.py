@@ -21,6 +21,7 @@ from visar.generation.registry import GeneratorInfo, available_generators
 from visar.index import Index
 from visar.models.protocols import State
 from visar.store import default_location
+from visar.text import counted
 
 # Of what the same command would install; all are listed above.
 _NAMED = 3
@@ -73,7 +74,7 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
     console.print(f"[bold]visar {report.version}[/bold] · Python {report.python}")
     if report.config is not None:
         console.print(Text(f"config      {report.config} (visar config)"), soft_wrap=True)
-    held = "none yet" if report.documents is None else f"{report.documents} documents"
+    held = "none yet" if report.documents is None else counted(report.documents, "document")
     console.print(f"index       {report.index} ({held})", soft_wrap=True)
     groups: dict[str, Sequence[EncoderInfo | GeneratorInfo | Part]] = {
         "encoders": report.encoders,

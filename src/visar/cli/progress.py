@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from rich.text import Text
 
 from visar.cli.output import errors
+from visar.text import counted
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -76,7 +77,7 @@ class ProgressDisplay:
         def report(stage: Stage, done: int, total: int) -> None:
             nonlocal announced
             if not announced:
-                self.announce(f"{Path(path).name} · {total} pages · new to the index")
+                self.announce(f"{Path(path).name} · {counted(total, 'page')} · new to the index")
                 announced = True
             # Pages read with and without OCR are one stage: together they are all pages.
             name = "encoding" if stage == "encoding" else "reading"

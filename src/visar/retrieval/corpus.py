@@ -189,7 +189,7 @@ def choose_documents(
         there = ", ".join(store.collections()) or "none"
         raise NotInIndex(f"There is no collection {collection!r}. Those there are: {there}.")
     if where is not None and asked:
-        raise NotInIndex(f"None of {len(asked)} documents matches the filter {where!r}.")
+        raise NotInIndex(f"No document matches the filter {where!r}, of {len(asked)} looked at.")
     if collection is not None:
         raise NotInIndex(f"None of these documents is in the collection {collection!r}.")
     raise NotInIndex(f"The index {store.location} is empty: add a document first.")
