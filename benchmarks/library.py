@@ -30,6 +30,7 @@ from visar.retrieval.candidates import PageSummaries, document_key
 from visar.retrieval.methods import METHODS, ScoredPages
 from visar.retrieval.search import CANDIDATES
 from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store.summaries import rotation
 
 PAGE = Path(__file__).parents[1] / "docs" / "library.md"
 SHOWN = (20, 50, 100, 200)
@@ -280,7 +281,7 @@ def precision_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores
         return _unit(np.round(page / scale) * scale)
 
     def as_signs(page: Float32) -> Float32:
-        turn = candidates.rotation(page.shape[1])
+        turn = rotation(page.shape[1])
         return _unit(np.where(page @ turn.T > 0, 1.0, -1.0) @ turn)
 
     formats: dict[str, tuple[str, Callable[[Float32], Float32]]] = {

@@ -15,30 +15,49 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from tests.storage import BUCKET, Reads, counted, object_storage
 
 from benchmarks.store import ENCODER, VECTORS, WORDS, add, embedding_of, page_of
 from benchmarks.tables import markdown_table, save_section
+from visar.documents.page import Page
+from visar.encoders.protocol import PageEmbedding
+from visar.index import Index
 from visar.store import Store, open_store
 from visar.store.lance.store import LanceStore
 
-PAGES, DOCUMENTS = 40, 5
+PAGES, DOCUMENTS = 40, 8
 DOCS = Path(__file__).parents[1] / "docs" / "scaling.md"
 
 
-@contextlib.contextmanager
-def storage(location: str | None) -> Iterator[str]:
-    if location is not None:
-        yield f"{location.rstrip('/')}/{uuid.uuid4().hex}"
-        return
-    from tests.storage import BUCKET, object_storage
+class Questions:
+    """An encoder of questions that are their own seed."""
 
-    with object_storage() as variables:
-        os.environ.update(variables)
-        yield f"{BUCKET}/benchmark"
+    name, version, dimension = ENCODER.name, ENCODER.version, ENCODER.dimension
+    reads: Literal["words", "image"] = "words"
+    weak_match = 0.0
+
+    def encode_query(self, question: str) -> NDArray[np.float32]:
+        return embedding_of(np.random.default_rng(int(question)), 20, 0).vectors.astype(np.float32)
+
+    def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
+        raise NotImplementedError
+
+
+@contextlib.contextmanager
+def storage(location: str | None) -> Iterator[tuple[str, Reads]]:
+    """Give the place of an index, and what is read of it, which is counted on loopback alone."""
+    if location is not None:
+        yield f"{location.rstrip('/')}/{uuid.uuid4().hex}", Reads()
+        return
+    with object_storage() as given, counted(given["AWS_ENDPOINT_URL"]) as (address, reads):
+        os.environ.update({**given, "AWS_ENDPOINT_URL": address})
+        yield f"{BUCKET}/benchmark", reads
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -82,6 +101,24 @@ def rows_of(location: str, folder: Path) -> list[list[str]]:
     ]  # fmt: skip
 
 
+def questions(location: str, reads: Reads) -> list[list[str]]:
+    """Questions over all documents: of a new machine, a new process, and the same process."""
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
+    rows = []
+    with Index(open_store(location)) as first, Index(open_store(location)) as second:
+        for what, index, question in (
+            ("the first of a machine", first, "1"),
+            ("the same again", first, "1"),
+            ("another one", first, "2"),
+            ("the first of another process", second, "1"),
+        ):
+            reads.reset()
+            taken = seconds(lambda i=index, q=question: i.search(q, encoder=Questions()))  # type: ignore[misc]
+            beside = f"{reads.requests} requests, {reads.bytes / 1e6:,.1f} MB"
+            rows.append([f"a question, {what}", f"{taken * 1000:,.0f} ms", beside])
+    return rows
+
+
 def commits(location: str) -> list[str]:
     """Documents of one page, one after another: what a commit costs."""
     store, rng = open_store(location), np.random.default_rng(0)
@@ -95,11 +132,10 @@ def main() -> None:
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--location", help="s3://bucket/prefix of a real storage")
     arguments = parser.parse_args()
-    with storage(arguments.location) as location, tempfile.TemporaryDirectory() as folder:
-        table = markdown_table(
-            ["what", "takes", "beside"],
-            [*rows_of(location, Path(folder) / "index"), commits(location)],
-        )
+    with storage(arguments.location) as (location, reads), tempfile.TemporaryDirectory() as folder:
+        rows = rows_of(location, Path(folder) / "index")
+        rows += [*questions(location, reads), commits(location)]
+    table = markdown_table(["what", "takes", "beside"], rows)
     print(table)
     if arguments.save:
         save_section("object storage", table, DOCS)

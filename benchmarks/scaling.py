@@ -80,6 +80,7 @@ def cost(pages: int, given: Assumptions) -> dict[str, tuple[float, float, float]
         "keep files and words, a month": (base, 0, base * stored),
         "keep vectors, embedded, a month": (by_words, 0, by_words * stored),
         "keep vectors, ColPali, a month": (by_patches, 0, by_patches * stored),
+        "keep summaries, a month": (means + bits, 0, (means + bits) * stored),
         "catalog in each process's memory, a month": (catalog, 0, catalog * kept),
         "means in memory, a month": (means, 0, means * kept),
         "bits on a server's disk, a month": (bits, 0, bits / 1e9 * given.disk_gigabyte_month),

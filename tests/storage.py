@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import http.server
+import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -67,3 +72,66 @@ def _make_bucket(address: str) -> None:
         else:
             return
     raise AssertionError("the server does not answer")
+
+
+@dataclass
+class Reads:
+    """What was read from object storage."""
+
+    requests: int = 0
+    bytes: int = 0
+
+    def reset(self) -> None:
+        """Count from here on."""
+        self.requests = self.bytes = 0
+
+
+@pytest.fixture
+def reads(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
+    """Counts what goes over the wire: all requests, and the bytes of what they answer."""
+    assert bucket
+    with counted(os.environ["AWS_ENDPOINT_URL"]) as (address, reads):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        yield reads
+
+
+@contextlib.contextmanager
+def counted(endpoint: str) -> Iterator[tuple[str, Reads]]:
+    """Start a proxy before a server; gives its address, and what went through it."""
+    host, port = endpoint.removeprefix("http://").split(":")
+    reads, lock = Reads(), threading.Lock()
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            server = http.client.HTTPConnection(host, int(port))
+            with contextlib.closing(server):
+                server.request(self.command, self.path, body, dict(self.headers))
+                answer = server.getresponse()
+                content = answer.read()
+            with lock:
+                reads.requests += 1
+                reads.bytes += len(content)
+            self.send_response_only(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("transfer-encoding", "connection", "content-length"):
+                    self.send_header(name, value)
+            length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+            self.send_header("Content-Length", length or str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None: ...
+
+    for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
+        setattr(Proxy, f"do_{method}", Proxy.forward)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        serving = threading.Thread(target=proxy.serve_forever)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{proxy.server_port}", reads
+        finally:
+            proxy.shutdown()
+            serving.join()

@@ -124,8 +124,9 @@ def test_a_node_is_lost_and_every_page_is_there_once(
     cluster: Cluster, bucket: str, documents: list[Path], tmp_path: Path
 ) -> None:
     place = f"{bucket}/index"
-    words = ["add", documents[0].parent, "--ray", cluster.address, "--index", place]
-    adding = visar(*words, "--encoder", SLOW_WORDS, "--json")
+    words = ["add", documents[0].parent, "--ray", cluster.address, "--index", place,
+             "--encoder", SLOW_WORDS, "--collection", "sea", "--json"]  # fmt: skip
+    adding = visar(*words, "--set", "year=2024", "--set", "kind=report")
     store = open_store(place)
     wait_for_first(store, adding)
     kill(cluster.second_node)
@@ -140,15 +141,22 @@ def test_a_node_is_lost_and_every_page_is_there_once(
         local = add_document(here, path, encoder)
         stored = store.get(local.id)
         assert (stored.name, stored.source, stored.pages) == (path.name, local.source, PAGES)
+        assert stored.metadata == {**local.metadata, "year": 2024, "kind": "report"}
+        assert stored.collections == ("sea",)
         assert store.pages(local.id) == here.pages(local.id)
         ours, theirs = (one.vectors(local.id, reference) for one in (here, store))
         np.testing.assert_array_equal(ours.vectors, theirs.vectors)
         np.testing.assert_array_equal(ours.offsets, theirs.offsets)
     assert len(store.documents()) == len(documents)
     assert store.verify() == []
-    # Again, there is nothing left to do.
-    again = json.loads(finish(visar(*words, "--encoder", SLOW_WORDS, "--json")))
+    # Again, there is nothing left to do but to change what is said of them.
+    again = json.loads(finish(visar(*words, "--set", "year=2025")))
     assert {one["id"] for one in again["added"]} == {one["id"] for one in result["added"]}
+    listed = finish(visar("list", "--where", 'year = 2025 and kind = "report"', "--json",
+                          "--collection", "sea", "--index", place))  # fmt: skip
+    assert [one["added"] for one in json.loads(listed)] == [
+        stored.added.isoformat() for stored in store.documents()
+    ]
 
 
 def wait_for_first(store: Store, adding: subprocess.Popen[str]) -> None:

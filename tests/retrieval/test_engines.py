@@ -17,6 +17,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.retrieval.words import ENCODER, add_texts, asking, texts
+from tests.storage import free_port
+from visar.errors import InvalidOption
 from visar.index import Index
 from visar.retrieval import engines, search
 from visar.retrieval.candidates import (
@@ -171,6 +173,15 @@ def test_what_is_kept_is_not_made_again(reopen: Open) -> None:
     assert find(index, ("b", 3), 1, "a", "b")[0][:2] == ("b", 3)
 
 
+def test_what_two_processes_add_is_found_once(reopen: Open) -> None:
+    first, second = reopen(), reopen()
+    for index in (first, second):
+        fill(index, "a", "b")
+    for index in (first, second):
+        pages = [one[:2] for one in find(index, ("a", 1), 100, "a", "b")]
+        assert len(pages) == len(set(pages)) == 2 * PAGES
+
+
 def test_an_index_of_lance_is_rescored(
     tmp_path: Path, encoder: EncoderRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,3 +211,7 @@ def test_a_library_is_asked_through_another_engine(
         (hit.document, hit.page) for hit in expected.pages
     ]
     assert (tmp_path / "engine").is_dir()
+    pytest.importorskip("qdrant_client")
+    monkeypatch.setenv(ENGINE, f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(InvalidOption, match=r"VISAR_CANDIDATES=http://.* cannot be opened"):
+        Index(store).search(asking(3, 5), encoder=ENCODER)

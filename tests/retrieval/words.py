@@ -49,12 +49,18 @@ class WordEncoder:
 ENCODER = WordEncoder()
 
 
-def add_texts(store: Store, name: str, texts: Sequence[str], **metadata: Any) -> StoredDocument:
+def add_texts(
+    store: Store,
+    name: str,
+    texts: Sequence[str],
+    encoder: WordEncoder = ENCODER,
+    **metadata: Any,
+) -> StoredDocument:
     """Add a document with one text a page; an empty text is an empty page."""
     pages = [_page(number, text) for number, text in enumerate(texts, start=1)]
-    embeddings = ENCODER.encode_pages(pages, [])
+    embeddings = encoder.encode_pages(pages, [])
     new = NewDocument(f"id-{name}", name, f"/{name}", len(texts), 1, metadata)
-    return put(store, new, EncoderRef.of(ENCODER), list(zip(pages, embeddings, strict=True)))
+    return put(store, new, EncoderRef.of(encoder), list(zip(pages, embeddings, strict=True)))
 
 
 def _page(number: int, text: str) -> Page:

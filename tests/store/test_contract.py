@@ -53,6 +53,13 @@ def test_pages_and_vectors_come_back_as_they_were(store: Store, kind: str) -> No
         np.testing.assert_array_equal(vectors.words[rows], expected.words, strict=True)
     assert vectors.offsets.dtype == np.int64
     assert vectors.offsets.tolist() == [0, 3, 3, 8]  # page 2 is blank
+    numbers = [3, 1, 2, 1]
+    pages = again.embeddings([("a", number) for number in numbers], TEXT)
+    for number, found in zip(numbers, pages, strict=True):
+        expected = given_[number - 1][1]
+        np.testing.assert_array_equal(found.vectors, expected.vectors, strict=True)
+        np.testing.assert_array_equal(found.boxes, expected.boxes, strict=True)
+        np.testing.assert_array_equal(found.words, expected.words, strict=True)
     assert store.verify() == []
     again.close()
 

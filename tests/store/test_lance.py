@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage import Reads
 from tests.storage import bucket as bucket
+from tests.storage import reads as reads
 from tests.store.conftest import Workers
 from tests.store.samples import (
     IMAGE,
@@ -225,27 +228,43 @@ def test_a_silent_addition_is_taken_for_dead_after_a_while(
     assert damage(lance) == []
 
 
-def test_vectors_used_last_are_kept_in_memory(
+def test_pages_used_last_are_kept_in_memory(
     lance: LanceStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read: list[int] = []
+    blobs = lance.rows.blobs
+
+    def counted(ids: Sequence[int]) -> Iterator[bytes]:
+        read.extend(ids)
+        return blobs(ids)
+
+    monkeypatch.setattr(lance.rows, "blobs", counted)
+
+    def pages_read(action: Callable[[], object]) -> int:
+        read.clear()
+        action()
+        return len(read)
+
     for name in "abc":
         add(lance, name)
-    size = lance.vectors("a", TEXT).nbytes
-    monkeypatch.setattr("visar.store.lance.store.CACHE_BYTES", 2 * size)
-    kept = lance.vectors("a", TEXT)
-    lance.vectors("b", TEXT)
-    assert lance.vectors("a", TEXT) is kept
-    lance.vectors("c", TEXT)
-    assert lance.vectors("a", TEXT) is kept
-    assert len(lance._cache) == 2
+    assert pages_read(lambda: lance.embeddings([("b", 3), ("a", 1)], TEXT)) == 2
+    assert pages_read(lambda: lance.embeddings([("a", 1), ("a", 2)], TEXT)) == 1
+    assert pages_read(lambda: lance.vectors("a", TEXT)) == 1
+    assert pages_read(lambda: lance.vectors("a", TEXT)) == 0
+    # Those used last stay, as many as there is room for.
+    monkeypatch.setattr("visar.store.lance.store.CACHE_BYTES", lance._cached)
+    assert pages_read(lambda: lance.vectors("c", TEXT)) == 3
+    assert pages_read(lambda: lance.vectors("c", TEXT)) == 0
+    assert pages_read(lambda: lance.embeddings([("b", 3)], TEXT)) == 1
     # What another process has replaced is read anew.
     other = open_lance(lance.location)
-    other.remove("a")
-    put(other, document("a"), TEXT, items("other", 3, TEXT))
-    assert lance.vectors("a", TEXT) is not kept
+    other.remove("c")
+    put(other, document("c"), TEXT, items("other", 3, TEXT))
+    assert pages_read(lambda: lance.vectors("c", TEXT)) == 3
     monkeypatch.setattr("visar.store.lance.store.CACHE_BYTES", 0)
     lance.vectors("b", TEXT)
     assert lance._cache == {}
+    assert lance._cached == 0
 
 
 def test_the_catalog_is_kept_short(lance: LanceStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,3 +346,33 @@ def test_processes_add_the_same_documents_to_object_storage(bucket: str, tmp_pat
         (EncoderRef("x", "1", 4), EncoderRef("y", "1", 4))
     ] * 2
     assert damage(store) == []
+
+
+def test_the_last_document_is_added_as_the_first(bucket: str, reads: Reads) -> None:
+    # A commit must not look at the rows of all documents before it.
+    store = open_store(f"{bucket}/growing")
+    requests = []
+    for number in range(8):
+        reads.reset()
+        add(store, str(number))
+        requests.append(reads.requests)
+    assert requests[-1] <= requests[1]
+
+
+def test_rows_are_found_where_others_were_deleted_meanwhile(lance: LanceStore) -> None:
+    # Only rows that come after those of the beginning are looked at first.
+    add(lance, "before")
+    addition = lance.adding(document("a"), TEXT)
+    lance.remove("before")
+    for page, embedding in items("a", 3, TEXT):
+        addition.put(page, embedding)
+    assert addition.commit().id == "a"
+    assert lance.verify() == []
+
+
+def test_vectors_without_summaries_can_be_searched(lance: LanceStore) -> None:
+    # As older versions have written them.
+    add(lance, "a")
+    assert lance.summaries("a", TEXT) is not None
+    lance.rows._table.update(where="kind = 'vectors'", values={"content": None})
+    assert lance.summaries("a", TEXT) is None

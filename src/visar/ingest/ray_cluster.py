@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -70,7 +71,10 @@ class RayCluster:
             if host and port.isdecimal() and "://" not in address:
                 # Ray itself tries for minutes.
                 socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            with warnings.catch_warnings():
+                # LanceDB warns of forks; the processes that Ray starts run other programs.
+                warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise InvalidOption(f"There is no Ray cluster at {address!r}: {reason}") from error

@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 
 from visar._version import __version__
 from visar.documents import Document, Page, ReadOptions, open_document
+from visar.encoders.protocol import Encoder
+from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, InvalidOption, VisarError
 from visar.ingest.inputs import Input
 from visar.ingest.pipeline import ReadPage, Stage, add_document, read_pages
 from visar.results import Refusal
-from visar.store import EncoderRef, StoredDocument, open_store
+from visar.store import EncoderRef, Store, StoredDocument, open_store
 
 ATTEMPTS = 5
 """How many processes may be lost with a document, or with some pages, before it is given up."""
@@ -54,8 +56,8 @@ class Shipment:
     source: str
     """As the machine that it comes from names it."""
     files: Any = None
-    """A reference to its content by file name, if it lies on this machine: nodes need not see it.
-    A folder of page images has several; a single file is named as it is."""
+    """A reference to the bytes of its files by their names, if they lie on the machine it comes
+    from, whose disk nodes need not see. The name of a single file is empty."""
 
     @contextlib.contextmanager
     def local(self, settings: Settings) -> Iterator[Path]:
@@ -86,7 +88,7 @@ class EncoderActor:
         os.environ["VISAR_CORES"] = "1"
         self._settings = settings
         self._ahead = ahead
-        self._parts: tuple[Any, Any] | None = None
+        self._parts: tuple[Store, Encoder] | None = None
         self._progress: tuple[str, Stage, int, int] | None = None
 
     def progress(self) -> tuple[str, Stage, int, int] | None:
@@ -131,10 +133,9 @@ class EncoderActor:
         except VisarError as error:
             return error
 
-    def _prepare(self) -> tuple[Any, Any]:
+    def _prepare(self) -> tuple[Store, Encoder]:
+        """Open the index and the encoder, with the first document."""
         if self._parts is None:
-            from visar.encoders.registry import get_encoder
-
             settings, node = self._settings, socket.gethostname()
             if settings.version != __version__:
                 raise InvalidOption(

@@ -13,8 +13,9 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -22,14 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.core.vectors import Float32, Float64, Integers, decode
+from visar.errors import InvalidOption, VisarError
 from visar.files import write_whole
 from visar.results import Place
 from visar.retrieval.corpus import Corpus
 from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
 from visar.store.database import SUMMARIES
+from visar.store.summaries import Summaries, sign_bits, summarise, view
+from visar.text import clean_line
 
-MEAN_NUMBERS = 4096
-"""Numbers of a page's mean vectors: 32 vectors of 128 dimensions, 9 of 448."""
 CODED = 1000
 CODED_ROOT = 12
 """Pages whose bits are compared with those of the question, the best by their means: so many, or
@@ -47,10 +49,8 @@ DECODED = 512 * 2**20
 # Pages and vectors that are compared at a time: their products stay small.
 _PAGES_AT_A_TIME = 256
 _ROWS_AT_A_TIME = 8192
-_TINY = float(np.finfo(np.float32).tiny)
-_INTEGER = np.dtype("<i8")
-# The first numbers of a file: another version, or other means, are made again.
-_HEADER = [0x52415356, 1, MEAN_NUMBERS]
+# Documents whose summaries are read at once from object storage, which answers late.
+_READ_AT_ONCE = 8
 
 Key: TypeAlias = str
 """A state of a document: its id, and when it was added."""
@@ -108,8 +108,8 @@ class CandidateIndex(Protocol):
 class Candidates:
     """The candidates of a store's documents, by encoder. Safe for threads.
 
-    Summaries are made of a document once, when it is first asked about together with others, and
-    kept beside the index, or for an index elsewhere in the user's cache.
+    Summaries of a document are made, or read from the store, when it is first asked about together
+    with others, and kept beside the index, or for an index elsewhere in the user's cache.
     """
 
     def __init__(self, store: Store) -> None:
@@ -118,10 +118,14 @@ class Candidates:
         self._indexes: dict[EncoderRef, CandidateIndex] = {}
 
     def find(self, corpus: Corpus, query: Float32, question: str, n: int) -> list[Place]:
-        """Return the pages of a corpus that an exact comparison should choose ``n`` of."""
-        index = self.prepare(corpus)
+        """Return the pages of a corpus that an exact comparison should choose ``n`` of.
+
+        Documents that are new since `prepare` was called are not among them.
+        """
+        index = self._indexes.get(corpus.encoder) or self.prepare(corpus)
         found = index.candidates(query, question, COMPARED * n, corpus.documents)
-        return [(candidate.document, candidate.page) for candidate in found]
+        # Once, also where two processes have added a document to an engine at the same moment.
+        return list(dict.fromkeys((one.document, one.page) for one in found))
 
     def prepare(self, corpus: Corpus) -> CandidateIndex:
         """Take in the documents that are new, and forget those that are gone."""
@@ -133,9 +137,11 @@ class Candidates:
             index = self._indexes[encoder]
             index.remove(index.known() - there)
             known = index.known()
-            for document in corpus.documents:
-                if document_key(document) not in known:
-                    index.add(document, partial(self._store.vectors, document.id, encoder))
+            new = [one for one in corpus.documents if document_key(one) not in known]
+            remote = "://" in self._store.location and isinstance(index, PageSummaries)
+            with ThreadPoolExecutor(_READ_AT_ONCE if remote else 1) as pool:
+                vectors = (partial(self._store.vectors, one.id, encoder) for one in new)
+                list(pool.map(index.add, new, vectors))
             return index
 
     def _open(self, encoder: EncoderRef, there: AbstractSet[Key]) -> CandidateIndex:
@@ -144,10 +150,20 @@ class Candidates:
         if engine:
             from visar.retrieval.engines import LanceCandidates, QdrantCandidates
 
-            if engine.startswith(("http://", "https://")):
-                return QdrantCandidates.open(engine, encoder)
-            return LanceCandidates(engine, encoder, dict(self._store.storage_options))
-        summaries = PageSummaries(_folder(self._store.location, encoder), encoder.dimension)
+            try:
+                if engine.startswith(("http://", "https://")):
+                    return QdrantCandidates.open(engine, encoder)
+                return LanceCandidates(engine, encoder, dict(self._store.storage_options))
+            except VisarError:
+                raise
+            except Exception as error:  # of whatever kind the engine's own library has
+                reason = clean_line(str(error).strip().partition("\n")[0])
+                raise InvalidOption(f"{ENGINE}={engine} cannot be opened: {reason}") from error
+        summaries = PageSummaries(
+            _folder(self._store.location, encoder),
+            encoder.dimension,
+            lambda document: self._store.summaries(document, encoder),
+        )
         summaries.sweep(there)
         return summaries
 
@@ -165,21 +181,6 @@ def _folder(location: str, encoder: EncoderRef) -> Path:
 
     place = hashlib.sha256(location.encode()).hexdigest()[:16]
     return user_cache_path("visar") / SUMMARIES / place / name
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Summary:
-    """What is kept of a document's pages that have vectors."""
-
-    document: str
-    numbers: Integers
-    """Of these pages."""
-    mean_starts: Integers
-    """(pages + 1): where the means of each page begin, and the last ones end."""
-    code_starts: Integers
-    means: NDArray[np.float16]
-    codes: NDArray[np.uint64]
-    """(n, D / 64): mapped, so that only what is compared is read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,13 +204,21 @@ class PageSummaries:
         alone if it cannot be written.
     dimension
         Of the vectors.
+    stored
+        Returns the summaries that the store has of a document, given its id, or None.
     """
 
-    def __init__(self, folder: Path, dimension: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        dimension: int,
+        stored: Callable[[str], bytes | None] = lambda _: None,
+    ) -> None:
         self._folder = folder
         self._dimension = dimension
+        self._stored = stored
         self._lock = threading.Lock()
-        self._kept: dict[Key, _Summary] = {}
+        self._kept: dict[Key, Summaries] = {}
         self._stacked: _Stacked | None = None
 
     def known(self) -> AbstractSet[Key]:
@@ -218,17 +227,20 @@ class PageSummaries:
             return set(self._kept)
 
     def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
-        """Take a document in; summaries in the folder save reading its vectors."""
+        """Take a document in; summaries in the folder or the store save reading its vectors."""
         key = document_key(document)
         path = self._folder / key
         summary = self._read(path, document)
         if summary is None:
-            content = _summarise(vectors())
+            content = self._stored(document.id)
+            if content is None:
+                read = vectors()
+                content = summarise(np.split(read.vectors, read.offsets[1:-1]))
             with contextlib.suppress(OSError):
                 write_whole(path, content)
             # From a file the bits are read when they are compared; without one they are in memory.
-            summary = self._read(path, document) or _view(
-                np.frombuffer(content, np.uint8), document, self._dimension
+            summary = self._read(path, document) or view(
+                np.frombuffer(content, np.uint8), document.pages, self._dimension
             )
         with self._lock:
             self._kept[key] = summary
@@ -248,11 +260,11 @@ class PageSummaries:
         with contextlib.suppress(OSError):
             self.remove(path.name for path in self._folder.iterdir() if path.name not in there)
 
-    def _read(self, path: Path, document: StoredDocument) -> _Summary | None:
+    def _read(self, path: Path, document: StoredDocument) -> Summaries | None:
         """Map a file of summaries; None if there is none of this document."""
         try:
             content = np.memmap(path, np.uint8, "r").view(np.ndarray)
-            return _view(content, document, self._dimension)
+            return view(content, document.pages, self._dimension)
         except (OSError, ValueError):
             return None
 
@@ -270,8 +282,10 @@ class PageSummaries:
             if self._stacked is None:
                 self._stacked = _stack(self._kept)
             stacked = self._stacked
-            keys = {document_key(document) for document in documents} & self._kept.keys()
-            ordered = sorted(keys, key=lambda key: stacked.documents[key].start)
+            names = {document_key(document): document.id for document in documents}
+            ordered = sorted(
+                names.keys() & self._kept.keys(), key=lambda key: stacked.documents[key].start
+            )
             summaries = [self._kept[key] for key in ordered]
         edges = np.cumsum([0, *(len(one.numbers) for one in summaries)])
         positions = np.arange(edges[-1])
@@ -282,16 +296,18 @@ class PageSummaries:
             positions = np.sort(_largest(scores, coded))
         if not len(positions):
             return []
-        places = np.searchsorted(edges, positions, side="right") - 1
-        pages = [
-            (summaries[place], int(position - edges[place]))
-            for place, position in zip(places.tolist(), positions.tolist(), strict=True)
-        ]
-        scores = _code_scores(query, pages)
-        best = [(*pages[place], scores[place]) for place in _largest(scores, n).tolist()]
+        places = (np.searchsorted(edges, positions, side="right") - 1).tolist()
+        within = (positions - edges[places]).tolist()
+        scores = _code_scores(
+            query, [(summaries[place], page) for place, page in zip(places, within, strict=True)]
+        )
         return [
-            Candidate(one.document, int(one.numbers[page]), float(score))
-            for one, page, score in best
+            Candidate(
+                names[ordered[places[best]]],
+                int(summaries[places[best]].numbers[within[best]]),
+                float(scores[best]),
+            )
+            for best in _largest(scores, n).tolist()
         ]
 
 
@@ -300,8 +316,9 @@ def _largest(scores: Float64, n: int) -> Integers:
     return np.argsort(-scores, kind="stable")[:n]
 
 
-def _stack(kept: dict[Key, _Summary]) -> _Stacked:
-    """Put the means of all documents into one array."""
+def _stack(kept: dict[Key, Summaries]) -> _Stacked:
+    """Put the means of all documents into one array, in an order that does not change."""
+    kept = dict(sorted(kept.items()))
     documents, starts, pages, rows = {}, [np.zeros(0, np.int64)], 0, 0
     for key, one in kept.items():
         documents[key] = slice(pages, pages + len(one.numbers))
@@ -339,9 +356,9 @@ def _mean_scores(query: Float32, stacked: _Stacked, pages: slice) -> Float64:
     return np.asarray(np.maximum.reduceat(products, starts, axis=1).sum(axis=0, dtype=np.float64))
 
 
-def _code_scores(query: Float32, pages: Sequence[tuple[_Summary, int]]) -> Float64:
+def _code_scores(query: Float32, pages: Sequence[tuple[Summaries, int]]) -> Float64:
     """Late interaction of the question's bits with those of pages: equal bits less unequal ones."""
-    asked = _bits(query)
+    asked = sign_bits(query)
     scores: list[Float64] = []
     waiting: list[NDArray[np.uint64]] = []
     rows = 0
@@ -359,79 +376,3 @@ def _code_scores(query: Float32, pages: Sequence[tuple[_Summary, int]]) -> Float
             scores.append(query.shape[1] - 2 * least.mean(axis=0, dtype=np.float64))
             waiting, rows = [], 0
     return np.concatenate(scores)
-
-
-def _bits(vectors: Float32) -> NDArray[np.uint64]:
-    """The signs of rotated vectors, 64 in a word; the last word is filled up with zeros."""
-    signs = vectors @ rotation(vectors.shape[1]).T > 0
-    packed = np.packbits(signs, axis=1)
-    width = 8 * _words(vectors.shape[1])
-    filled = np.zeros((len(packed), width), np.uint8)
-    filled[:, : packed.shape[1]] = packed
-    return filled.view("<u8")
-
-
-def _words(dimension: int) -> int:
-    return -(-dimension // 64)
-
-
-@cache
-def rotation(dimension: int) -> Float32:
-    """A random rotation, the same everywhere: after it every dimension tells as much."""
-    random = np.random.default_rng(dimension).normal(size=(dimension, dimension))
-    orthogonal, triangle = np.linalg.qr(random)
-    return np.asarray(orthogonal * np.sign(np.diag(triangle)), np.float32)
-
-
-def _counts(lengths: Integers, dimension: int) -> Integers:
-    """How many means pages of so many vectors have."""
-    return np.minimum(lengths, max(1, MEAN_NUMBERS // dimension))
-
-
-def mean_vectors(page: Float32) -> Float32:
-    """Return the means of runs of a page's vectors: `MEAN_NUMBERS` numbers at most."""
-    count = int(_counts(np.array(len(page)), page.shape[1]))
-    edges = np.arange(count + 1) * len(page) // count
-    means = np.add.reduceat(page, edges[:-1], axis=0)
-    # Of length 1: a run about several things would else lose to one about a single thing.
-    return np.asarray(means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), _TINY))
-
-
-def _summarise(vectors: DocumentVectors) -> bytes:
-    """Return the content of a file: a header, then the lengths, means and bits of pages."""
-    lengths = np.diff(vectors.offsets)
-    means, codes = [], []
-    for number in np.flatnonzero(lengths).tolist():
-        page = vectors.vectors[vectors.offsets[number] : vectors.offsets[number + 1]]
-        exact = page.astype(np.float32)
-        means.append(mean_vectors(exact).astype("<f2").tobytes())
-        codes.append(_bits(exact).tobytes())
-    header = np.array([*_HEADER, *lengths], _INTEGER).tobytes()
-    return b"".join([header, *means, *codes])
-
-
-def _view(content: NDArray[np.uint8], document: StoredDocument, dimension: int) -> _Summary:
-    """Return what a file of summaries holds.
-
-    Raises
-    ------
-    ValueError
-        If it is not a file of this version, document and dimension.
-    """
-    middle = _INTEGER.itemsize * (len(_HEADER) + document.pages)
-    header, lengths = np.split(content[:middle].view(_INTEGER), [len(_HEADER)])
-    if header.tolist() != _HEADER or len(lengths) != document.pages:
-        raise ValueError(f"no summaries of {document.name}")
-    numbers = np.flatnonzero(lengths) + 1
-    counts = _counts(lengths[numbers - 1], dimension)
-    mean_starts = np.concatenate([[0], np.cumsum(counts)])
-    code_starts = np.concatenate([[0], np.cumsum(lengths[numbers - 1])])
-    means, codes = np.split(content[middle:], [2 * dimension * int(mean_starts[-1])])
-    return _Summary(
-        document.id,
-        numbers,
-        mean_starts,
-        code_starts,
-        means.view("<f2").reshape(int(mean_starts[-1]), dimension),
-        codes.view("<u8").reshape(int(code_starts[-1]), _words(dimension)),
-    )

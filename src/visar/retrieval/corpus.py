@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from visar.core import PageVectors, maxsim
 from visar.core.vectors import Float32, Float64
 from visar.documents.page import Page
+from visar.encoders.protocol import PageEmbedding
 from visar.errors import NotInIndex
 from visar.results import Place
 from visar.retrieval.methods import DocumentPages
-from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
+from visar.store import EncoderRef, Store, StoredDocument
 from visar.store.filters import filtered
 
 # Corpora kept loaded: questions mostly come back to the same documents.
@@ -56,9 +57,8 @@ class Corpus:
         if places is None:
             places = [(d.id, number) for d in documents for number in range(1, d.pages + 1)]
         self.places = tuple(places)
-        self._lock = threading.Lock()
-        self._loading = threading.Lock()
-        self._parts: dict[str, DocumentVectors] = {}
+        self._lock = threading.RLock()
+        self._embeddings: Sequence[PageEmbedding] | None = None
         self._loaded: DocumentPages | None = None
 
     def __len__(self) -> int:
@@ -71,11 +71,13 @@ class Corpus:
     @property
     def pages(self) -> DocumentPages:
         """The vectors of the pages."""
-        with self._loading:
+        with self._lock:
             if self._loaded is None:
-                parts = [self._part(d) for d in dict.fromkeys(d for d, _ in self.places)]
-                if self._whole and len(parts) == 1:
-                    vectors = PageVectors(parts[0].vectors, parts[0].offsets)
+                if self._whole and len(self.documents) == 1:
+                    # As they are stored, without a copy.
+                    whole = self._store.vectors(self.documents[0].id, self.encoder)
+                    self._embeddings = [whole.page(number) for _, number in self.places]
+                    vectors = PageVectors(whole.vectors, whole.offsets)
                 else:
                     vectors = PageVectors([self.vectors(n) for n in range(len(self))])
                 self._loaded = DocumentPages(vectors)
@@ -91,9 +93,9 @@ class Corpus:
         if self.places == tuple(places):
             return self
         chosen = Corpus(self._store, self.documents, self.encoder, places)
-        with self._lock:
+        if self._embeddings is not None and all(place in self._positions for place in places):
             # What is loaded is not loaded again; what the other loads is not kept here.
-            chosen._parts.update(self._parts)
+            chosen._embeddings = [self._embeddings[self._positions[place]] for place in places]
         return chosen
 
     def late_interaction(self, query: Float32) -> Float64:
@@ -129,13 +131,12 @@ class Corpus:
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Return the boxes and word indices of a page's vectors."""
-        part, rows = self._rows(position)
-        return part.boxes[rows], part.words[rows]
+        page = self._embedding(position)
+        return page.boxes, page.words
 
     def vectors(self, position: int) -> NDArray[np.float16]:
         """Return the vectors of a page."""
-        part, rows = self._rows(position)
-        return part.vectors[rows]
+        return self._embedding(position).vectors
 
     def read(self, positions: Sequence[int] | None = None) -> list[Page]:
         """Read pages, or all, with their words, with one request to the store per document."""
@@ -150,16 +151,11 @@ class Corpus:
         }
         return [found[place] for place in places]
 
-    def _rows(self, position: int) -> tuple[DocumentVectors, slice]:
-        document, number = self.places[position]
-        part = self._part(document)
-        return part, slice(part.offsets[number - 1], part.offsets[number])
-
-    def _part(self, document: str) -> DocumentVectors:
+    def _embedding(self, position: int) -> PageEmbedding:
         with self._lock:
-            if document not in self._parts:
-                self._parts[document] = self._store.vectors(document, self.encoder)
-            return self._parts[document]
+            if self._embeddings is None:
+                self._embeddings = self._store.embeddings(self.places, self.encoder)
+            return self._embeddings[position]
 
 
 def choose_documents(

@@ -1,15 +1,16 @@
 """Candidates from search engines, for libraries that a scan of summaries is too slow for.
 
-Both keep the mean vectors of pages and search these, by an index above some hundred thousand
-pages. What they score is an estimate: callers compare the candidates exactly.
+Both search the mean vectors of pages: Qdrant by a graph, LanceDB by an index if there are many.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, uuid5
 
@@ -17,8 +18,9 @@ import numpy as np
 
 from visar.core.vectors import Float32
 from visar.errors import extra_needed
-from visar.retrieval.candidates import Candidate, Key, document_key, mean_vectors
+from visar.retrieval.candidates import Candidate, Key, document_key
 from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store.summaries import mean_vectors
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -125,9 +127,12 @@ class QdrantCandidates(_Engine):
         """Connect to a cluster. ``QDRANT_API_KEY`` in the environment is its key."""
         with extra_needed("Qdrant", "qdrant"):
             from qdrant_client import QdrantClient
-        import os
-
-        client = QdrantClient(url=url, api_key=os.environ.get("QDRANT_API_KEY"), timeout=60)
+        client = QdrantClient(
+            url=url,
+            api_key=os.environ.get("QDRANT_API_KEY"),
+            timeout=60,
+            check_compatibility=False,  # in a thread that prints what it finds
+        )
         return cls(client, encoder)
 
     def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
@@ -217,7 +222,10 @@ class LanceCandidates(_Engine):
         means = pa.list_(pa.list_(pa.float32(), encoder.dimension))
         fields = [("key", pa.string()), ("document", pa.string()), ("page", pa.int32())]
         schema = pa.schema([*fields, ("means", means)])
-        connection = lancedb.connect(location, storage_options=options or {})
+        # Every read sees what other processes have added before it.
+        connection = lancedb.connect(
+            location, read_consistency_interval=timedelta(0), storage_options=options or {}
+        )
         self._table = connection.create_table(
             collection_name(encoder), schema=schema, exist_ok=True
         )
@@ -227,7 +235,8 @@ class LanceCandidates(_Engine):
     def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
         """Take a document in, in one step; one that is known stays as it is."""
         key = document_key(document)
-        if key in self._known:
+        if key in self._known or self._table.count_rows(_any_of([key])):
+            self._known.add(key)
             return
         rows = [
             {"key": key, "document": document.id, "page": number, "means": means.tolist()}

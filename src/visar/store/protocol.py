@@ -97,6 +97,19 @@ class Store(Protocol):
         """Return all vectors of a document by an encoder."""
         ...
 
+    def embeddings(
+        self, places: Sequence[tuple[str, int]], encoder: EncoderRef
+    ) -> list[PageEmbedding]:
+        """Return the vectors of pages by an encoder, and read no others.
+
+        ``places`` are ids of documents, and numbers of pages from 1.
+        """
+        ...
+
+    def summaries(self, document: str, encoder: EncoderRef) -> bytes | None:
+        """Return the summaries of a document (`visar.store.summaries`) if the store keeps them."""
+        ...
+
     def original(self, document: str) -> Path | None:
         """Return the file or folder that was kept of a document, if any was."""
         ...

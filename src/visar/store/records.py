@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from visar.encoders.protocol import Encoder
+    from visar.encoders.protocol import Encoder, PageEmbedding
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,12 @@ class DocumentVectors:
     words: NDArray[np.int32]
     """(n,)."""
 
-    @property
-    def nbytes(self) -> int:
-        """The memory the arrays take."""
-        return sum(a.nbytes for a in (self.vectors, self.offsets, self.boxes, self.words))
+    def page(self, number: int) -> PageEmbedding:
+        """Return the vectors of a page, counted from 1."""
+        from visar.encoders.protocol import PageEmbedding
+
+        rows = slice(self.offsets[number - 1], self.offsets[number])
+        return PageEmbedding(self.vectors[rows], self.boxes[rows], self.words[rows])
 
 
 @dataclass(frozen=True, slots=True)

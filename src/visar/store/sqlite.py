@@ -54,6 +54,7 @@ from visar.store.records import (
 
 # numpy, and what adds and looks after, are imported where they are used: listing needs neither.
 if TYPE_CHECKING:
+    from visar.encoders.protocol import PageEmbedding
     from visar.store.sqlite_addition import SqliteAddition
 
 
@@ -147,6 +148,17 @@ class SqliteStore:
                 if entry == tried:
                     raise damaged(self.location, stored, str(error)) from error
             tried = entry
+
+    def embeddings(
+        self, places: Sequence[tuple[str, int]], encoder: EncoderRef
+    ) -> list[PageEmbedding]:
+        """Return the vectors of pages by an encoder, mapped from their files."""
+        mapped = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in places}}
+        return [mapped[id_].page(number) for id_, number in places]
+
+    def summaries(self, document: str, encoder: EncoderRef) -> bytes | None:  # noqa: ARG002
+        """Return None: where vectors are mapped, summaries are soon made from them."""
+        return None
 
     def adding(
         self, document: NewDocument, encoder: EncoderRef, original: Path | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 from zlib import crc32
+
+import numpy as np
 
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
@@ -20,6 +22,7 @@ from visar.store.lance.catalog import DocumentState, Draft, Entry, Rows, Vectors
 from visar.store.lance.tables import Row, RowsMissing, quoted
 from visar.store.pages import page_of, page_values
 from visar.store.records import EncoderRef, NewDocument, StoredDocument
+from visar.store.summaries import summarise
 
 if TYPE_CHECKING:
     from visar.store.lance.store import LanceStore
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 # How much of an addition may be lost when the process dies: so many bytes, or seconds of work.
 FLUSH_BYTES = 32 << 20
 FLUSH_SECONDS = 10.0
+_COLUMNS = ("revision", "number", "note", "checksum", "size")
 
 
 def page_to_bytes(page: Page) -> bytes:
@@ -43,9 +47,12 @@ def bytes_to_page(content: bytes) -> Page:
     return page_of((*json.loads(values), words[:split], words[split:]))
 
 
-def vector_bytes(dimension: int) -> int:
-    """How many bytes a vector takes, with its box and word."""
-    return dimension * VECTOR.itemsize + PATCH.itemsize
+def bytes_to_embedding(content: bytes, dimension: int) -> PageEmbedding:
+    """The vectors of a page, with their boxes and words, as views of the bytes of a row."""
+    count = len(content) // (dimension * VECTOR.itemsize + PATCH.itemsize)
+    vectors = np.frombuffer(content, VECTOR, count * dimension).reshape(count, dimension)
+    patches = np.frombuffer(content, PATCH, offset=vectors.nbytes)
+    return PageEmbedding(vectors, patches["box"], patches["word"])
 
 
 class LanceAddition:
@@ -70,7 +77,9 @@ class LanceAddition:
         self._pending_bytes = 0
         self._flushed = time.monotonic()
         self._made: DocumentState | None = None
-        self._useless = {self._vectors, self._pages, self._files}
+        self._first_row = 0
+        # Revisions with rows, which are dropped at the end unless the document needs them.
+        self._revisions: set[str] = set()
         self.stored = self._begin()
         self._open = self.stored is None
         self.written = frozenset(self._taken)
@@ -98,12 +107,12 @@ class LanceAddition:
         self._write()
         after = self._store.change([self._document.id], self._joined)
         self._open = False
-        self._store.drop(self._useless - after.revisions())
+        self._store.drop(self._revisions - after.revisions([self._document.id]))
         # Where another process has removed it again, it was there nevertheless.
         state = after.live.get(self._document.id, self._made)
         if state is None:
             raise checks.changed_meanwhile(self._document, removed=True)
-        self.stored = state.stored()
+        self.stored = state.stored
         return self.stored
 
     def close(self) -> None:
@@ -121,23 +130,25 @@ class LanceAddition:
     def _begin(self) -> StoredDocument | None:
         """Take over what is there; return the document if there is nothing to add."""
         catalog = self._store.log.read()
-        checks.check_dimension(
-            self._encoder, (e for s in catalog.live.values() for e in s.encoders())
-        )
+        name = self._encoder.name
+        held = (state.vectors.get(name) for state in catalog.live.values())
+        versions = {(one.version, one.dimension) for one in held if one is not None}
+        checks.check_dimension(self._encoder, (EncoderRef(name, *one) for one in versions))
         known = catalog.live.get(self._document.id)
         if known is not None:
-            checks.check_new_document(self._document, known.stored())
+            checks.check_new_document(self._document, known.stored)
             if self._encoder in known.encoders():
                 moved = self._store.change([known.id], lambda state: state and self._moved(state))
-                return moved.live.get(known.id, known).stored()
+                return moved.live.get(known.id, known).stored
             self._brings_pages, self._pages = False, known.pages.revision
+        self._first_row = self._store.rows.count()
         for document, draft in reversed(catalog.drafts.values()):
             same_pages = draft.brings_pages if known is None else draft.pages == self._pages
             if document == self._document.id and draft.encoder == self._encoder and same_pages:
                 for page in self._read(draft):
                     self._take(*page)
                 if draft.closed:
-                    self._useless |= {draft.vectors, draft.pages}
+                    self._revisions |= {draft.vectors, draft.pages}
         return None
 
     def _read(self, draft: Draft) -> Iterator[tuple[int, bytes | None, bytes, str | None]]:
@@ -167,7 +178,8 @@ class LanceAddition:
         if page is not None:
             self._pending.append(self._row("page", self._pages, number, page) | {"content": page})
         row = self._row("vectors", self._vectors, number, vectors)
-        self._pending.append(row | {"note": invalid, "data": vectors})
+        summary = summarise([bytes_to_embedding(vectors, self._encoder.dimension).vectors])
+        self._pending.append(row | {"note": invalid, "content": summary, "data": vectors})
         self._pending_bytes += len(vectors)
         waited = time.monotonic() - self._flushed
         if self._pending_bytes >= FLUSH_BYTES or waited >= FLUSH_SECONDS:
@@ -183,11 +195,13 @@ class LanceAddition:
 
     def _write(self) -> None:
         """Write what has gathered, in one step."""
-        self._store.rows.append(self._pending)
+        # By kind: what is read together lies side by side.
+        self._store.rows.append(sorted(self._pending, key=lambda row: str(row["kind"])))
         self._pending, self._pending_bytes = [], 0
         self._flushed = time.monotonic()
 
     def _row(self, kind: str, revision: str, number: int, value: bytes) -> Row:
+        self._revisions.add(revision)
         return {
             "revision": revision,
             "document": self._document.id,
@@ -198,22 +212,25 @@ class LanceAddition:
             "size": len(value),
         }
 
-    def _state(self) -> DocumentState:
-        """What the catalog shall say if the document is new."""
+    def _state(self, known: DocumentState | None) -> DocumentState:
+        """What the catalog shall say of what was written."""
         document, encoder = self._document, self._encoder
-        rows = asdict(self._rows(self._vectors, document.pages))
+        files = self._write_original(known)
+        written = self._store.rows.scan(_COLUMNS, skip=self._first_row)
+        rows = asdict(self._rows(written, self._vectors, document.pages))
         vectors = Vectors(**rows, version=encoder.version, dimension=encoder.dimension)
+        pages = None if self._brings_pages else known and known.pages
         return DocumentState(
             id=document.id,
             name=document.name,
             source=document.source,
             size=document.size,
             added=now().isoformat(),
-            pages=self._rows(self._pages, document.pages),
+            pages=pages or self._rows(written, self._pages, document.pages),
             vectors={encoder.name: vectors},
             metadata=dict(document.metadata),
             collections=[],
-            original=self._keep_original(),
+            original=self._rows(written, self._files, files) if files else None,
         )
 
     def _joined(self, known: DocumentState | None) -> DocumentState:
@@ -222,7 +239,7 @@ class LanceAddition:
             raise checks.changed_meanwhile(self._document, removed=True)
         if known is not None and self._encoder in known.encoders():
             return self._moved(known)
-        made = self._made = self._made or self._state()
+        made = self._made = self._made or self._state(known)
         if known is None:
             return made
         same = known.pages.revision == self._pages
@@ -233,11 +250,13 @@ class LanceAddition:
         vectors, original = known.vectors | made.vectors, known.original or made.original
         return self._moved(known).changed(vectors=vectors, original=original)
 
-    def _rows(self, revision: str, count: int) -> Rows:
-        """The rows of a revision by number; of two of the same number the later one."""
-        columns = ("number", "note", "checksum", "size")
-        found = self._store.rows.scan(columns, f"revision = {quoted(revision)}")
-        rows = sorted({row["number"]: row for row in found}.values(), key=lambda row: row["number"])
+    def _rows(self, written: Sequence[Row], revision: str, count: int) -> Rows:
+        """Those of the rows written that are of a revision; of two with one number the later."""
+        found = {row["number"]: row for row in written if row["revision"] == revision}
+        if len(found) != count:  # rows were deleted before these, which were thus skipped
+            rest = self._store.rows.scan(_COLUMNS, f"revision = {quoted(revision)}")
+            found = {row["number"]: row for row in rest}
+        rows = [found[number] for number in sorted(found)]
         if len(rows) != count:
             raise StoreError(
                 f"rows of {self._document.name} vanished while it was being added: it took longer "
@@ -251,11 +270,10 @@ class LanceAddition:
         """Say where a known document lies now."""
         return state.changed(name=self._document.name, source=self._document.source)
 
-    def _keep_original(self) -> Rows | None:
-        """Write the file, or the files of the folder, that are kept with the document."""
-        known = self._store.log.read().live.get(self._document.id)
+    def _write_original(self, known: DocumentState | None) -> int:
+        """Write the files that are kept with the document; return how many there are."""
         if self._original is None or (known is not None and known.original is not None):
-            return None
+            return 0
         files = {"": self._original}
         if self._original.is_dir():
             inside = (path for path in sorted(self._original.rglob("*")) if path.is_file())
@@ -267,4 +285,4 @@ class LanceAddition:
                 self._store.rows.append([row | {"note": name, "data": data}])
         except OSError as error:
             raise StoreError(f"{self._original} cannot be kept: {error}") from error
-        return self._rows(self._files, len(files))
+        return len(files)

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import cached_property
+from itertools import takewhile
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -49,7 +51,7 @@ class Vectors(Rows):
     dimension: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DocumentState:
     """All that the catalog knows of a document."""
 
@@ -72,6 +74,7 @@ class DocumentState:
         by_name = sorted(self.vectors.items())
         return tuple(EncoderRef(name, held.version, held.dimension) for name, held in by_name)
 
+    @cached_property
     def stored(self) -> StoredDocument:
         """The document as users see it."""
         return StoredDocument(
@@ -145,21 +148,29 @@ class Catalog:
     seen: int = -1
     """The highest order."""
     _changed: dict[str, int] = field(default_factory=dict)
+    """The order of each document's last change, the lowest first."""
     _at_source: dict[str, str] = field(default_factory=dict)
 
-    def revisions(self) -> set[str]:
-        """The revisions of all rows that documents need."""
-        return set().union(*(state.revisions() for state in self.live.values()))
+    def revisions(self, documents: Iterable[str] | None = None) -> set[str]:
+        """The revisions of all rows that these documents need, or all; no two need the same."""
+        asked = self.live if documents is None else self.live.keys() & set(documents)
+        return set().union(*(self.live[document].revisions() for document in asked))
+
+    def changed_since(self, order: int) -> list[str]:
+        """The documents that entries of a higher order have added, changed or removed."""
+        latest = takewhile(lambda item: item[1] > order, reversed(self._changed.items()))
+        return [document for document, _ in latest]
 
     def after(self, entries: Iterable[Entry]) -> Catalog:
         """What counts after the entries that follow."""
         new = Catalog(*(copy(getattr(self, field.name)) for field in fields(self)))
-        for entry in sorted(entries, key=lambda entry: entry.order):
-            new._take(entry)
-        new.live = dict(sorted(new.live.items(), key=lambda item: item[1].added))
+        in_order = [new._take(entry) for entry in sorted(entries, key=lambda entry: entry.order)]
+        if not all(in_order):
+            new.live = dict(sorted(new.live.items(), key=lambda item: item[1].added))
         return new
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: Entry) -> bool:
+        """Take an entry in; return whether the document belongs to the end of those there are."""
         self.seen = entry.order
         if isinstance(entry.content, Draft):
             self.drafts[entry.content.vectors] = entry.document, entry.content
@@ -169,9 +180,13 @@ class Catalog:
             self._forget(entry.document, entry.order)
             if entry.content is not None:
                 self._make_room(entry.content, entry.order)
+                last = next(reversed(self.live.values()), entry.content)
                 self.live[entry.document] = entry.content
+                return last.added <= entry.content.added
+        return True
 
     def _forget(self, document: str, order: int) -> None:
+        self._changed.pop(document, None)
         self._changed[document] = order
         self.live.pop(document, None)
 

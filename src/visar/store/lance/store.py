@@ -11,7 +11,7 @@ from datetime import timedelta
 from os import PathLike, fspath
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -21,7 +21,7 @@ from visar.errors import StoreError
 from visar.files import made_whole
 from visar.store import checks
 from visar.store.arrays import PATCH, VECTOR
-from visar.store.lance.addition import LanceAddition, bytes_to_page, vector_bytes
+from visar.store.lance.addition import LanceAddition, bytes_to_embedding, bytes_to_page
 from visar.store.lance.catalog import (
     Catalog,
     CatalogLog,
@@ -41,8 +41,12 @@ from visar.store.records import (
     Problem,
     StoredDocument,
 )
+from visar.store.summaries import join_pages
 
-# Vectors of documents used last that are kept in memory.
+if TYPE_CHECKING:
+    from visar.encoders.protocol import PageEmbedding
+
+# Of pages and their vectors, those used last are kept in memory.
 CACHE_BYTES = 1 << 30
 # How long an addition may be silent before it is taken for dead.
 GRACE = timedelta(hours=1)
@@ -62,8 +66,10 @@ class LanceStore:
         self.log = CatalogLog(catalog)
         self.grace = GRACE
         self.storage_options: dict[str, str] = {}
-        self._cache: dict[str, DocumentVectors] = {}
-        """By revision, those used last at the end."""
+        self._cache: dict[tuple[str, int], bytes] = {}
+        """Pages, and vectors of pages, by revision and number; those used last at the end."""
+        self._cached = 0
+        """Bytes of these."""
         self._lock = Lock()
 
     @classmethod
@@ -81,47 +87,58 @@ class LanceStore:
         return store
 
     def close(self) -> None:
-        """Let the vectors in memory go; LanceDB keeps nothing open."""
-        self._cache = {}
+        """Let what is in memory go; LanceDB keeps nothing open."""
+        with self._lock:
+            self._cache, self._cached = {}, 0
 
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
     ) -> list[StoredDocument]:
         """Return documents in the order they were added, all or those that match."""
-        stored = (state.stored() for state in self.log.read().live.values())
+        stored = (state.stored for state in self.log.read().live.values())
         return checks.matching(stored, where, collection)
 
     def get(self, document: str) -> StoredDocument:
         """Return the document with this id or name, or whose id alone begins like this."""
-        return self._find(document).stored()
+        return self._find(document).stored
 
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
         """Return the pages with these numbers, in that order; all if none are given."""
 
         def load(state: DocumentState) -> tuple[Page, ...]:
-            wanted = checks.page_numbers(state.stored(), numbers)
-            found = self._page_contents(state.pages, wanted)
-            for number in wanted:
-                if crc32(found.get(number, b"")) != state.pages.checksums[number - 1]:
-                    raise RowsMissing(f"page {number} is missing or has a wrong checksum")
-            return tuple(bytes_to_page(found[number]) for number in wanted)
+            wanted = checks.page_numbers(state.stored, numbers)
+            pages = [(state.pages, number) for number in wanted]
+            return tuple(map(bytes_to_page, self._kept_values(pages, self.rows.contents)))
 
         return self._read(document, load)
 
     def vectors(self, document: str, encoder: EncoderRef) -> DocumentVectors:
         """Return all vectors of a document by an encoder: from memory if used lately."""
+        return self._read(document, lambda state: self._load(_held(state, encoder)))
 
-        def load(state: DocumentState) -> DocumentVectors:
-            checks.check_encoder(state.stored(), encoder)
-            held = state.vectors[encoder.name]
-            with self._lock:
-                vectors = self._cache.pop(held.revision, None)
-            vectors = vectors or self._load(held)
-            with self._lock:
-                self._cache[held.revision] = vectors
-                while sum(kept.nbytes for kept in self._cache.values()) > CACHE_BYTES:
-                    self._cache.pop(next(iter(self._cache)))
-            return vectors
+    def embeddings(
+        self, places: Sequence[tuple[str, int]], encoder: EncoderRef
+    ) -> list[PageEmbedding]:
+        """Return the vectors of pages by an encoder: from memory, or all in one request."""
+        live = self.log.read().live
+        try:
+            pages = [(_held(live[id_], encoder), number) for id_, number in places]
+            read = list(self._kept_values(pages, self.rows.blobs))
+        except (KeyError, RowsMissing):
+            # Of a document that was removed or replaced meanwhile, or is damaged.
+            vectors = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in places}}
+            return [vectors[id_].page(number) for id_, number in places]
+        return [bytes_to_embedding(content, encoder.dimension) for content in read]
+
+    def summaries(self, document: str, encoder: EncoderRef) -> bytes | None:
+        """Return the summaries of a document, which were written with its vectors."""
+
+        def load(state: DocumentState) -> bytes | None:
+            pages = self.rows.contents(_held(state, encoder).ids)
+            try:
+                return join_pages([page or b"" for page in pages], encoder.dimension)
+            except ValueError:  # of an older version
+                return None
 
         return self._read(document, load)
 
@@ -140,7 +157,7 @@ class LanceStore:
         """Remove the document with everything that belongs to it."""
         state = self._find(document)
         self.change([state.id], lambda _: None)
-        return state.stored()
+        return state.stored
 
     def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> StoredDocument:
         """Replace the metadata of a document."""
@@ -203,9 +220,8 @@ class LanceStore:
             if entries:
                 self.log.append(entries)
             after = self.log.read()
-            replaced = [s for id_, s in before.live.items() if after.live.get(id_) is not s]
-            if replaced:
-                self.drop(set().union(*(s.revisions() for s in replaced)) - after.revisions())
+            changed = after.changed_since(before.seen)
+            self.drop(before.revisions(changed) - after.revisions(changed))
             waiting = [entry.document for entry in entries if entry.uid in after.rejected]
             if before.seen // COMPACT_EVERY != after.seen // COMPACT_EVERY:
                 # What fails here is done another time.
@@ -233,7 +249,7 @@ class LanceStore:
         live = self.log.read().live
         if document in live:
             return live[document]
-        stored = {id_: state.stored() for id_, state in live.items()}
+        stored = {id_: state.stored for id_, state in live.items()}
         return live[checks.find_document(stored, document, self.location).id]
 
     def _read(self, document: str, load: Callable[[DocumentState], T]) -> T:
@@ -244,12 +260,8 @@ class LanceStore:
                 return load(state)
             except RowsMissing as error:
                 if self.log.read().live.get(state.id) is state:
-                    raise checks.damaged(self.location, state.stored(), str(error)) from error
+                    raise checks.damaged(self.location, state.stored, str(error)) from error
         raise StoreError(f"other processes keep changing {document!r}: try again")
-
-    def _page_contents(self, pages: Rows, numbers: Sequence[int]) -> dict[int, bytes]:
-        ids = [pages.ids[number - 1] for number in dict.fromkeys(numbers)]
-        return {r["number"]: r["content"] for r in self.rows.take(ids, ("number", "content"))}
 
     def _values(self, rows: Rows) -> Iterator[bytes]:
         """Give what rows hold, in their order."""
@@ -259,20 +271,48 @@ class LanceStore:
                 raise RowsMissing(f"page or file {number} has a wrong checksum")
             yield data
 
+    def _kept_values(
+        self,
+        pages: Sequence[tuple[Rows, int]],
+        read: Callable[[Sequence[int]], Iterable[bytes | None]],
+    ) -> Iterator[bytes]:
+        """Give what the rows of pages hold: from memory, or read together by their ids."""
+        keys = [(rows.revision, number) for rows, number in pages]
+        with self._lock:
+            known = {key: self._cache.get(key) for key in keys}
+        missing = [rows.ids[n - 1] for rows, n in pages if known[rows.revision, n] is None]
+        found = iter(read(missing))
+        for key, (rows, number) in zip(keys, pages, strict=True):
+            value = known[key]
+            if value is None:
+                value = next(found) or b""
+                if crc32(value) != rows.checksums[number - 1]:
+                    raise RowsMissing(f"page {number} is missing or has a wrong checksum")
+            self._keep(key, value)
+            yield value
+
+    def _keep(self, key: tuple[str, int], value: bytes) -> None:
+        with self._lock:
+            self._cached += len(value) - len(self._cache.pop(key, b""))
+            self._cache[key] = value
+            while self._cached > CACHE_BYTES:
+                self._cached -= len(self._cache.pop(next(iter(self._cache))))
+
     def _load(self, held: Vectors) -> DocumentVectors:
         """Read all vectors of a document by an encoder, page by page to their places."""
-        lengths = np.array(held.sizes, np.int64) // vector_bytes(held.dimension)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.array(held.sizes, np.int64) // (held.dimension * VECTOR.itemsize + PATCH.itemsize)
+        offsets = np.concatenate([[0], np.cumsum(rows)])
         vectors = np.empty((int(offsets[-1]), held.dimension), VECTOR)
-        patches = np.empty(int(offsets[-1]), PATCH)
-        for page, data in enumerate(self._values(held)):
-            place = slice(int(offsets[page]), int(offsets[page + 1]))
-            split = int(lengths[page]) * held.dimension * VECTOR.itemsize
-            vectors[place] = np.frombuffer(data[:split], VECTOR).reshape(-1, held.dimension)
-            patches[place] = np.frombuffer(data[split:], PATCH)
-        for array in (vectors, patches, offsets):
+        boxes = np.empty((len(vectors), 4), np.float32)
+        words = np.empty(len(vectors), np.int32)
+        pages = [(held, number) for number in range(1, len(offsets))]
+        for number, content in enumerate(self._kept_values(pages, self.rows.blobs)):
+            place = slice(offsets[number], offsets[number + 1])
+            page = bytes_to_embedding(content, held.dimension)
+            vectors[place], boxes[place], words[place] = page.vectors, page.boxes, page.words
+        for array in (vectors, offsets, boxes, words):
             array.setflags(write=False)
-        return DocumentVectors(vectors, offsets, patches["box"], patches["word"])
+        return DocumentVectors(vectors, offsets, boxes, words)
 
     def _download(self, original: Rows | None) -> Path | None:
         if original is None:
@@ -327,9 +367,9 @@ class LanceStore:
 
     def _document_problems(self, state: DocumentState) -> Iterator[str]:
         try:
-            content = self._page_contents(state.pages, range(1, len(state.pages.ids) + 1))
-            for number, checksum in enumerate(state.pages.checksums, start=1):
-                if crc32(content.get(number, b"")) != checksum:
+            contents = zip(self.rows.contents(state.pages.ids), state.pages.checksums, strict=True)
+            for number, (content, checksum) in enumerate(contents, start=1):
+                if crc32(content or b"") != checksum:
                     yield f"page {number} is missing or has a wrong checksum"
         except StoreError as error:
             yield f"the pages cannot be read: {error}"
@@ -345,3 +385,9 @@ class LanceStore:
                         yield f"{of} {number} has a wrong checksum"
                 except (RowsMissing, StoreError) as error:
                     yield f"{of} {number} cannot be read: {error}"
+
+
+def _held(state: DocumentState, encoder: EncoderRef) -> Vectors:
+    """The vectors of a document by an encoder; refused if there are none."""
+    checks.check_encoder(state.stored, encoder)
+    return state.vectors[encoder.name]

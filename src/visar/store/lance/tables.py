@@ -64,21 +64,32 @@ class LanceTable:
         """Merge small files, and forget the versions older than that."""
         self._write(lambda: self._table.optimize(cleanup_older_than=keep_versions))
 
-    def scan(self, columns: Sequence[str], where: str | None = None) -> list[Row]:
-        """Return the rows that match, in the order they were added, with ids as ``_rowid``."""
+    def count(self) -> int:
+        """Return the number of rows."""
+        with _explained(self._location):
+            return int(self._table.count_rows())
+
+    def scan(self, columns: Sequence[str], where: str | None = None, *, skip: int = 0) -> list[Row]:
+        """Return the rows that match, in the order they were added, with ids as ``_rowid``.
+
+        A filter reads all files of the table; without one, those of rows to skip are not read.
+        """
         with _explained(self._location):
             query = self._table.search().select(list(columns)).with_row_id(True)
             if where is not None:
                 query = query.where(where)
+            if skip:
+                query = query.offset(skip)
             return sorted(query.to_arrow().to_pylist(), key=lambda row: int(row["_rowid"]))
 
-    def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
-        """Return those of the rows with these ids that are there, in any order."""
+    def contents(self, row_ids: Sequence[int]) -> list[bytes | None]:
+        """Return the values of the column ``content`` in the order of the ids, None for none."""
         if not row_ids:
             return []
         with _explained(self._location):
-            query = self._table.take_row_ids(list(row_ids)).select(list(columns))
-            return list(query.to_arrow().to_pylist())
+            query = self._table.take_row_ids(list(row_ids)).select(["content"]).with_row_id()
+            found = {row["_rowid"]: row["content"] for row in query.to_arrow().to_pylist()}
+        return [found.get(row_id) for row_id in row_ids]
 
     def blobs(self, row_ids: Sequence[int]) -> Iterator[bytes]:
         """Give the values of the column ``data`` in the order of the ids.
