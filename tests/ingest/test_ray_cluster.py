@@ -82,10 +82,7 @@ def cluster(bucket: str) -> Iterator[Cluster]:
     port = free_port()
     # Not pytest's: the paths of sockets must be short.
     folder = tempfile.mkdtemp(prefix="ray")
-    head = node(
-        *("--head", f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false"),
-        "--ray-client-server-port=0",  # none: it would listen beyond loopback
-    )
+    head = node("--head", f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false")
     try:
         with head, node(f"--address=127.0.0.1:{port}") as second:
             yield Cluster(f"127.0.0.1:{port}", second)

@@ -186,7 +186,7 @@ def test_a_job_that_failed_is_dropped_when_it_is_dismissed(
 def test_events_tell_every_change_of_a_job(
     http: httpx2.Client, address: str, tmp_path: Path
 ) -> None:
-    path = write_pdf(tmp_path / "told.pdf", *(f"Page {number} of a story." for number in range(9)))
+    path = write_pdf(tmp_path / "told.pdf", *(f"Page {number} of a story." for number in range(40)))
     seen: list[Any] = []
     with client(address) as listening, listening.stream("GET", "jobs/events") as response:
         assert response.headers["content-type"].startswith("text/event-stream")

@@ -20,6 +20,7 @@ from visar.results import Place
 from visar.retrieval.methods import DocumentPages
 from visar.store import EncoderRef, Store, StoredDocument
 from visar.store.filters import filtered
+from visar.text import counted
 
 # Corpora kept loaded: questions mostly come back to the same documents.
 KEPT_CORPORA = 4
@@ -185,7 +186,7 @@ def choose_documents(
         there = ", ".join(store.collections()) or "none"
         raise NotInIndex(f"There is no collection {collection!r}. Those there are: {there}.")
     if where is not None and asked:
-        raise NotInIndex(f"No document matches the filter {where!r}, of {len(asked)} looked at.")
+        raise NotInIndex(f"None of {counted(len(asked), 'document')} matches the filter {where!r}.")
     if collection is not None:
         raise NotInIndex(f"None of these documents is in the collection {collection!r}.")
     raise NotInIndex(f"The index {store.location} is empty: add a document first.")
