@@ -44,6 +44,14 @@ def test_columns_below_a_table_are_not_mixed(report: Path) -> None:
     ) in found
 
 
+def test_headings_between_paragraphs_belong_to_no_figure_above_them(report: Path) -> None:
+    with open_document(report) as document:
+        page = document.page(10)
+    found = [span.text for span in spans(in_columns(page))]
+    assert any("£168.4m" in text and "Revenue, up 5.4%" in text for text in found)
+    assert not any("£168.4m" in text and "What comes next" in text for text in found)
+
+
 def test_questions_about_the_report_itself_quote_its_first_page(library: Index) -> None:
     found = library.search("What is the title of this report?")
     assert found.passages[0].page == 1

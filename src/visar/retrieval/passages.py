@@ -112,7 +112,8 @@ def spans(page: Page) -> list[Span]:
     apart = [segment for segment in segments if prose.isdisjoint(segment.words)]
     run_of = {word: place for place, run in enumerate(runs) for word in run.words}
     long = {w for run in runs if len(run.words) > LONGEST_HEADING for w in run.words}
-    for table in figures(_within_edges(page, apart)):
+    written = [segment for segment in segments if not prose.isdisjoint(segment.words)]
+    for table in figures(_within_edges(page, apart), written):
         inside = [word for line in table for segment in line for word in segment.words]
         # Its title may be long.
         below = [word for word in inside if run_of[word] != run_of[inside[0]]]

@@ -190,11 +190,13 @@ def column_blocks(segments: Sequence[Segment]) -> Iterator[tuple[tuple[int, ...]
             yield tuple(segment.words for segment in block)
 
 
-def figures(segments: Iterable[Segment]) -> Iterator[list[list[Segment]]]:
+def figures(
+    segments: Iterable[Segment], prose: Sequence[Segment] = ()
+) -> Iterator[list[list[Segment]]]:
     """Find tables, charts and groups of labels: lines of short segments that stand close together.
 
-    At least two of the lines, and a third of them, have numbers. Yields the lines of each, from top
-    to bottom.
+    At least two of the lines, and a third of them, have numbers, and no line of prose stands
+    between two of them. Yields the lines of each, from top to bottom.
     """
     lines: dict[int, list[Segment]] = {}
     for segment in filter(is_level, segments):
@@ -211,6 +213,10 @@ def figures(segments: Iterable[Segment]) -> Iterator[list[list[Segment]]]:
             if box[0] < right + slack
             and left < box[1] + slack
             and top - box[2] < _FIGURE_GAP * slack
+            and not any(
+                box[2] < text.middle < top and text.left < right and left < text.right
+                for text in prose
+            )
         ]
         group = sorted((part for place in near for part in groups[place]), key=_top)
         for place in reversed(near):
