@@ -11,6 +11,7 @@ import functools
 import os
 import tarfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -110,7 +111,7 @@ class _Batch:
         return Additions(tuple(documents), tuple(self.refused))
 
 
-class _Api:
+class _Api(ABC):
     """The requests of the API, and what its answers mean; subclasses send them."""
 
     def __init__(self, address: str, *, token: str | None, timeout: float) -> None:
@@ -128,13 +129,15 @@ class _Api:
             "trust_env": False,
         }
 
+    @abstractmethod
     async def _send(
         self, method: str, path: str, content: Chunks | None, **options: Any
     ) -> httpx2.Response:
-        raise NotImplementedError
+        """Send a request and return the answer."""
 
+    @abstractmethod
     async def _pause(self) -> None:
-        raise NotImplementedError
+        """Wait before the next look at a job."""
 
     async def ask(self, /, question: str, **options: Any) -> Answer:
         """Answer a question; options are those of ``POST /ask``, such as documents and max_k."""

@@ -111,7 +111,7 @@ class Searcher:
             from visar.retrieval.quotes import choose_quotes
             from visar.retrieval.wanted import answer_patterns, wanted
 
-            answer_patterns(wanted(question))
+            answer_patterns(wanted(question))  # compiles them
             calibration = find_calibration(self._corpus.encoder)
             self._prepare(exact=exact)
             of_document = about_document(question) is not None
