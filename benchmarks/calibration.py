@@ -28,8 +28,8 @@ from visar.evaluation.calibration import (
 )
 from visar.evaluation.datasets import open_dataset
 from visar.index import Index
+from visar.results import EncoderRef
 from visar.retrieval.calibration import FEATURES, calibration_path, save_calibration
-from visar.store import EncoderRef
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "confidence.md"

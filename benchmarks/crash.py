@@ -29,7 +29,8 @@ from benchmarks.tables import markdown_table, save_section
 from visar.documents.page import Page, Word
 from visar.encoders.protocol import PageEmbedding
 from visar.errors import StoreError
-from visar.store import EncoderRef, NewDocument, Store, open_store, sqlite_addition
+from visar.results import Document, EncoderRef
+from visar.store import Store, open_store, sqlite_addition
 
 ENCODERS = (EncoderRef("text", "1", 32), EncoderRef("text", "2", 32), EncoderRef("image", "1", 16))
 OWN_DOCUMENTS = 4
@@ -63,7 +64,7 @@ def embedding_of(document: str, number: int, encoder: EncoderRef) -> PageEmbeddi
 
 
 def add(store: Store, document: str, encoder: EncoderRef) -> None:
-    new = NewDocument(document, f"{document}.pdf", f"/{document}.pdf", pages_of(document), 1000)
+    new = Document(document, f"{document}.pdf", pages_of(document), 1000, source=f"/{document}.pdf")
     with store.adding(new, encoder) as addition:
         if addition.stored is None:
             for number in range(1, new.pages + 1):

@@ -24,12 +24,13 @@ from benchmarks import planted
 from benchmarks.tables import markdown_table, save_section
 from visar.core import PageVectors, maxsim, select
 from visar.encoders.registry import get_encoder
+from visar.results import Document, EncoderRef
 from visar.retrieval import candidates
 from visar.retrieval.calibration import find_calibration
 from visar.retrieval.candidates import PageSummaries, document_key
 from visar.retrieval.methods import METHODS, ScoredPages
 from visar.retrieval.search import CANDIDATES
-from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store import DocumentVectors
 from visar.store.summaries import rotation
 
 PAGE = Path(__file__).parents[1] / "docs" / "library.md"
@@ -65,7 +66,7 @@ class Pages:
     def of(self, pages: Iterable[int]) -> list[NDArray[np.float16]]:
         return [self.vectors[self.offsets[page] : self.offsets[page + 1]] for page in pages]
 
-    def stored(self, page: slice | None = None) -> tuple[StoredDocument, DocumentVectors]:
+    def stored(self, page: slice | None = None) -> tuple[Document, DocumentVectors]:
         """The pages as one document of a store."""
         chosen = page or slice(0, len(self))
         first, last = self.offsets[chosen.start], self.offsets[chosen.stop]
@@ -76,10 +77,10 @@ class Pages:
 
 def stored_document(
     vectors: NDArray[np.float16], offsets: NDArray[np.int64], name: str = "library"
-) -> tuple[StoredDocument, DocumentVectors]:
+) -> tuple[Document, DocumentVectors]:
     encoder = EncoderRef("benchmark", "1", vectors.shape[1])
     now = datetime.now(UTC)
-    document = StoredDocument(name, name, "", len(offsets) - 1, 0, now, (encoder,))
+    document = Document(name, name, len(offsets) - 1, 0, now, (encoder,))
     places = np.zeros((len(vectors), 4), np.float32), np.zeros(len(vectors), np.int32)
     return document, DocumentVectors(vectors, offsets, *places)
 
@@ -180,7 +181,7 @@ def candidate_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores
 Find = Callable[[Float32, int], Sequence[candidates.Candidate]]
 
 
-def _means_alone(index: PageSummaries, document: StoredDocument) -> Find:
+def _means_alone(index: PageSummaries, document: Document) -> Find:
     summary = index._kept[document_key(document)]
     stacked = candidates._stack(index._kept)
 
@@ -194,7 +195,7 @@ def _means_alone(index: PageSummaries, document: StoredDocument) -> Find:
     return find
 
 
-def _signs_alone(index: PageSummaries, document: StoredDocument, n_pages: int) -> Find:
+def _signs_alone(index: PageSummaries, document: Document, n_pages: int) -> Find:
     def find(query: Float32, n: int) -> list[candidates.Candidate]:
         kept, candidates.CODED = candidates.CODED, n_pages
         try:
@@ -335,7 +336,7 @@ def agreement(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> 
 class _Repeated(PageSummaries):
     """Summaries of few documents under many names: what a large library costs, without its disk."""
 
-    def repeat(self, documents: Sequence[StoredDocument], like: Sequence[StoredDocument]) -> None:
+    def repeat(self, documents: Sequence[Document], like: Sequence[Document]) -> None:
         for number, document in enumerate(documents):
             one = self._kept[document_key(like[number % len(like)])]
             self._kept[document_key(document)] = one
@@ -356,8 +357,7 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
         like = [stored for stored, _ in parts]
         for size in SIZES:
             library = [
-                StoredDocument(f"{kind}-{n}", "", "", 20, 0, like[0].added, ())
-                for n in range(size // 20)
+                Document(f"{kind}-{n}", "", 20, 0, like[0].added, ()) for n in range(size // 20)
             ]
             for n, stored in enumerate(library[: len(like)]):
                 library[n] = like[n] if stored.id == like[n].id else stored
@@ -395,7 +395,7 @@ def _same(vectors: DocumentVectors) -> DocumentVectors:
 
 
 def _find(
-    index: PageSummaries, library: Sequence[StoredDocument], query: Float32
+    index: PageSummaries, library: Sequence[Document], query: Float32
 ) -> list[candidates.Candidate]:
     return index.candidates(query, "", 200, library)
 

@@ -38,7 +38,8 @@ from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.encoders.visual import grid_boxes
 from visar.index import Index
-from visar.store import EncoderRef, NewDocument, open_store
+from visar.results import Document, EncoderRef
+from visar.store import open_store
 
 FACTORS = (1, 2, 3, 4)
 REPEATS = 3
@@ -151,7 +152,7 @@ def bytes_in_index(pages: Sequence[PageEmbedding]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(Path(folder) / "index")
         encoder = EncoderRef("pooling", "1", pages[0].vectors.shape[1])
-        document = NewDocument("one", "one.pdf", "/one.pdf", len(pages), 0)
+        document = Document("one", "one.pdf", len(pages), 0, source="/one.pdf")
         with store.adding(document, encoder) as addition:
             for number, page in enumerate(pages, start=1):
                 addition.put(*wordless(number, page))

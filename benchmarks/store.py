@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from benchmarks.tables import markdown_table, save_section
 from visar.documents.page import Page, Word
 from visar.encoders.protocol import PageEmbedding
-from visar.store import EncoderRef, NewDocument, Store, open_store
+from visar.results import Document, EncoderRef
+from visar.store import Store, open_store
 from visar.store.sqlite import SqliteStore
 
 ENCODER = EncoderRef("visual", "1", 128)
@@ -48,7 +49,7 @@ def embedding_of(rng: np.random.Generator, vectors: int, words: int) -> PageEmbe
 def add(store: Store, name: str, pages: list[tuple[Page, PageEmbedding]]) -> float:
     """Add a document; return the seconds it took."""
     started = time.perf_counter()
-    new = NewDocument(name, f"{name}.pdf", f"/{name}.pdf", len(pages), 0)
+    new = Document(name, f"{name}.pdf", len(pages), 0, source=f"/{name}.pdf")
     with store.adding(new, ENCODER) as addition:
         for page, embedding in pages:
             addition.put(page, embedding)

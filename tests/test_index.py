@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from visar.errors import InvalidOption, NotInIndex
+from visar.explain.heat import pages_with_heat
 from visar.index import Index
 from visar.ingest.pipeline import Stage
-from visar.results import to_plain
+from visar.serialization import to_plain
 
 QUESTIONS = json.loads(
     (Path(__file__).parents[1] / "examples" / "questions.json").read_text(encoding="utf-8")
@@ -96,7 +97,7 @@ def test_neighbours_are_marked_and_stay_within_the_document(library: Index) -> N
 
 def test_heat_lies_on_the_words_that_match(library: Index) -> None:
     found = library.search("How long is the warranty on the Aurora 4 lantern?")
-    hit, picture = next(iter(library.heat(found, dpi=72)))
+    hit, picture = next(iter(pages_with_heat(library, found, dpi=72)))
     assert hit.page == 10
     page = library.ask(found.question).passages[0]
     left, top, right, bottom = page.boxes[1]

@@ -15,6 +15,7 @@ import visar
 from visar.core import baselines
 from visar.documents import Limits, ReadOptions
 from visar.errors import EncryptedDocument, InvalidOption, NotInIndex
+from visar.explain.heat import pages_with_heat
 from visar.index import Index
 from visar.retrieval.methods import ScoredPages
 
@@ -134,7 +135,7 @@ def test_heat_opens_each_file_once(
     with Index.open(tmp_path / "index") as index:
         index.add(make_pdf("taxes.pdf", TAXES, CATS, BOATS))
         found = index.search("tax", method="top-k", k=3)
-        assert len(list(index.heat(found, dpi=36))) == 3
+        assert len(list(pages_with_heat(index, found, dpi=36))) == 3
     assert len(opened) == 1
 
 

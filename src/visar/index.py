@@ -1,9 +1,9 @@
-"""The face of the library: documents in, the pages and answers a question needs out."""
+"""A library on this machine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -13,46 +13,47 @@ import numpy as np
 from visar.documents import Page, ReadOptions
 from visar.encoders.protocol import Encoder
 from visar.generation import extractive
-from visar.generation.answering import (
-    USUAL_BUDGET,
-    AnswerStream,
-    Budget,
-    quoted_answer,
-    written_answer,
-)
-from visar.generation.models import SharedModels
-from visar.generation.protocol import Generator, OnText, ignore_text
+from visar.generation.answering import USUAL_BUDGET, Budget, quoted_answer, written_answer
+from visar.generation.protocol import Generator
 from visar.ingest.sources import SourcePool
+from visar.library import AnswerStream, AskOptions, SearchOptions
+from visar.models.devices import check_device
 from visar.models.loading import load_ahead
 from visar.models.protocols import Downloadable
-from visar.results import Additions, Answer, Place, Refusal, SearchResult
+from visar.models.shared import SharedModels
+from visar.query import Query
+from visar.results import (
+    Additions,
+    Answer,
+    Collection,
+    Document,
+    EncoderRef,
+    Explanation,
+    Patches,
+    PatchPair,
+    Refusal,
+    SearchResult,
+)
 from visar.retrieval.candidates import Candidates
 from visar.retrieval.corpus import Corpus, CorpusCache, choose_documents, split_by_encoder
 from visar.retrieval.methods import Method, MethodFunction
-from visar.retrieval.search import Searcher, SearchOptions
-from visar.store import (
-    Compaction,
-    DocumentVectors,
-    EncoderRef,
-    Problem,
-    Store,
-    StoredDocument,
-    open_store,
-)
+from visar.retrieval.recent import RecentSearches
+from visar.retrieval.search import Searcher
+from visar.store import Compaction, DocumentVectors, Problem, Store, open_store
 from visar.store.filters import filtered
+from visar.trace import PageId
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-    from visar.explain.explanation import Explanation, PatchPair
-    from visar.ingest.inputs import Input
     from visar.ingest.pipeline import Progress
-    from visar.results import PageHit
+
+DEFAULT_ENCODER = "embedded"
 
 
 class Index:
-    """Documents that questions can be asked about. One object serves many threads.
+    """A library in a folder or in object storage. One object serves many threads.
 
     Open it with `Index.open`; close it, or use it in a ``with`` block, to end the processes
     that read documents and to free models.
@@ -60,23 +61,26 @@ class Index:
     Parameters
     ----------
     store
-        Where documents, pages and vectors are kept.
+        Store of the documents, pages and vectors.
     device
-        Where models run: "auto", "cpu", "cuda" or "mps".
+        Device that models run on: "auto", "cpu", "cuda" or "mps".
     options
-        How documents are read, also when their pages are shown later: password, OCR, limits.
+        Password, OCR and limits for reading documents, also when their pages are shown later.
     """
 
     def __init__(
         self, store: Store, *, device: str = "auto", options: ReadOptions | None = None
     ) -> None:
+        check_device(device)
         self._store = store
-        # What other processes open the index with, beside its location.
+        # Other processes open the index with these, beside its location.
         self.storage_options = store.storage_options
-        self._models = SharedModels(device)
+        self._device = device
+        self._models = SharedModels()
         self._options = options or ReadOptions()
         self._corpora = CorpusCache(store)
         self._candidates = Candidates(store)
+        self._recent = RecentSearches()
         self._sources = SourcePool()
         # The password of a document added here opens it again when its pages are shown.
         self._options_of: dict[str, ReadOptions] = {}
@@ -125,6 +129,7 @@ class Index:
         self._sources.close()
         self._corpora.clear()
         self._candidates.clear()
+        self._recent.clear()
         self.release()
         self._store.close()
 
@@ -135,30 +140,31 @@ class Index:
 
     def documents(
         self, *, where: str | None = None, collection: str | None = None
-    ) -> list[StoredDocument]:
+    ) -> list[Document]:
         """Return documents in the order they were added: all, or those of a filter or collection.
 
         ``where`` is a filter of their metadata, such as ``'year >= 2020 and kind = "report"'``.
         """
         return filtered(self._store.documents(collection=collection), where)
 
-    def collections(self) -> dict[str, int]:
-        """Return the names of the collections, and how many documents each has."""
-        return self._store.collections()
+    def collections(self) -> list[Collection]:
+        """Return the collections by name."""
+        return [Collection(name, count) for name, count in self._store.collections().items()]
 
     def collect(self, collection: str, documents: Iterable[str]) -> None:
         """Put documents into a collection, which begins with its first document."""
-        self._store.collect(collection, documents)
+        self._store.collect(collection, [self.get(one).id for one in documents])
 
     def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
         """Take documents, or all, out of a collection; the documents stay."""
-        self._store.uncollect(collection, documents)
+        chosen = None if documents is None else [self.get(one).id for one in documents]
+        self._store.uncollect(collection, chosen)
 
     def original(self, document: str) -> Path | None:
         """Return the file or folder that the index keeps of a document, if it keeps one."""
         return self._store.original(self.get(document).id)
 
-    def get(self, document: str) -> StoredDocument:
+    def get(self, document: str) -> Document:
         """Return a document by its id, the beginning of its id, or its name.
 
         Raises NotInIndex if no document, or more than one, is meant.
@@ -193,31 +199,43 @@ class Index:
         with self._sources.lease(stored, options, self._store.original(stored.id)):
             self._options_of[stored.id] = options
 
-    def vectors(self, document: str, *, encoder: str | Encoder = "embedded") -> DocumentVectors:
+    def vectors(self, document: str, *, encoder: str | Encoder | None = None) -> DocumentVectors:
         """Return the vectors that an encoder gave the pages of a document."""
         return self._store.vectors(self.get(document).id, EncoderRef.of(self.encoder(encoder)))
 
     def encode_question(
-        self, question: str, *, encoder: str | Encoder = "embedded"
+        self, question: str, *, encoder: str | Encoder | None = None
     ) -> NDArray[np.float32]:
         """Return the vectors of a question: what ``visar.select`` takes with those of pages."""
         return self.encoder(encoder).encode_query(question)
 
-    def encoder(self, encoder: str | Encoder) -> Encoder:
-        """Return the encoder of that name, made once and shared; an encoder is given back."""
-        return self._models.encoder(encoder)
+    def encoder(self, encoder: str | Encoder | None = None) -> Encoder:
+        """Return the encoder of that name, made once and shared; an encoder is returned as is."""
+        if encoder is not None and not isinstance(encoder, str):
+            return encoder
+        from visar.encoders.registry import get_encoder
+
+        name = encoder or DEFAULT_ENCODER
+        return self._models.get(("encoder", name), lambda: get_encoder(name, device=self._device))
 
     def generator(self, generator: str | Generator, *, base_url: str | None = None) -> Generator:
-        """Return the generator of that name, made once and shared; a generator is given back."""
-        return self._models.generator(generator, base_url)
+        """Return the generator of that name, made once and shared; a generator as is."""
+        if not isinstance(generator, str):
+            return generator
+        from visar.generation.registry import get_generator
 
-    def fetch(self, encoder: str | Encoder) -> None:
+        return self._models.get(
+            ("generator", generator, base_url),
+            lambda: get_generator(generator, base_url=base_url, device=self._device),
+        )
+
+    def fetch(self, encoder: str | Encoder | None = None) -> None:
         """Download the weights of an encoder that are not here yet, as its first use would."""
         chosen = self.encoder(encoder)
         if isinstance(chosen, Downloadable):
             chosen.fetch()
 
-    def preload(self, encoder: str | Encoder = "embedded") -> None:
+    def preload(self, encoder: str | Encoder | None = None) -> None:
         """Begin to load an encoder that loads quickly, while this thread does something else."""
         load_ahead(self.encoder(encoder))
 
@@ -229,13 +247,13 @@ class Index:
         self,
         path: str | os.PathLike[str],
         *,
-        encoder: str | Encoder = "embedded",
+        encoder: str | Encoder | None = None,
         options: ReadOptions | None = None,
         progress: Progress | None = None,
         name: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         collection: str | None = None,
-    ) -> StoredDocument:
+    ) -> Document:
         """Add a document; the same content again changes nothing.
 
         An interrupted call goes on where it stopped. Words read by OCR are kept: another encoder
@@ -284,10 +302,10 @@ class Index:
         self,
         paths: Iterable[str | os.PathLike[str]],
         *,
-        encoder: str | Encoder = "embedded",
+        encoder: str | Encoder | None = None,
         options: ReadOptions | None = None,
         progress: Callable[[str], Progress] | None = None,
-        each: Callable[[Input, StoredDocument | Refusal], None] | None = None,
+        each: Callable[[str, Document | Refusal], None] | None = None,
         metadata: Mapping[str, Any] | None = None,
         collection: str | None = None,
         ray: str | None = None,
@@ -302,16 +320,18 @@ class Index:
         from visar.ingest.batch import Batch
 
         chosen = options or self._options
-        models = self._models
-        made = models.encoder(encoder)
-        batch = Batch(self._store, made, encoder, models.device, chosen, metadata, collection)
+        named = encoder or DEFAULT_ENCODER
+        made = self.encoder(named)
+        batch = Batch(self._store, made, named, self._device, chosen, metadata, collection)
         additions = batch.add_all(paths, progress, each, ray=ray)
         self._options_of.update((document.id, chosen) for document in additions.added)
         return additions
 
-    def remove(self, document: str) -> StoredDocument:
+    def remove(self, document: str) -> Document:
         """Remove a document with everything that belongs to it; its file stays."""
-        return self._store.remove(self.get(document).id)
+        removed = self._store.remove(self.get(document).id)
+        self._options_of.pop(removed.id, None)
+        return removed
 
     def verify(self) -> list[Problem]:
         """Read everything and report what is wrong. Changes nothing."""
@@ -324,7 +344,7 @@ class Index:
     def searcher(
         self,
         documents: Sequence[str] | None = None,
-        encoder: str | Encoder = "embedded",
+        encoder: str | Encoder | None = None,
         *,
         collection: str | None = None,
         where: str | None = None,
@@ -358,7 +378,7 @@ class Index:
         collection: str | None = None,
         where: str | None = None,
         exact: bool = False,
-        encoder: str | Encoder = "embedded",
+        encoder: str | Encoder | None = None,
         method: str | Method | MethodFunction = "visar",
         k: int | None = None,
         max_k: int | None = None,
@@ -367,122 +387,119 @@ class Index:
     ) -> SearchResult:
         """Find the pages a question needs.
 
+        The results of the latest questions are kept: asking the same again, while neither the
+        documents nor an option has changed, returns the same result.
+
         Parameters
         ----------
         question
-            In plain words; or else ``image``, a picture to look for, such as a cut-out of a page,
-            if the encoder reads page images.
+            Question in plain words; or else ``image``, a picture to look for, such as a cut-out
+            of a page, if the encoder reads page images.
         documents
             Ids or names of the documents to search; all by default.
         collection, where
-            Of these documents, those of a collection, and those whose metadata match a filter:
+            Restrict the search to a collection, and to documents whose metadata match a filter:
             ``'year >= 2020 and kind = "report"'``.
         exact
-            Whether every page of a large library is compared with the question. By default those
-            that small summaries of the pages find (``docs/library.md``).
+            Compare every page of a large library with the question. By default only the pages
+            that small summaries find (``docs/library.md``).
         encoder
-            The encoder whose vectors are searched: a name or an encoder.
+            Name of an encoder, or an encoder.
         method
-            What decides how many pages: ``"visar"``, or for comparison ``"top-k"`` (with ``k``),
-            ``"largest-gap"``, ``"score-cluster"``, a ``module:function``, or a function.
+            Method that decides the number of pages: ``"visar"``, or for comparison ``"top-k"``
+            (with ``k``), ``"largest-gap"``, ``"score-cluster"``, a ``module:function``, or a
+            function.
         k
-            How many pages top-k takes.
+            Number of pages for top-k.
         max_k
-            At most so many pages.
+            Maximum number of pages.
         neighbors
-            As many pages before and after each are taken along, for tables that continue.
+            Number of pages to include on either side, for tables that span pages.
 
         Raises
         ------
         NotInIndex
-            If a document is not there, or none has vectors of the encoder.
+            If a document is not in the index, or none has vectors of the encoder.
         InvalidOption
             If there is no such method or encoder, the filter cannot be read, or an option is out
             of its range.
         """
-        searcher = self.searcher(documents, encoder, collection=collection, where=where)
-        return searcher.search(
-            question,
-            method=method,
+        named = method if isinstance(method, str) else "visar"
+        query = Query(
+            question=question,
+            documents=None if documents is None else tuple(documents),
+            collection=collection,
+            where=where,
+            exact=exact,
+            encoder=encoder if isinstance(encoder, str) else None,
+            method=named,
             k=k,
             max_k=max_k,
             neighbors=neighbors,
-            exact=exact,
-            image=image,
         )
+        searcher = self.searcher(documents, encoder, collection=collection, where=where)
+        if image is not None or method is not named:
+            return searcher.search(query, method=method, image=image)
+        options = (question, exact, method, k, max_k, neighbors)
+        return self._recent.find((*searcher.key, *options), lambda: searcher.search(query))
 
-    def ask(
-        self,
-        question: str,
-        *,
-        generator: str | Generator = extractive.NAME,
-        budget: Budget = USUAL_BUDGET,
-        on_text: OnText = ignore_text,
-        **options: Unpack[SearchOptions],
-    ) -> Answer:
+    def ask(self, question: str, **options: Unpack[AskOptions]) -> Answer:
         """Answer a question from the pages it needs.
 
-        Without a ``generator`` the answer quotes what matches best. With one, it is written by a
-        language model that is given these pages, within ``budget``; ``on_text`` is called with
-        each piece of its answer. The options are those of `search`.
+        Parameters
+        ----------
+        question
+            Question in plain words.
+        **options
+            Those of `search`, and ``generator``: without one, the answer quotes the best
+            passages; with one, a language model writes it from these pages, within ``budget``.
 
         Raises
         ------
         GenerationError
             If the generator gives no answer.
         """
-        stream = self.stream(question, generator=generator, budget=budget, **options)
-        for piece in stream:
-            on_text(piece)
-        return stream.answer
+        return self.stream(question, **options).answer
 
     def stream(
         self,
         question: str,
         *,
-        generator: str | Generator = extractive.NAME,
-        budget: Budget = USUAL_BUDGET,
+        generator: str | Generator | None = None,
+        budget: Budget | None = None,
         **options: Unpack[SearchOptions],
     ) -> AnswerStream:
         """Answer a question piece by piece; the options are those of `ask`."""
-        writer = None if generator == extractive.NAME else self.generator(generator)
+        quoted = generator is None or generator == extractive.NAME
+        writer = None if quoted or generator is None else self.generator(generator)
         found = self.search(question, **options)
         pieces = quoted_answer(found)
         if writer is not None:
-            pieces = written_answer(self, found, writer, budget)
+            pieces = written_answer(self, found, writer, budget or USUAL_BUDGET)
         return AnswerStream(found, pieces)
 
     def explain(self, found: SearchResult) -> Explanation:
-        """Return everything the method saw of a question: weights, matrix, costs, other cuts."""
-        from visar.explain.explanation import explain
+        """Explain a result: weights, matrix, cost, and what other methods would take."""
+        from visar.explain.explanation import explain, trace_of
 
-        corpus = self._searched(found).only(found.places)
-        return explain(found, corpus.pages, corpus.read)
+        def make() -> Explanation:
+            corpus = self._searched(found).only(trace_of(found).pages)
+            return explain(found, corpus.pages, corpus.read)
 
-    def pairs(self, found: SearchResult, first: Place, second: Place) -> tuple[PatchPair, ...]:
+        return self._recent.explain(found, make)
+
+    def pairs(self, found: SearchResult, first: PageId, second: PageId) -> tuple[PatchPair, ...]:
         """Return the best matching patches of two searched pages, by ids and page numbers."""
         from visar.explain.explanation import patch_pairs
 
         return patch_pairs(found, self._searched(found), first, second)
 
-    def patches(
-        self, found: SearchResult, document: str, number: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return where the patches of a searched page stand, and their weights for the question.
-
-        The weights are (m + 1, n): the method's, then the cosines with each vector of the question.
-        A page of a library that the method did not choose from has none of the method's.
-        """
+    def patches(self, found: SearchResult, document: str, number: int) -> Patches:
+        """Return the patches of a searched page with their weights for the question."""
         from visar.explain.heat import patches
 
         return patches(found, self._searched(found), document, number)
 
-    def heat(self, found: SearchResult, dpi: float = 144) -> Iterator[tuple[PageHit, Image]]:
-        """Return each found page with its picture, the question's heat laid over it."""
-        from visar.explain.heat import pages_with_heat
-
-        return pages_with_heat(self, found, self._searched(found), dpi)
-
     def _searched(self, found: SearchResult) -> Corpus:
-        """All pages of the documents that a result was searched in."""
+        """Return all pages of the documents that a result was searched in."""
         return self._corpora.get(found.documents, found.encoder)

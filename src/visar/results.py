@@ -1,44 +1,38 @@
-"""What a search and an answer are, and how they turn to JSON."""
+"""Every result of a library, declared once: documents, pages found, answers, explanations, jobs.
+
+An index makes them, a server sends them as JSON (`visar.serialization`), a client reads them back,
+and the command line and notebooks show them.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from html import escape
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-import numpy as np
-
-from visar.core import Selection
-from visar.core.notebook import selection_html
 from visar.documents.page import Box, Page, Word
-from visar.errors import NotInIndex
-from visar.store.records import EncoderRef, StoredDocument
+from visar.errors import InvalidOption, NotInIndex
+from visar.query import Query
+from visar.serialization import INTERNAL, LOCAL, Result
+from visar.trace import Trace
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from PIL.Image import Image
 
-Strength: TypeAlias = Literal["good", "weak", "none"]
-Place: TypeAlias = tuple[str, int]
-"""A page: the id of its document, and its number there from 1."""
-Likelihood: TypeAlias = Literal["likely", "possible", "unlikely"]
-LIKELY = 0.5
-POSSIBLE = 0.15
-"""The probabilities from which on a page is called likely, or possible."""
+    from visar.core import Selection
+    from visar.encoders.protocol import Encoder
 
-# Marks fields that JSON does not show.
-_INTERNAL = {"internal": True}
+Strength: TypeAlias = Literal["good", "weak", "none"]
+Likelihood: TypeAlias = Literal["likely", "possible", "unlikely"]
+JobState: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
 class PageSource(Protocol):
-    """Where pages can be read again; an `visar.Index` is one."""
+    """A place to read pages from; a library is one."""
 
     def page(self, document: str, number: int) -> Page:
-        """Return a page of a document, by the document's id and its number from 1."""
+        """Return a page with its words, by the document's id and the page's number from 1."""
         ...
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
@@ -46,33 +40,132 @@ class PageSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class EncoderRef(Result):
+    """The encoder that made vectors. Vectors of different versions never mix."""
+
+    name: str
+    version: str
+    dimension: int
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> EncoderRef:
+        """Return the reference of an encoder."""
+        return cls(encoder.name, encoder.version, encoder.dimension)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} ({self.dimension} dimensions)"
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidPage(Result):
+    """A page that an encoder failed on; searches with that encoder never find it."""
+
+    encoder: str
+    number: int
+    """Page number, from 1."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document(Result):
+    """A document of a library."""
+
+    id: str
+    """Hash of the content: the same content has the same id."""
+    name: str
+    pages: int
+    """Number of pages."""
+    size: int
+    """Size of the file in bytes."""
+    added: datetime = field(default_factory=lambda: datetime.now(UTC))
+    encoders: tuple[EncoderRef, ...] = ()
+    """Encoders whose vectors it has, by name."""
+    source: str = field(default="", metadata=LOCAL)
+    """Location of the file; adding other content from there replaces the document."""
+    invalid: tuple[InvalidPage, ...] = ()
+    """Pages without vectors because an encoder failed on them."""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Values for filters: text, numbers, booleans or null by name."""
+    collections: tuple[str, ...] = ()
+
+    def has(self, encoder: EncoderRef) -> bool:
+        """Return whether it has vectors of exactly this version of an encoder."""
+        return encoder in self.encoders
+
+    def count_invalid(self, encoder: str) -> int:
+        """Return the number of pages that the encoder of that name failed on."""
+        return sum(page.encoder == encoder for page in self.invalid)
+
+
+@dataclass(frozen=True, slots=True)
+class Collection(Result):
+    """A named group of documents."""
+
+    name: str
+    documents: int
+    """Number of documents in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Result):
+    """A document that was not added."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Additions(Result):
+    """The result of adding several documents."""
+
+    added: tuple[Document, ...]
+    refused: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage(Result):
+    """A sentence or table row of a page that answers the question."""
+
+    text: str
+    document: str
+    page: int
+    weight: float
+    """Rank among the passages of the same question: higher is better."""
+    boxes: tuple[Box, ...]
+    answer: tuple[int, int] | None = None
+    """Start and end, in characters, of the part that has the form asked for: a number with its
+    unit, a date, a name. Null if the question asks for no such form."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class PageHit:
+class PageHit(Result):
     """A page that the question needs."""
 
     document: str
-    """The document's id."""
+    """Id of the document."""
     name: str
+    """Name of the document."""
     page: int
-    """1 for the first page."""
+    """Page number, from 1."""
     label: str
-    """The number printed on it if the file says so and it is another; else ""."""
+    """Printed page number if it differs, otherwise empty."""
     score: float
     """Self-similarity s_p: how much of the page answers the question, 0 to 1."""
     late_interaction: float
-    """The MaxSim score (Eq. 1)."""
+    """MaxSim score (Eq. 1)."""
     snippet: str
-    """The line that matches best."""
+    """Best matching line."""
     boxes: tuple[Box, ...]
-    """Where on the page the snippet stands."""
+    """Position of the snippet on the page."""
     probability: float | None = None
-    """That it holds evidence for the answer; None if the encoder is not calibrated."""
+    """Probability that the page holds evidence; null if the encoder is not calibrated."""
     likelihood: Likelihood | None = None
-    """The probability as a word; "unlikely" on every page if nothing speaks of the question."""
+    """Probability as a word; "unlikely" on every page if the documents don't match at all."""
     beside: int | None = None
-    """For a neighbour taken along: the selected page it stands beside."""
-    source: PageSource | None = field(default=None, compare=False, metadata=_INTERNAL)
-    """Where its image and words come from; None for a hit that was made without an index."""
+    """For a neighbor: the selected page next to it."""
+    source: Any = field(default=None, compare=False, metadata=INTERNAL)
+    """`PageSource` that the image and words are read from; None for a hit without a library."""
 
     def __repr__(self) -> str:
         chance = "" if self.likelihood is None else f", {self.likelihood}"
@@ -80,8 +173,8 @@ class PageHit:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """All words of the page with their boxes, read from the index."""
-        return self._from().page(self.document, self.page).words
+        """All words of the page with their boxes, read from the library."""
+        return self._library().page(self.document, self.page).words
 
     def image(self, dpi: float = 144) -> Image:
         """Return the page as a picture, drawn from the document's file.
@@ -91,107 +184,134 @@ class PageHit:
         DocumentError
             If the file is gone, has changed, or needs a password.
         """
-        return self._from().image(self.document, self.page, dpi)
+        return self._library().image(self.document, self.page, dpi)
 
-    def _from(self) -> PageSource:
+    def _library(self) -> PageSource:
         if self.source is None:
-            raise NotInIndex(f"{self!r} does not come from an index: it has no image or words.")
-        return self.source
+            raise NotInIndex(f"{self!r} doesn't come from a library: it has no image or words.")
+        library: PageSource = self.source
+        return library
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SearchResult:
-    """The pages a question needs, best first, and why so many."""
+@dataclass(frozen=True, slots=True)
+class Decision(Result):
+    """How ViSAR decided the number of pages."""
 
-    question: str
-    method: str
-    pages: tuple[PageHit, ...]
-    documents: tuple[StoredDocument, ...]
-    """Those searched."""
-    left_out: tuple[StoredDocument, ...]
-    """Those asked for that have no vectors of the encoder: add them with it."""
-    pages_searched: int
-    """All pages of these documents."""
-    candidates: int | None
-    """Of several documents: the pages that the method chose from, the best by late interaction.
-    None if it chose from all pages."""
-    pages_invalid: int
-    """Of those: pages the encoder could make nothing of, which are never found."""
-    k: int
     k_star: int
-    """What ViSAR asks for before the cap, whatever the method."""
-    match: float
-    """The mean cosine of the question's words with their best match on the best page."""
-    about: float | None
-    """The probability that the documents are about the question; None if the encoder is not
-    calibrated."""
-    strength: Strength
-    """Whether the documents speak of it: by that probability, or without one by ``match``."""
-    runner_up: PageHit | None
-    """The first page by s_p or by late interaction where it is not among ``pages``."""
-    encoder: EncoderRef
-    calibration: str | None
-    """What the probabilities were fitted on; None if the encoder is not calibrated."""
-    seconds: float
-    passages: tuple[Passage, ...] = field(repr=False, metadata=_INTERNAL)
-    """The passages of these pages that match best; of the first page as well if the question is
-    about the document itself."""
-    query: NDArray[np.float32] = field(repr=False, metadata=_INTERNAL)
-    """The vectors of the question."""
-    places: tuple[Place, ...] = field(repr=False, metadata=_INTERNAL)
-    """The pages that the method chose from, as ``selection`` counts them."""
-    selection: Selection = field(repr=False)
-    """Everything the method saw; pages counted from 0 in the order of ``places``."""
-    spans: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, metadata=_INTERNAL)
-    """The characters of the question that each of its vectors stands for; None if the encoder does
-    not tell."""
+    """Number of pages before the cap."""
+    exact: bool
+    """False if the cap ended the search early: then k_star is a lower bound."""
+    cost: tuple[float | None, ...]
+    """J(1), J(2), …; null where it was proved not to matter."""
+    active_pages: int
+    """Number of pages that have anything to do with the question."""
+    considered_pages: int
+    """Number of pages that ViSAR chose from."""
+    fallback: str | None
+    """Reason why the method fell back to the best page by late interaction, if it did."""
+    timings: Mapping[str, float] = field(hash=False)
+    """Seconds by stage."""
 
-    def patch_weights(self, document: str, page: int) -> NDArray[np.float32] | None:
-        """The weights of a page's vectors; None if the method did not choose from it."""
-        if (document, page) not in self.places:
-            return None
-        return self.selection.patch_weights[self.places.index((document, page))]
+    @property
+    def sparsity(self) -> float:
+        """Share of inactive pages: how localized the question is."""
+        return 1 - self.active_pages / self.considered_pages
 
     @property
     def sharpness(self) -> float | None:
-        """By what share J gets worse with one page more or less than at its minimum, if known."""
-        cost = self.selection.cost
-        if not np.isfinite(cost).any():
+        """Relative increase of J with one page more or fewer than at its minimum, if known."""
+        known = {at: value for at, value in enumerate(self.cost) if value is not None}
+        if not known:
             return None
-        lowest = int(np.nanargmin(cost))
-        beside = [cost[i] for i in (lowest - 1, lowest + 1) if 0 <= i < len(cost)]
-        known = [value for value in beside if np.isfinite(value)]
-        if not known or not cost[lowest]:
+        lowest = min(known, key=lambda at: known[at])
+        beside = [known[at] for at in (lowest - 1, lowest + 1) if at in known]
+        if not beside or not known[lowest]:
             return None
-        return float((min(known) - cost[lowest]) / abs(cost[lowest]))
+        return (min(beside) - known[lowest]) / abs(known[lowest])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchResult(Result):
+    """The pages a question needs, best first, and the reason for their number."""
+
+    query: Query
+    pages: tuple[PageHit, ...]
+    documents: tuple[Document, ...]
+    """Documents searched."""
+    left_out: tuple[Document, ...]
+    """Documents that have no vectors of the encoder: add them with it."""
+    pages_searched: int
+    candidates: int | None
+    """Number of pages that the method chose from in a library, the best by late interaction; null
+    if it chose from all pages."""
+    pages_invalid: int
+    """Number of pages that the encoder failed on; they are never found."""
+    k: int
+    """Number of pages chosen, without neighbors."""
+    match: float
+    """Mean cosine of the question's words with their best match on the best page."""
+    about: float | None
+    """Probability that the documents are about the question; null if the encoder is not
+    calibrated."""
+    strength: Strength
+    """How well the documents match the question."""
+    runner_up: PageHit | None
+    """Best page by s_p or late interaction if it is not among ``pages``."""
+    encoder: EncoderRef
+    calibration: str | None
+    """Data that the probabilities were fitted on; null if the encoder is not calibrated."""
+    seconds: float
+    summary: str
+    """Number of pages and the reason for it, in a sentence."""
+    decision: Decision | None = field(repr=False)
+    """Null if another method than ViSAR chose the pages."""
+    passages: tuple[Passage, ...] = field(repr=False)
+    """Best passages of these pages, and of the first page if the question is about the document
+    itself."""
+    trace: Trace | None = field(default=None, repr=False, metadata=INTERNAL)
+    """None for a result that came from a server."""
+
+    @property
+    def question(self) -> str:
+        return self.query.question
+
+    @property
+    def method(self) -> str:
+        """Name of the method that chose the pages."""
+        return self.query.method
+
+    @property
+    def k_star(self) -> int | None:
+        """Number of pages that ViSAR asked for before the cap; None if another method chose."""
+        return None if self.decision is None else self.decision.k_star
+
+    @property
+    def selection(self) -> Selection:
+        """Everything the method saw: weights, scores, cost.
+
+        Raises
+        ------
+        InvalidOption
+            If the search ran on a server, which keeps it.
+        """
+        if self.trace is None:
+            raise InvalidOption("The server keeps what the method saw: use explain(found).")
+        return self.trace.selection
 
     def _repr_html_(self) -> str:
-        return f"<p><b>{escape(self.question)}</b></p>{_pages_html(self)}"
+        from visar.notebook import search_html
+
+        return search_html(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """A sentence or table row of a page that speaks of what was asked."""
-
-    text: str
-    document: str
-    page: int
-    weight: float
-    """How well it answers, compared with the other passages of the same question."""
-    boxes: tuple[Box, ...]
-    answer: tuple[int, int] | None = None
-    """The characters of the text, from the first to before the last, that have the form asked for:
-    the number with its unit, the date, the name. None if the question asks for no such form."""
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
+class Citation(Result):
     """A page that an answer says it was read from."""
 
     label: str
-    """As the answer names it."""
+    """The page as the answer names it."""
     document: str | None
-    """The document's id; None when no page of that name was given."""
+    """Id of the document; null if the generator was given no such page."""
     page: int | None
 
     @property
@@ -200,44 +320,47 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(Result):
     """What was sent to a generator, and what came back."""
 
     model: str
     prompt_sha256: str
-    """Of everything sent, texts and pixels."""
+    """Hash of everything sent, texts and pixels."""
     pages: tuple[str, ...]
-    """The labels of the pages sent."""
+    """Labels of the pages sent."""
     pixels: int
     text_tokens: int
-    """Of the texts sent, counted here."""
+    """Number of tokens of the texts sent, counted here."""
     input_tokens: int | None
-    """Of all that was sent, images included, as the generator counts; None if it does not say."""
+    """Number of tokens sent, images included, as the generator counts; null if it doesn't say."""
     output_tokens: int | None
     seconds: float
     raw: str
     """The reply as it was written."""
-    complete: bool
-    """Whether it came to an end before the limit."""
+    finish: Literal["complete", "length", "interrupted"]
+    """Whether the reply is complete, reached its maximum length, or broke off."""
     well_formed: bool
-    """Whether it was the JSON asked for; otherwise the answer is all of it."""
+    """Whether the reply was the JSON asked for; otherwise the answer is all of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answer:
+class Answer(Result):
     """An answer with the pages it rests on."""
 
-    question: str
     text: str
-    """Empty when the documents do not hold an answer."""
+    """Empty if the documents don't hold an answer."""
     generator: str
     passages: tuple[Passage, ...]
-    """The passages that match best: what an extractive answer quotes, or what comes nearest."""
+    """Best passages: what an extractive answer quotes, or the closest ones."""
     search: SearchResult
     citations: tuple[Citation, ...] = ()
-    """The pages that a generator says it has read the answer from."""
+    """Pages that a generator says it read the answer from."""
     generation: Generation | None = None
-    """None for an extractive answer."""
+    """Null for an extractive answer."""
+
+    @property
+    def question(self) -> str:
+        return self.search.question
 
     @property
     def found(self) -> bool:
@@ -245,92 +368,132 @@ class Answer:
 
     @property
     def pages(self) -> tuple[PageHit, ...]:
-        """The pages it rests on, best first, each with its document."""
+        """Pages that the answer rests on, best first."""
         return self.search.pages
 
     def _repr_html_(self) -> str:
-        said = [f"<p>{escape(self.text)}</p>"]
-        if not self.found:
-            said = ["<p>Nothing there speaks of this. What comes nearest, unlikely to help:</p>"]
-        elif self.generation is None:
-            said = [_passage_html(passage) for passage in self.passages]
-        return f"<p><b>{escape(self.question)}</b></p>{''.join(said)}{_pages_html(self.search)}"
+        from visar.notebook import answer_html
+
+        return answer_html(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A document that was not added, and why."""
+class QuestionWord(Result):
+    """A word of the question."""
 
-    path: str
-    reason: str
+    text: str
+    influence: float
+    """Share in the weight of the chosen pages, 0 to 1 relative to the most influential word."""
+    vectors: tuple[int, ...]
+    """Positions of its vectors among those of the question."""
 
 
 @dataclass(frozen=True, slots=True)
-class Additions:
-    """The result of adding several documents."""
+class SearchedPage(Result):
+    """A page that the method chose from."""
 
-    added: tuple[StoredDocument, ...]
-    refused: tuple[Refusal, ...]
-
-
-def _pages_html(found: SearchResult) -> str:
-    """The chosen pages as a table, and how they were chosen, for notebooks."""
-    rows = "".join(
-        f"<tr><td>{escape(hit.name)}</td><td>{hit.page}</td><td>{hit.likelihood or ''}</td>"
-        f'<td style="text-align:left">{escape(hit.snippet)}</td></tr>'
-        for hit in found.pages
-    )
-    heading = (
-        '<tr><th>document</th><th>page</th><th></th><th style="text-align:left">match</th></tr>'
-    )
-    return f"<table>{heading}{rows}</table>{selection_html(found.selection)}"
+    document: str
+    page: int
+    """Page number, from 1."""
+    activity: float
+    """s_p relative to the largest, 0 to 1."""
+    late_interaction: float
+    rank: int
+    """1 for the best page."""
 
 
-def _passage_html(passage: Passage) -> str:
-    first, last = passage.answer or (0, 0)
-    before, marked, after = (
-        escape(part)
-        for part in (passage.text[:first], passage.text[first:last], passage.text[last:])
-    )
-    quoted = f"{before}<mark>{marked}</mark>{after}" if marked else after
-    return f"<p>{quoted} <small>page {passage.page}</small></p>"
+@dataclass(frozen=True, slots=True)
+class MethodChoice(Result):
+    """The pages that one method takes for the question."""
+
+    method: str
+    """Name of the method; "top-k" takes a fixed number."""
+    label: str
+    adaptive: bool
+    """Whether the method decides the number of pages itself."""
+    pages: tuple[int, ...]
+    """Positions in `Explanation.pages` from 0, the method's best first."""
+    seconds: float
+    """Time to choose them, without encoding the question."""
+    tokens: int | None
+    """Approximate number of tokens of their text, at 4 characters each; null for more than 50
+    pages."""
+
+    @property
+    def k(self) -> int:
+        return len(self.pages)
 
 
-def likelihood(probability: float | None, strength: Strength = "good") -> Likelihood | None:
-    """The word for a probability. No page is possible where nothing speaks of the question.
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation(Result):
+    """Everything the method saw of a question, for people to look at."""
 
-    >>> likelihood(0.6), likelihood(0.2), likelihood(0.01), likelihood(None)
-    ('likely', 'possible', 'unlikely', None)
-    >>> likelihood(0.2, "none")
-    'unlikely'
-    """
-    if probability is None:
-        return None
-    if strength == "none":
-        return "unlikely"
-    if probability >= LIKELY:
-        return "likely"
-    return "possible" if probability >= POSSIBLE else "unlikely"
+    words: tuple[QuestionWord, ...]
+    """Empty if the encoder doesn't tell which vectors belong to which word."""
+    pages: tuple[SearchedPage, ...]
+    """Pages that the method chose from, in the order of their documents."""
+    cost: tuple[float | None, ...]
+    """J(1), J(2), …; null where it was proved not to matter."""
+    k_star: int
+    similarity: tuple[tuple[float, ...], ...]
+    """Sim(p, q) between the best active pages, at most 200, in rank order."""
+    choices: tuple[MethodChoice, ...]
+    """Pages that each method takes: ViSAR first, a fixed top-k last."""
+
+    @property
+    def cuts(self) -> dict[str, int]:
+        """Number of pages that each adaptive method takes."""
+        return {one.method: one.k for one in self.choices if one.adaptive}
 
 
-def to_plain(value: Any) -> Any:
-    """Turn any result to what JSON knows. NaN becomes null; a selection its small parts."""
-    if isinstance(value, Selection):
-        names = ("k", "k_star", "k_star_exact", "cost", "sparsity", "fallback", "timings")
-        return {name: to_plain(getattr(value, name)) for name in names}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        shown = [f.name for f in dataclasses.fields(value) if not f.metadata.get("internal")]
-        return {name: to_plain(getattr(value, name)) for name in shown}
-    if isinstance(value, np.ndarray):
-        return to_plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [to_plain(item) for item in value]
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, datetime | Path):
-        return value.isoformat() if isinstance(value, datetime) else str(value)
-    return value
+@dataclass(frozen=True, slots=True, eq=False)
+class Patches(Result):
+    """The patches of a page, for its heat map."""
+
+    boxes: tuple[Box, ...]
+    weights: tuple[float, ...]
+    """Weight of each patch, 0 if the method didn't choose from the page."""
+    cosines: tuple[tuple[float, ...], ...]
+    """Cosines of each of the question's vectors with the patches."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPair(Result):
+    """A patch of one page, and the patch of another page that shares most with it."""
+
+    first: Box
+    second: Box
+    words: tuple[str, str]
+    """The words there; empty where a patch is not one word."""
+    shared: float
+    """S_j of Eq. 10: the product of their weights and their cosine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Result):
+    """A document on its way into a library behind a server."""
+
+    id: str
+    name: str
+    """Name of the document, as it was uploaded."""
+    encoder: str
+    created: datetime
+    state: JobState = "waiting"
+    stage: str | None = None
+    """Current stage of a running job: reading, ocr or encoding."""
+    pages_done: int = 0
+    pages: int = 0
+    """Number of pages; 0 while it is not known."""
+    collection: str | None = None
+    """Collection that the document is put into."""
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    document: str | None = None
+    """Id of the document once it is in the library."""
+    code: str | None = None
+    """Reason for a failure, for programs: "password", "document" or "failed"."""
+    reason: str | None = None
+    """Reason for a failure, for people."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in ("done", "failed", "cancelled")

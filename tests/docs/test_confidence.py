@@ -6,9 +6,8 @@ from pathlib import Path
 
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.evaluation.calibration import DOUBTED, EXCERPTS, OTHER_DOCUMENTS, REFUSED
-from visar.results import LIKELY, POSSIBLE
-from visar.retrieval.calibration import find_calibration
-from visar.store import EncoderRef
+from visar.results import EncoderRef
+from visar.retrieval.calibration import LIKELY, POSSIBLE, find_calibration
 
 PAGE = (Path(__file__).parents[2] / "docs" / "confidence.md").read_text(encoding="utf-8")
 

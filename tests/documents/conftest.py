@@ -15,7 +15,7 @@ from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 
-from visar.documents import Document, Page, ReadOptions, open_document
+from visar.documents import OpenedDocument, Page, ReadOptions, open_document
 
 Draw = Callable[[Any], None]
 A5 = (420.0, 595.0)
@@ -82,11 +82,11 @@ def ink(image: Image.Image) -> NDArray[np.float64]:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[..., Document]]:
+def opened() -> Iterator[Callable[..., OpenedDocument]]:
     """``open_document`` with these ``ReadOptions``; the documents are closed when the test ends."""
     documents = []
 
-    def open_one(path: Path, **options: Any) -> Document:
+    def open_one(path: Path, **options: Any) -> OpenedDocument:
         documents.append(open_document(path, ReadOptions(**options)))
         return documents[-1]
 

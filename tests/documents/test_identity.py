@@ -20,7 +20,7 @@ from PIL import Image
 
 from tests.documents.conftest import lines_of, text_at, text_image, write_pdf
 from tests.documents.test_office import fake_soffice, write_docx
-from visar.documents import Document, Limits, Page, ReadOptions, identify, open_document
+from visar.documents import Limits, OpenedDocument, Page, ReadOptions, identify, open_document
 from visar.errors import DocumentError
 
 
@@ -131,7 +131,7 @@ def many_pages(tmp_path: Path) -> Path:
     return write_pdf(tmp_path / "a.pdf", *[text_at(50, 500, f"page{n}") for n in range(1, 7)])
 
 
-def read_in_another_process(document: Document, number: int) -> tuple[int, list[str]]:
+def read_in_another_process(document: OpenedDocument, number: int) -> tuple[int, list[str]]:
     with document:
         return os.getpid(), lines_of(document.page(number))
 
@@ -175,13 +175,13 @@ def test_pages_are_read_when_they_are_asked_for_and_in_order(
     many_pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    real = Document.page
+    real = OpenedDocument.page
 
-    def remember(self: Document, number: int) -> Page:
+    def remember(self: OpenedDocument, number: int) -> Page:
         read.append(number)
         return real(self, number)
 
-    monkeypatch.setattr(Document, "page", remember)
+    monkeypatch.setattr(OpenedDocument, "page", remember)
     with open_document(many_pages) as document:
         pages = document.pages([3, 1, 2, 5])
         assert lines_of(next(pages)) == ["page3"]

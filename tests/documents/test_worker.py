@@ -16,12 +16,12 @@ import pytest
 
 from tests.documents.conftest import SECRETS, lines_of, text_at, write_pdf
 from tests.documents.test_hostile import exponential_pdf
-from visar.documents import Document, Limits, ReadOptions, Word, open_document
+from visar.documents import Limits, OpenedDocument, ReadOptions, Word, open_document
 from visar.documents.worker import PageContent
 from visar.errors import DocumentError, PageError
 
 
-def pid_of(document: Document) -> int:
+def pid_of(document: OpenedDocument) -> int:
     process = document._worker._process
     assert process is not None
     return process.pid

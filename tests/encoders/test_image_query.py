@@ -17,6 +17,7 @@ from visar.encoders.protocol import PageEmbedding, encode_image_query, page_with
 from visar.encoders.remote import RemoteEncoder
 from visar.encoders.visual import VisualEncoder
 from visar.errors import InvalidOption, InvalidVectors
+from visar.explain.heat import pages_with_heat
 from visar.index import Index
 
 
@@ -41,7 +42,7 @@ def test_a_cut_out_finds_its_page(
     exact = np.flatnonzero(weights[1:].max(axis=0) > 1 - 1e-3)
     np.testing.assert_allclose(boxes[exact].min(axis=0)[:2], [28 / 140, 28 / 168], atol=1e-3)
     np.testing.assert_allclose(boxes[exact].max(axis=0)[2:], [84 / 140, 112 / 168], atol=1e-3)
-    assert len(list(index.heat(found, dpi=36))) == 1
+    assert len(list(pages_with_heat(index, found, dpi=36))) == 1
 
 
 def test_pages_with_words_are_found_by_an_image_and_by_signs(

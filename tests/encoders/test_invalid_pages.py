@@ -14,8 +14,8 @@ from tests.encoders.test_visual import encode, noise
 from visar.encoders.protocol import page_without_vectors
 from visar.encoders.visual import VisualEncoder
 from visar.errors import InvalidVectors
-from visar.explain.words import why_so_many
 from visar.index import Index
+from visar.retrieval.wording import why_so_many
 
 Make = Callable[[str], Path]
 

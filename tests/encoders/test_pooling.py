@@ -24,6 +24,7 @@ from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_ve
 from visar.encoders.registry import get_encoder
 from visar.encoders.visual import VisualEncoder, grid_boxes
 from visar.errors import InvalidOption, MissingExtra
+from visar.explain.heat import pages_with_heat
 from visar.index import Index
 from visar.models.loading import import_torchvision
 
@@ -218,7 +219,7 @@ def test_a_local_checkpoint_is_named_with_its_factor(
     assert [known.name for known in added.encoders] == [name]
     found = Index.open(tmp_path / "index", device="cpu").search("income tax", encoder=name)
     assert found.pages_searched == 3
-    assert len(list(index.heat(found, dpi=36))) == len(found.pages)
+    assert len(list(pages_with_heat(index, found, dpi=36))) == len(found.pages)
 
 
 def test_pooled_and_unpooled_vectors_live_side_by_side(

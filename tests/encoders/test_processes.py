@@ -13,7 +13,7 @@ import numpy as np
 
 from visar.encoders.visual import VisualEncoder
 from visar.index import Index
-from visar.store import EncoderRef, NewDocument
+from visar.results import Document, EncoderRef
 
 MakePdf = Callable[..., Path]
 PAGES = 20
@@ -73,7 +73,7 @@ def test_an_addition_that_was_killed_goes_on_with_the_missing_pages(
         return encode(pages, images)
 
     encoder.encode_pages = counted  # type: ignore[method-assign]
-    new = NewDocument(_id_of(path), "long.pdf", "", PAGES, 0)
+    new = Document(_id_of(path), "long.pdf", PAGES, 0)
     with index._store.adding(new, EncoderRef.of(encoder)) as addition:
         assert addition.written == set(range(1, 17))
     index.add(path, encoder=name)

@@ -11,8 +11,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from tests.encoders import tiny
 from visar.encoders.visual import VisualEncoder
+from visar.explain.heat import pages_with_heat
 from visar.index import Index
-from visar.store import EncoderRef
+from visar.results import EncoderRef
 
 Make = Callable[[str], Path]
 QUESTION = "what is the total revenue?"
@@ -34,7 +35,7 @@ def test_a_pdf_is_added_asked_and_shown(
     assert answer.search.pages_searched == 3
     assert 1 <= answer.search.k <= 3
     assert answer.search.pages_invalid == 0
-    pictures = list(again.heat(answer.search, dpi=36))
+    pictures = list(pages_with_heat(again, answer.search, dpi=36))
     assert len(pictures) == answer.search.k
 
 

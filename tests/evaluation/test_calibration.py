@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 from visar.errors import CalibrationError
 from visar.evaluation.calibration import Example, Kind, cross_validate, fit, fit_logistic
+from visar.results import EncoderRef
 from visar.retrieval.calibration import FEATURES, logistic
-from visar.store import EncoderRef
 
 ENCODER = EncoderRef("tiny", "1", 8)
 TRUE_WEIGHTS = np.array([4.0, 0.5, 0.3, -1.0, -0.5, 0.0, 0.2, 0.0, 0.3])

@@ -13,9 +13,8 @@ import visar
 from visar.core import prepare
 from visar.explain.explanation import FIXED_K, MOST_PAGES, Explanation, _influence, explain
 from visar.index import Index
-from visar.results import SearchResult
+from visar.results import Document, EncoderRef, SearchResult
 from visar.retrieval.methods import METHODS, DocumentPages
-from visar.store import EncoderRef, StoredDocument
 
 QUESTION = "How did capital expenditure change between 2020 and 2024?"
 
@@ -34,7 +33,7 @@ def result(
     """What a search of a document with these vectors gives, as far as explaining it takes."""
     encoder = EncoderRef("planted", "1", query.shape[1])
     count = len(pages.vectors)
-    document = StoredDocument("d", "d.pdf", "", count, 0, datetime.now(UTC), (encoder,))
+    document = Document("d", "d.pdf", count, 0, datetime.now(UTC), (encoder,))
     selection = visar.select(query, pages.vectors, max_k=max_k)
     return SearchResult(
         question=question,

@@ -20,8 +20,8 @@ from visar.documents import Limits
 from visar.errors import DocumentError, InvalidOption
 from visar.ingest.batch import Batch
 from visar.ingest.inputs import Input, filesystem, find_inputs
-from visar.results import Refusal
-from visar.store import EncoderRef, Store, StoredDocument, open_store, storage_options
+from visar.results import Document, EncoderRef, Refusal
+from visar.store import Store, open_store, storage_options
 
 TEXT = EncoderRef("text", "1", 4)
 
@@ -32,7 +32,7 @@ def put(address: str, content: bytes) -> None:
         stream.write(content)
 
 
-def add(store: Store, *places: str) -> list[tuple[Input, StoredDocument | Refusal]]:
+def add(store: Store, *places: str) -> list[tuple[Input, Document | Refusal]]:
     encoder = FirstWord()
     return list(Batch(store, encoder, encoder).add(places))
 
@@ -65,7 +65,7 @@ def test_an_object_is_added_and_replaced(
     address = f"{bucket}/added/some report.pdf"
     put(address, make_pdf("one.pdf", "Alpha.", "Beta.").read_bytes())
     ((_, added),) = add(store, f"{bucket}/added")
-    assert isinstance(added, StoredDocument)
+    assert isinstance(added, Document)
     assert (added.name, added.source, added.pages) == ("some report.pdf", address, 2)
     assert store.original(added.id) is not None
     put(address, make_pdf("two.pdf", "Gamma.").read_bytes())
@@ -77,7 +77,7 @@ def test_an_object_is_added_and_replaced(
     assert [one.name for one in store.documents()] == ["some report.pdf"]
     put(f"{bucket}/added/broken.pdf", b"nothing of the kind")
     results = dict(add(store, f"{bucket}/added"))
-    assert [type(one) for one in results.values()] == [Refusal, StoredDocument, StoredDocument]
+    assert [type(one) for one in results.values()] == [Refusal, Document, Document]
 
 
 def test_a_large_object_is_not_downloaded(bucket: str) -> None:
@@ -91,7 +91,7 @@ def test_a_large_object_is_not_downloaded(bucket: str) -> None:
 
 def test_an_object_that_was_added_long_ago_is_not_read_again() -> None:
     now = datetime.now(UTC)
-    known = StoredDocument("id", "a.pdf", "s3://b/a.pdf", 1, 8, now, (TEXT,))
+    known = Document("id", "a.pdf", 1, 8, now, (TEXT,), "s3://b/a.pdf")
     item = Input("s3://b/a.pdf", 8, now - timedelta(hours=2))
     assert item.is_stored(known, TEXT)
     # It could be another one: written during the addition, of another size, or not encoded so.

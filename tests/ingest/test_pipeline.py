@@ -20,7 +20,8 @@ from visar.documents import ReadOptions, open_document
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, PageError, StoreError
 from visar.ingest.pipeline import ReadPage, Stage, add_document, encode_pages, read_pages
-from visar.store import EncoderRef, NewDocument, Store
+from visar.results import Document, EncoderRef
+from visar.store import Store
 
 MakePdf = Callable[..., Path]
 MakeScan = Callable[..., Path]
@@ -153,7 +154,7 @@ def test_an_interrupted_addition_goes_on(store: Store, make_pdf: MakePdf) -> Non
     for encoder in (FirstWord(), MeanColour()):
         with pytest.raises(KeyboardInterrupt):
             add_document(store, path, encoder, progress=stop)
-        new = NewDocument(identity, "long.pdf", "", 60, 0)
+        new = Document(identity, "long.pdf", 60, 0)
         with store.adding(new, EncoderRef.of(encoder)) as addition:
             assert len(addition.written) == 24
         seen.clear()

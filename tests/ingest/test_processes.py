@@ -14,7 +14,8 @@ import pytest
 
 from tests.ingest.conftest import FirstWord
 from visar.ingest.pipeline import Stage, add_document
-from visar.store import EncoderRef, Store, open_store
+from visar.results import EncoderRef
+from visar.store import Store, open_store
 
 MakePdf = Callable[..., Path]
 MakeScan = Callable[..., Path]

@@ -24,7 +24,8 @@ from tests.storage import bucket as bucket
 from tests.storage import free_port
 from visar.evaluation.records import Retrieved, read_by_key
 from visar.ingest.pipeline import add_document
-from visar.store import EncoderRef, Store, open_store
+from visar.results import EncoderRef
+from visar.store import Store, open_store
 
 pytest.importorskip("ray", reason="the extra ray is not installed")
 

@@ -13,6 +13,7 @@ import pytest
 from visar.core import Selection, prepare, select
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.errors import CalibrationError, InvalidOption
+from visar.results import EncoderRef
 from visar.retrieval.calibration import (
     FEATURES,
     Calibration,
@@ -25,7 +26,6 @@ from visar.retrieval.calibration import (
     save_calibration,
 )
 from visar.retrieval.methods import METHODS, ScoredPages
-from visar.store import EncoderRef
 
 EMBEDDED = EncoderRef.of(EmbeddedEncoder())
 OTHER = EncoderRef("/models/tiny [1]", "abc", 8)

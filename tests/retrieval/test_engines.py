@@ -20,6 +20,7 @@ from tests.retrieval.words import ENCODER, add_texts, asking, texts
 from tests.storage import free_port
 from visar.errors import InvalidOption
 from visar.index import Index
+from visar.results import Document, EncoderRef
 from visar.retrieval import engines, search
 from visar.retrieval.candidates import (
     ENGINE,
@@ -29,7 +30,7 @@ from visar.retrieval.candidates import (
     document_key,
 )
 from visar.retrieval.engines import LanceCandidates, QdrantCandidates, collection_name
-from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store import DocumentVectors
 from visar.store.sqlite import SqliteStore
 
 # In the local mode of its client.
@@ -62,8 +63,8 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path, encoder: EncoderRef) 
         client.close()
 
 
-def stored(name: str, added: datetime = NOW) -> StoredDocument:
-    return StoredDocument(name, f"{name}.pdf", "", PAGES, 1, added, ())
+def stored(name: str, added: datetime = NOW) -> Document:
+    return Document(name, f"{name}.pdf", PAGES, 1, added, ())
 
 
 def unit(rng: np.random.Generator, count: int) -> NDArray[np.float32]:

@@ -17,10 +17,10 @@ from tests.retrieval.words import ENCODER, add_texts, asking, texts
 from visar.core import maxsim, select
 from visar.errors import NotInIndex
 from visar.index import Index
-from visar.results import SearchResult
+from visar.results import Document, EncoderRef, SearchResult
 from visar.retrieval import candidates, search
 from visar.retrieval.candidates import PageSummaries, document_key
-from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store import DocumentVectors
 from visar.store.database import SUMMARIES
 from visar.store.sqlite import SqliteStore
 
@@ -202,7 +202,7 @@ def unread() -> DocumentVectors:
     raise AssertionError("the vectors were read again")
 
 
-def summaries_of(store: SqliteStore, folder: Path) -> tuple[PageSummaries, list[StoredDocument]]:
+def summaries_of(store: SqliteStore, folder: Path) -> tuple[PageSummaries, list[Document]]:
     made = PageSummaries(folder, ENCODER.dimension)
     documents = store.documents()
     for document in documents:
@@ -265,9 +265,7 @@ def test_candidates_hold_the_best_page(
         np.zeros((len(vectors), 4), np.float32),
         np.zeros(len(vectors), np.int32),
     )
-    (document,) = [
-        StoredDocument("a", "a", "", len(lengths), 1, _NOW, (EncoderRef("x", "1", dimension),))
-    ]
+    (document,) = [Document("a", "a", len(lengths), 1, _NOW, (EncoderRef("x", "1", dimension),))]
     index = PageSummaries(tmp_path_factory.mktemp("kept"), dimension)
     index.add(document, lambda: stored)
     filled = [number for number, length in enumerate(lengths, start=1) if length]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tests.store.samples import put
 from visar.documents.page import Page, Word
 from visar.encoders.protocol import PageEmbedding, page_without_vectors
-from visar.store import EncoderRef, NewDocument, Store, StoredDocument
+from visar.results import Document, EncoderRef
+from visar.store import Store
 
 
 class WordEncoder:
@@ -55,11 +56,11 @@ def add_texts(
     texts: Sequence[str],
     encoder: WordEncoder = ENCODER,
     **metadata: Any,
-) -> StoredDocument:
+) -> Document:
     """Add a document with one text a page; an empty text is an empty page."""
     pages = [_page(number, text) for number, text in enumerate(texts, start=1)]
     embeddings = encoder.encode_pages(pages, [])
-    new = NewDocument(f"id-{name}", name, f"/{name}", len(texts), 1, metadata)
+    new = Document(f"id-{name}", name, len(texts), 1, source=f"/{name}", metadata=metadata)
     return put(store, new, EncoderRef.of(encoder), list(zip(pages, embeddings, strict=True)))
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from tests.store.samples import IMAGE, TEXT, TEXT_2, document, items
 from visar.errors import StoreError
-from visar.store import EncoderRef, Store, open_store, sqlite_addition
+from visar.results import EncoderRef
+from visar.store import Store, open_store, sqlite_addition
 
 
 def add(store: Store, name: str, encoder: EncoderRef) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from visar.documents.page import Page, Word
 from visar.encoders.protocol import PageEmbedding
-from visar.store import Compaction, EncoderRef, NewDocument, Store, StoredDocument
+from visar.results import Document, EncoderRef
+from visar.store import Compaction, Store
 
 TEXT = EncoderRef("text", "1", 8)
 TEXT_2 = EncoderRef("text", "2", 8)
@@ -50,9 +51,11 @@ def document(
     pages: int = 3,
     source: str | None = None,
     metadata: Mapping[str, Any] | None = None,
-) -> NewDocument:
+) -> Document:
     place = f"/files/{id_}.pdf" if source is None else source
-    return NewDocument(id_, Path(place).name or id_, place, pages, 1000 * pages, metadata or {})
+    return Document(
+        id_, Path(place).name or id_, pages, 1000 * pages, source=place, metadata=metadata or {}
+    )
 
 
 def page(seed: str, number: int, words: int = 6) -> Page:
@@ -94,11 +97,11 @@ def with_invalid_page(reason: str) -> list[Item]:
 
 def put(
     store: Store,
-    new: NewDocument,
+    new: Document,
     encoder: EncoderRef,
     given: Iterable[Item],
     original: Path | None = None,
-) -> StoredDocument:
+) -> Document:
     """Add a document with these pages, as far as they are not written yet."""
     with store.adding(new, encoder, original) as addition:
         if addition.stored is None:
@@ -114,7 +117,7 @@ def add(
     encoder: EncoderRef = TEXT,
     source: str | None = None,
     original: Path | None = None,
-) -> StoredDocument:
+) -> Document:
     """Add a document of three pages."""
     return put(store, document(id_, source=source), encoder, items(id_, 3, encoder), original)
 
@@ -142,7 +145,7 @@ def state(store: Store) -> State:
     return {stored.id: state_of(store, stored) for stored in store.documents()}
 
 
-def state_of(store: Store, stored: StoredDocument) -> object:
+def state_of(store: Store, stored: Document) -> object:
     """Everything the store gives of a document."""
     vectors = [store.vectors(stored.id, encoder) for encoder in stored.encoders]
     arrays = [(v.vectors, v.offsets, v.boxes, v.words) for v in vectors]

@@ -24,7 +24,8 @@ from tests.store.samples import (
     state,
     state_of,
 )
-from visar.store import EncoderRef, Store
+from visar.results import EncoderRef
+from visar.store import Store
 
 # Threads, and any sequence of changes.
 

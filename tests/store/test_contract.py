@@ -31,7 +31,8 @@ from tests.store.samples import (
 )
 from visar.documents.page import Page, Word
 from visar.errors import InvalidVectors, NotInIndex, StoreError
-from visar.store import EncoderRef, InvalidPage, Store
+from visar.results import EncoderRef, InvalidPage
+from visar.store import Store
 
 # Adding and reading.
 

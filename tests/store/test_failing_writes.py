@@ -14,7 +14,8 @@ import pytest
 
 from tests.store.faulty_child import add
 from tests.store.samples import IMAGE, TEXT, TEXT_2, items
-from visar.store import EncoderRef, Store, open_store
+from visar.results import EncoderRef
+from visar.store import Store, open_store
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"

@@ -33,7 +33,8 @@ from tests.store.samples import (
     unfinished,
 )
 from visar.errors import MissingExtra, NotAnIndex, StoreError
-from visar.store import EncoderRef, open_store
+from visar.results import EncoderRef
+from visar.store import open_store
 from visar.store.lance.catalog import Catalog, DocumentState, Draft, Entry, Rows, Vectors, droppable
 
 lancedb = pytest.importorskip("lancedb")

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.store.conftest import Workers
 from tests.store.samples import TEXT, compact_now, damage, items, open_kind
 from tests.store.worker import PAGES, ROUNDS, SOURCE
-from visar.store import EncoderRef
+from visar.results import EncoderRef
 
 
 def test_writers_do_not_lose_each_others_documents(

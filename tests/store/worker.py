@@ -31,7 +31,8 @@ from tests.store.samples import (
     put,
 )
 from visar.errors import NotInIndex
-from visar.store import EncoderRef, Store
+from visar.results import EncoderRef
+from visar.store import Store
 
 SOURCE = "/files/shared.pdf"
 ROUNDS = 6

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.output import console, errors, plain_table
-from visar.explain.words import nothing_found, numbers, why_so_many
+from visar.retrieval.wording import nothing_found, numbers, why_so_many
 from visar.generation import extractive
 from visar.generation.protocol import Generator, OnText, ignore_text
 from visar.results import Answer, Generation, PageHit, SearchResult

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
 
     from visar.encoders.protocol import Encoder
     from visar.index import Index
-    from visar.results import SearchResult
-    from visar.store import StoredDocument
+    from visar.results import Document, SearchResult
 
 _WORDS = typer.Argument(
     metavar="[FILE]... QUESTION",
@@ -311,7 +310,7 @@ def documents_asked(
     """The documents asked about, once the files named are in the index; None for all."""
     if not files:
         return documents
-    added: list[StoredDocument] = []
+    added: list[Document] = []
     add_files(library, files, encoder, quiet=quiet, added=added)
     if not added:
         raise typer.Exit(2)

@@ -24,7 +24,7 @@ from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
 from visar.documents import ReadOptions
 from visar.errors import CalibrationError, DocumentError
-from visar.results import to_plain
+from visar.serialization import to_plain
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,8 +58,8 @@ def calibrate(
     # Imported here: no other command needs it.
     from visar.evaluation.calibration import cross_validate, fit, gather
     from visar.evaluation.datasets import open_dataset
+    from visar.results import EncoderRef
     from visar.retrieval.calibration import calibration_path, save_calibration
-    from visar.store import EncoderRef
 
     dataset = open_dataset(questions)
     asked = dataset.questions()

@@ -17,7 +17,7 @@ from visar.cli.output import STATE_STYLES, console, plain_table, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.models.hub import downloads_shown
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, own_token
-from visar.results import to_plain
+from visar.serialization import to_plain
 
 app = typer.Typer(
     help="List the encoders, or run one as a service.",

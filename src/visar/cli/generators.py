@@ -7,7 +7,7 @@ from rich.text import Text
 from visar.cli.options import Json
 from visar.cli.output import STATE_STYLES, console, plain_table, print_json
 from visar.generation.registry import GeneratorInfo, available_generators
-from visar.results import to_plain
+from visar.serialization import to_plain
 
 
 def generators(*, as_json: Json = False) -> None:

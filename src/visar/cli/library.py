@@ -38,8 +38,7 @@ from visar.store.filters import filtered, parse_metadata
 from visar.text import clean_line
 
 if TYPE_CHECKING:
-    from visar.results import Refusal
-    from visar.store import StoredDocument
+    from visar.results import Document, Refusal
 
 _LIMITS = Limits()
 
@@ -91,7 +90,7 @@ def add(
     )
     options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine, limits=limits)
     library = open_index(index, create=True, device=device, options=options)
-    added: list[StoredDocument] = []
+    added: list[Document] = []
     refused: tuple[Refusal, ...] = ()
     try:
         refused = add_files(

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from visar.generation.protocol import Generator
     from visar.index import Index
     from visar.ingest.inputs import Input
-    from visar.results import Refusal
-    from visar.store import StoredDocument
+    from visar.results import Document, Refusal
 
 IndexLocation = Annotated[
     str | None,
@@ -274,7 +273,7 @@ def add_files(
     encoder: str,
     *,
     quiet: bool,
-    added: list[StoredDocument],
+    added: list[Document],
     metadata: Mapping[str, Any] | None = None,
     collection: str | None = None,
     ray: str | None = None,
@@ -289,7 +288,7 @@ def add_files(
     refused: list[Refusal] = []
     copies: list[str] = []
 
-    def keep(item: Input, result: StoredDocument | Refusal) -> None:
+    def keep(item: Input, result: Document | Refusal) -> None:
         if isinstance(result, Refusal):
             refused.append(result)
             return

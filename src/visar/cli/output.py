@@ -18,8 +18,7 @@ from visar.text import clean_text, counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from visar.client import Document
-    from visar.store import StoredDocument
+    from visar.results import Document
 
 # Wide enough for every table: what reads a pipe or a file has no edge to cut at.
 _PIPE_WIDTH = 10_000
@@ -69,12 +68,12 @@ def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
     return table
 
 
-def document_line(document: StoredDocument | Document) -> str:
+def document_line(document: Document) -> str:
     """Return the line that names a document: the beginning of its id, its name, its pages."""
     return f"{document.id[:_SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
 
 
-def print_documents(documents: Iterable[StoredDocument | Document]) -> None:
+def print_documents(documents: Iterable[Document]) -> None:
     """Print documents as a table."""
     table = plain_table("ID", "PAGES", "ADDED", "NAME", numbers={"PAGES"})
     for document in documents:
@@ -89,7 +88,7 @@ def print_documents(documents: Iterable[StoredDocument | Document]) -> None:
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Write a result as JSON to stdout, in the characters that it takes."""
-    from visar.results import to_plain
+    from visar.serialization import to_plain
 
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(to_plain(value), ensure_ascii=not is_unicode, indent=indent)

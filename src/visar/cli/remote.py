@@ -13,7 +13,7 @@ from rich.text import Text
 from visar.cli.output import complain, console, document_line, print_documents, print_json
 from visar.cli.progress import progress_shown
 from visar.client import Additions, Client, Job, Search
-from visar.explain.words import nothing_found
+from visar.retrieval.wording import nothing_found
 
 
 def ask(address: str, files: Sequence[str], question: str, *, as_json: bool, **asked: Any) -> None:

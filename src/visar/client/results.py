@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from visar.documents.page import Page, Word
 from visar.errors import ServiceError
-from visar.results import Citation, PageHit, Passage, Refusal, Strength
-from visar.store.records import EncoderRef
+from visar.results import Citation, EncoderRef, PageHit, Passage, Refusal, Strength
 
 State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
 Values: TypeAlias = Mapping[str, Any]

@@ -75,11 +75,6 @@ class Selection:
             f"sparsity={self.sparsity:.2f})"
         )
 
-    def _repr_html_(self) -> str:
-        from visar.core.notebook import selection_html
-
-        return selection_html(self)
-
 
 def maxsim(query: Any, pages: Any, *, offsets: Any = None) -> Float64:
     """Late interaction alone: Σ_i max_j <q_i, v_pj> of each page (Eq. 1); 0 for an empty page.

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 from visar.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from visar.documents.document import Document, open_document
+    from visar.documents.document import OpenedDocument, open_document
     from visar.documents.finding import FoundDocuments, Identity, Kind, find_documents, identify
     from visar.documents.options import Limits, Ocr, OcrEngine, ReadOptions
     from visar.documents.page import Box, Page, TextSource, Word
 
 __all__ = [
     "Box",
-    "Document",
     "FoundDocuments",
     "Identity",
     "Kind",
     "Limits",
     "Ocr",
     "OcrEngine",
+    "OpenedDocument",
     "Page",
     "ReadOptions",
     "TextSource",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "visar.documents.document": ("Document", "open_document"),
+    "visar.documents.document": ("OpenedDocument", "open_document"),
     "visar.documents.finding": ("FoundDocuments", "Identity", "Kind", "find_documents", "identify"),
     "visar.documents.options": ("Limits", "Ocr", "OcrEngine", "ReadOptions"),
     "visar.documents.page": ("Box", "Page", "TextSource", "Word"),

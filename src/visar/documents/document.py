@@ -45,7 +45,7 @@ def open_document(
     options: ReadOptions = _USUAL_OPTIONS,
     *,
     identity: Identity | None = None,
-) -> Document:
+) -> OpenedDocument:
     """Open a PDF, an image, a folder of page images, or an office document.
 
     The content decides what a file is, not its name.
@@ -102,10 +102,10 @@ def open_document(
         if identity.kind == "office":
             metadata.pop("year", None)  # that of the conversion
         closing = cleanup.pop_all()
-        return Document(path, options, identity, paths, pages, worker, closing, metadata)
+        return OpenedDocument(path, options, identity, paths, pages, worker, closing, metadata)
 
 
-class Document:
+class OpenedDocument:
     """An open document. Made by `open_document`; close it, or use it in a ``with`` block.
 
     Its methods may be called from several threads, which take turns where the file is read.
@@ -145,7 +145,7 @@ class Document:
         """Runs OCR on a picture; may be replaced, to run it in another process."""
 
     def __repr__(self) -> str:
-        return f"Document(id={self.id[:12]!r}, name={self.name!r}, pages={len(self)})"
+        return f"OpenedDocument(id={self.id[:12]!r}, name={self.name!r}, pages={len(self)})"
 
     def __len__(self) -> int:
         return self._pages
@@ -313,10 +313,12 @@ class Document:
 
 def _copy(
     path: Path, options: ReadOptions, identity: Identity, read_paths: Sequence[Path], pages: int
-) -> Document:
+) -> OpenedDocument:
     worker = _worker_for(identity, options.limits)
     worker.set_source(read_paths, options.password)
-    return Document(path, options, identity, read_paths, pages, worker, contextlib.ExitStack())
+    return OpenedDocument(
+        path, options, identity, read_paths, pages, worker, contextlib.ExitStack()
+    )
 
 
 def _worker_for(identity: Identity, limits: Limits) -> Worker:

@@ -17,7 +17,7 @@ from visar.evaluation.report.markup import escape_markdown, markdown_table
 from visar.evaluation.report.scope import label
 from visar.evaluation.timing import APPROXIMATE, EXACT, LATE, SHORTCUTS, Bench, Part, Timing
 from visar.files import write_whole
-from visar.results import to_plain
+from visar.serialization import to_plain
 from visar.text import counted
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from visar.errors import CalibrationError
 from visar.evaluation.metrics import f1, f1_of_means, precision, recall
 from visar.evaluation.questions import Question
 from visar.index import Index
+from visar.results import EncoderRef
 from visar.retrieval.calibration import (
     FEATURES,
     Calibration,
@@ -27,7 +28,7 @@ from visar.retrieval.calibration import (
     most_useful,
     page_features,
 )
-from visar.store import DocumentVectors, EncoderRef
+from visar.store import DocumentVectors
 
 OTHER_DOCUMENTS = 5
 """How many other documents a question is put to."""

@@ -55,8 +55,8 @@ from visar.generation.registry import is_served
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
 from visar.models.protocols import Releasable
+from visar.results import Document, EncoderRef
 from visar.retrieval.methods import Method
-from visar.store import EncoderRef, StoredDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Outcome:
     """By encoder, generator or judge: how often it failed, and the last reason."""
 
 
-_Documents = dict[tuple[str, str], StoredDocument]
+_Documents = dict[tuple[str, str], Document]
 """The documents of a run that are in the index, by data set and name."""
 
 
@@ -94,7 +94,7 @@ class _Row:
     questions: QuestionSet
     question: Question
     asked: Asked
-    document: StoredDocument
+    document: Document
 
 
 class Run:
@@ -471,7 +471,7 @@ def data_read(questions: QuestionSet) -> DataRead:
     return DataRead(source=questions.source, questions=count, edition=edition)
 
 
-def asked_of(questions: QuestionSet, question: Question, document: StoredDocument) -> Asked:
+def asked_of(questions: QuestionSet, question: Question, document: Document) -> Asked:
     """Return the record of a question, with the evidence pages that its document has."""
     return Asked(
         question=question.id,

@@ -27,9 +27,9 @@ from visar.evaluation.manifest import describe_machine
 from visar.evaluation.methods import METHODS, find_methods
 from visar.evaluation.statistics import Summary, summarize
 from visar.index import Index
+from visar.results import Document, EncoderRef
 from visar.retrieval.calibration import Calibration, find_calibration
 from visar.retrieval.methods import DocumentPages, Method, ScoredPages
-from visar.store import EncoderRef, StoredDocument
 
 LATE, EXACT, APPROXIMATE = "top-k", "visar", "visar-approx"
 COMPARED = (LATE, EXACT, APPROXIMATE, "largest-gap", "score-cluster")
@@ -115,7 +115,7 @@ class Bench:
 class _Task:
     """The first pages of a document, with the questions to ask about them."""
 
-    document: StoredDocument
+    document: Document
     pages: int
     queries: list[Float32]
 
@@ -226,7 +226,7 @@ def bench(
 
 def _measurable(
     index: Index, documents: Sequence[str] | None, encoder: str, notes: list[str]
-) -> list[StoredDocument]:
+) -> list[Document]:
     """The documents that have vectors; those of a whole index that have none are noted."""
     wanted = index.documents() if documents is None else [index.get(d) for d in documents]
     found = []
@@ -288,7 +288,7 @@ def _left_out(methods: Sequence[Method], pages: int) -> Iterator[str]:
             )
 
 
-def _own_questions(index: Index, document: StoredDocument, share: float = 1.0) -> list[str]:
+def _own_questions(index: Index, document: Document, share: float = 1.0) -> list[str]:
     pages = index.pages(document.id)
     return questions_about(pages[: _first_pages(len(pages), share)], QUESTIONS_PER_DOCUMENT)
 
@@ -297,7 +297,7 @@ def _first_pages(pages: int, share: float) -> int:
     return max(1, round(pages * share))
 
 
-def _sizes(index: Index, document: StoredDocument, encoder: str) -> list[int]:
+def _sizes(index: Index, document: Document, encoder: str) -> list[int]:
     """How many first pages of a document are measured; not so few that all are empty."""
     offsets = index.vectors(document.id, encoder=encoder).offsets
     sizes = sorted({_first_pages(document.pages, share) for share in SHARES})

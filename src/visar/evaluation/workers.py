@@ -20,9 +20,10 @@ from visar.core.vectors import Float32, Integers
 from visar.evaluation.methods import find_methods
 from visar.evaluation.records import Asked, Retrieved
 from visar.models.devices import usable_cores
+from visar.results import EncoderRef
 from visar.retrieval.calibration import find_calibration
 from visar.retrieval.methods import DocumentPages, Method, ScoredPages
-from visar.store import EncoderRef, Store, open_store, storage_options
+from visar.store import Store, open_store, storage_options
 
 # So few tasks are done before other processes have started.
 FEW = 8

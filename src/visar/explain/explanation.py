@@ -16,10 +16,19 @@ from visar.core.selection import Selection
 from visar.core.similarity import PageSimilarity
 from visar.core.weights import Products, activation
 from visar.documents.page import Box, Page
-from visar.results import Place, SearchResult
+from visar.errors import InvalidOption
+from visar.results import (
+    Explanation,
+    MethodChoice,
+    PatchPair,
+    QuestionWord,
+    SearchedPage,
+    SearchResult,
+)
 from visar.retrieval.calibration import find_calibration
 from visar.retrieval.corpus import Corpus
 from visar.retrieval.methods import METHODS, DocumentPages, Method, ScoredPages
+from visar.trace import PageId, Trace
 
 # A matrix of more pages than this is too fine to look at.
 MOST_PAGES = 200
@@ -38,85 +47,6 @@ ReadPages: TypeAlias = Callable[[Sequence[int]], Sequence[Page]]
 """Reads pages by their positions among those chosen from; what `Corpus.read` is."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionWord:
-    """A word of the question."""
-
-    text: str
-    influence: float
-    """How much of the weight on the chosen pages it has given, 0 to 1 relative to the most."""
-    vectors: tuple[int, ...]
-    """Which of the question's vectors are of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchedPage:
-    """A page that was searched."""
-
-    document: str
-    page: int
-    """1 for the first."""
-    activity: float
-    """s_p, 0 to 1 relative to the largest: how much of the page speaks of the question."""
-    late_interaction: float
-    rank: int
-    """1 for the best."""
-
-
-@dataclass(frozen=True, slots=True)
-class MethodChoice:
-    """The pages that a method takes for the question."""
-
-    method: str
-    """Of ``visar.retrieval.methods``; "top-k" takes a fixed number."""
-    label: str
-    pages: tuple[int, ...]
-    """Places in `Explanation.pages` from 0, the method's best first."""
-    seconds: float
-    """To choose them, without encoding the question."""
-    tokens: int | None
-    """About how many a language model reads if it is given their text, at 4 characters each; None
-    for more than 50 pages, or without the text of pages."""
-
-    @property
-    def k(self) -> int:
-        return len(self.pages)
-
-
-@dataclass(frozen=True, slots=True)
-class PatchPair:
-    """A patch of one page, and the patch of another that shares most with it."""
-
-    first: Box
-    second: Box
-    words: tuple[str, str]
-    """The words there; empty where a patch is not one word."""
-    shared: float
-    """S_j of Eq. 10: the product of their weights and of their cosine."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Explanation:
-    """What the method saw of a question."""
-
-    words: tuple[QuestionWord, ...]
-    """Empty if the encoder does not tell which of its vectors belong to which word."""
-    pages: tuple[SearchedPage, ...]
-    """Those that the method chose from, in the order of their documents."""
-    cost: tuple[float | None, ...]
-    """J(1), J(2), …; None where it was proved not to matter."""
-    k_star: int
-    similarity: NDArray[np.float32]
-    """Sim(p, q) between the best active pages, at most 200, in rank order."""
-    choices: tuple[MethodChoice, ...]
-    """What each method takes, ViSAR first and a fixed top-k last."""
-
-    @property
-    def cuts(self) -> dict[str, int]:
-        """How many pages the methods take that decide so themselves, by their names."""
-        return {one.method: one.k for one in self.choices if METHODS[one.method].adaptive}
-
-
 def explain(
     found: SearchResult, pages: DocumentPages, read: ReadPages | None = None
 ) -> Explanation:
@@ -125,26 +55,35 @@ def explain(
     Parameters
     ----------
     found
-        What a search has found.
+        The result of a search on this machine.
     pages
         The vectors of the pages that were searched.
     read
-        Reads pages, to count their tokens.
+        Function that reads pages, to count their tokens.
     """
-    few = len(found.selection.active) <= MOST_PAGES
-    selection = select(found.query, pages.vectors, full_matrix=few)
+    trace = trace_of(found)
+    few = len(trace.selection.active) <= MOST_PAGES
+    selection = select(trace.question, pages.vectors, full_matrix=few)
+    similarity = _similarity(pages, selection)
     return Explanation(
-        words=_words(found, pages),
-        pages=_pages(found, selection),
+        words=_words(found.question, trace, pages),
+        pages=_pages(trace, selection),
         cost=tuple(float(value) if np.isfinite(value) else None for value in selection.cost),
         k_star=selection.k_star,
-        similarity=_similarity(pages, selection),
+        similarity=tuple(tuple(row) for row in similarity.tolist()),
         choices=_choices(found, pages, read),
     )
 
 
+def trace_of(found: SearchResult) -> Trace:
+    """Return what a search left behind; raises InvalidOption if it ran on another machine."""
+    if found.trace is None:
+        raise InvalidOption("This result comes from a server: let its client explain it.")
+    return found.trace
+
+
 def patch_pairs(
-    found: SearchResult, corpus: Corpus, first: Place, second: Place
+    found: SearchResult, corpus: Corpus, first: PageId, second: PageId
 ) -> tuple[PatchPair, ...]:
     """Find what makes two pages alike: the patches that share most, best first.
 
@@ -193,7 +132,7 @@ class _WeightedPatches:
 
 def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
     boxes, words = page.patches(0)
-    weights = found.patch_weights(*page.places[0])
+    weights = trace_of(found).patch_weights(*page.places[0])
     if weights is None:  # a neighbour that the method did not choose from
         weights = np.zeros(len(boxes), np.float32)
     active = np.flatnonzero(weights > 0)
@@ -205,14 +144,14 @@ def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
     )
 
 
-def _words(found: SearchResult, pages: DocumentPages) -> tuple[QuestionWord, ...]:
-    spans = found.spans
+def _words(question: str, trace: Trace, pages: DocumentPages) -> tuple[QuestionWord, ...]:
+    spans = trace.spans
     if spans is None:
         return ()
-    given = _influence(found, pages)
+    given = _influence(trace, pages)
     words, start = [], 0
-    for text in found.question.split():
-        start = found.question.index(text, start)
+    for text in question.split():
+        start = question.index(text, start)
         end = start + len(text)
         vectors = tuple(n for n, (first, last) in enumerate(spans) if first < end and last > start)
         words.append((text, float(given[list(vectors)].sum()), vectors))
@@ -221,33 +160,33 @@ def _words(found: SearchResult, pages: DocumentPages) -> tuple[QuestionWord, ...
     return tuple(QuestionWord(text, given / most, vectors) for text, given, vectors in words)
 
 
-def _influence(found: SearchResult, pages: DocumentPages) -> NDArray[np.float64]:
+def _influence(trace: Trace, pages: DocumentPages) -> NDArray[np.float64]:
     """How much each vector of the question speaks for the chosen pages.
 
     A patch's weight comes from the largest term of Eq. 8; here it is shared among all vectors in
     proportion to their terms, since a word that nearly wins everywhere matters too.
     """
-    selection, vectors = found.selection, pages.vectors
-    products = Products(found.query, vectors, keep=False)
-    activations = activation(products, len(vectors), len(found.query))
+    selection, vectors = trace.selection, pages.vectors
+    products = Products(trace.question, vectors, keep=False)
+    activations = activation(products, len(vectors), len(trace.question))
     means = np.maximum(activations.mean(axis=0), np.finfo(np.float64).tiny)
     # The normalised spread of a vector's activations is a factor of all of them.
     factors = activations / means * activations.std(axis=0) * selection.token_weights
-    given = np.zeros(len(found.query))
+    given = np.zeros(len(trace.question))
     for page in selection.pages.tolist():
         rows = np.arange(vectors.offsets[page], vectors.offsets[page + 1])
-        cosines = vectors.take(rows, np.ones(len(rows), np.float32)) @ found.query.T
+        cosines = vectors.take(rows, np.ones(len(rows), np.float32)) @ trace.question.T
         terms = np.maximum(cosines, 0) * factors[page] ** 2
         terms /= np.maximum(terms.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         given += selection.patch_weights[page] @ terms
     return given
 
 
-def _pages(found: SearchResult, selection: Selection) -> tuple[SearchedPage, ...]:
+def _pages(trace: Trace, selection: Selection) -> tuple[SearchedPage, ...]:
     ranks = np.empty(len(selection.ranking), int)
     ranks[selection.ranking] = np.arange(1, len(ranks) + 1)
     largest = float(selection.scores.max(initial=0)) or 1.0
-    values = zip(found.places, selection.scores, selection.late_interaction, ranks, strict=True)
+    values = zip(trace.pages, selection.scores, selection.late_interaction, ranks, strict=True)
     return tuple(
         SearchedPage(document, page, float(score) / largest, float(late), int(rank))
         for (document, page), score, late, rank in values
@@ -270,7 +209,7 @@ def _choices(
     found: SearchResult, pages: DocumentPages, read: ReadPages | None
 ) -> tuple[MethodChoice, ...]:
     calibration = find_calibration(found.encoder)
-    scored = ScoredPages(found.query, pages, calibration=calibration)
+    scored = ScoredPages(trace_of(found).question, pages, calibration=calibration)
     results = [(method, method.choose(scored)) for method in _methods(scored)]
     counted = sorted(
         {
@@ -286,6 +225,7 @@ def _choices(
         MethodChoice(
             method=method.name,
             label=f"Top {FIXED_K}" if method.name == "top-k" else method.label,
+            adaptive=method.adaptive,
             pages=tuple(result.pages.tolist()),
             seconds=sum(result.seconds.values()),
             tokens=sum(tokens[page] for page in result.pages.tolist())

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.results import PageHit, PageSource, SearchResult
+from visar.explain.explanation import trace_of
+from visar.library import Library
+from visar.results import PageHit, Patches, SearchResult
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -51,30 +53,26 @@ def with_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.floa
     return fromarray(tinted.round().astype(np.uint8))
 
 
-def patches(
-    found: SearchResult, corpus: Corpus, document: str, number: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the boxes of a page's patches, and their weights; see `visar.Index.patches`."""
+def patches(found: SearchResult, corpus: Corpus, document: str, number: int) -> Patches:
+    """Return the patches of a page; see `visar.Index.patches`."""
+    trace = trace_of(found)
     page = corpus.page(document, number)
     boxes, _ = page.patches(0)
-    cosines = found.query @ page.vectors(0).astype(found.query.dtype).T
-    weights = found.patch_weights(document, number)
-    own = np.zeros(len(boxes), np.float32) if weights is None else weights
-    return boxes, np.vstack([own, cosines])
+    cosines = trace.question @ page.vectors(0).astype(trace.question.dtype).T
+    weights = trace.patch_weights(document, number)
+    return Patches(
+        boxes=tuple(tuple(box) for box in boxes.tolist()),
+        weights=(0.0,) * len(boxes) if weights is None else tuple(weights.tolist()),
+        cosines=tuple(tuple(row) for row in cosines.tolist()),
+    )
 
 
 def pages_with_heat(
-    source: PageSource, found: SearchResult, corpus: Corpus, dpi: float
+    library: Library, found: SearchResult, dpi: float = 144
 ) -> Iterator[tuple[PageHit, Image]]:
-    """Yield each found page with its picture, the question's heat laid over it.
-
-    ``corpus`` are the pages of the documents searched. A neighbour that the method did not choose
-    from has no heat.
-    """
+    """Yield each found page with its picture and the question's heat on it."""
     for hit in found.pages:
-        image = source.image(hit.document, hit.page, dpi)
-        weights = found.patch_weights(hit.document, hit.page)
-        if weights is not None:
-            boxes, _ = corpus.page(hit.document, hit.page).patches(0)
-            image = with_heat(image, boxes, weights)
-        yield hit, image
+        patches = library.patches(found, hit.document, hit.page)
+        boxes = np.asarray(patches.boxes, np.float32).reshape(-1, 4)
+        image = library.image(hit.document, hit.page, dpi)
+        yield hit, with_heat(image, boxes, np.asarray(patches.weights, np.float32))

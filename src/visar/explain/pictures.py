@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from visar.explain.explanation import Explanation
-from visar.results import SearchResult
+from visar.results import Explanation, SearchResult
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -120,7 +119,7 @@ def similarity_picture(found: SearchResult, explanation: Explanation) -> Image:
 
     side, top = 620, 66
     canvas = _Canvas(side + 2 * _MARGIN, side + 130, "How alike pages are in what was asked")
-    matrix = explanation.similarity
+    matrix = np.asarray(explanation.similarity)
     count = len(matrix)
     if count:
         share = (matrix / (float(matrix.max()) or 1.0))[..., None]

@@ -14,14 +14,14 @@ import re
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visar.explain.explanation import Explanation, PatchPair
-from visar.explain.words import numbers, why_so_many
-from visar.results import Answer, PageHit, PageSource, SearchResult, to_plain
+from visar.library import Library
+from visar.results import Answer, Explanation, PageHit, SearchResult
+from visar.retrieval.wording import numbers
+from visar.serialization import to_plain
 
 MOST_PICTURES = 20
 MOST_COMPARED = 10
@@ -35,33 +35,17 @@ _STYLES = ("views.css", "report.css")
 _DECIMALS = 3
 
 
-class PatchSource(PageSource, Protocol):
-    """Where pages and their patches can be read again; an `visar.Index` is one."""
-
-    def patches(
-        self, found: SearchResult, document: str, number: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the boxes of a page's patches, and their weights and cosines."""
-        ...
-
-    def pairs(
-        self, found: SearchResult, first: tuple[str, int], second: tuple[str, int]
-    ) -> tuple[PatchPair, ...]:
-        """Return the best matching patches of two pages."""
-        ...
-
-
-def html_report(source: PatchSource, answer: Answer, explanation: Explanation) -> str:
+def html_report(library: Library, answer: Answer, explanation: Explanation) -> str:
     """Make the report of an answer.
 
     Parameters
     ----------
-    source
-        The index that was asked.
+    library
+        The library that was asked.
     answer
-        What it answered. The first 20 of its pages are shown as pictures.
+        Its answer. The first 20 of its pages are shown as pictures.
     explanation
-        ``source.explain(answer.search)``.
+        ``library.explain(answer.search)``.
 
     Returns
     -------
@@ -76,7 +60,7 @@ def html_report(source: PatchSource, answer: Answer, explanation: Explanation) -
     """
     # A "<" could end the element that the data is in.
     data = json.dumps(
-        report_data(source, answer, explanation), ensure_ascii=False, separators=(",", ":")
+        report_data(library, answer, explanation), ensure_ascii=False, separators=(",", ":")
     ).replace("<", "\\u003c")
     element = f'<script type="application/json" id="data">{data}</script>\n'
     return _page(answer.search.question, _SCRIPTS, element)
@@ -88,7 +72,7 @@ def html_app() -> str:
 
 
 def report_data(
-    source: PatchSource,
+    library: Library,
     answer: Answer,
     explanation: Explanation,
     *,
@@ -98,12 +82,10 @@ def report_data(
     """Make what the scripts of the report show; the arguments are those of `html_report`."""
     found = answer.search
     return {
-        "search": _search(found),
-        "answer": _answer(answer),
-        "explanation": _explanation(explanation),
-        "similarity": _base64(explanation.similarity.astype("<f4").tobytes()),
-        "pictures": [_picture(source, found, hit, dpi) for hit in found.pages[:most_pictures]],
-        "pairs": _pairs(source, found),
+        "answer": to_plain(answer, public=True),
+        "explanation": to_plain(explanation, public=True),
+        "pictures": [_picture(library, found, hit, dpi) for hit in found.pages[:most_pictures]],
+        "pairs": _pairs(library, found),
         "numbers": list(numbers(found)),
     }
 
@@ -134,62 +116,36 @@ def _page(title: str, scripts: Sequence[str], data: str = "") -> str:
 """
 
 
-def _search(found: SearchResult) -> dict[str, Any]:
-    """What the views read of a search. Where documents are kept stays out of it."""
-    names = ("question", "pages", "pages_searched", "k", "strength", "seconds")
-    documents = [{"id": document.id, "name": document.name} for document in found.documents]
-    return {
-        **{name: to_plain(getattr(found, name)) for name in names},
-        "documents": documents,
-        "summary": why_so_many(found),
-    }
-
-
-def _answer(answer: Answer) -> dict[str, Any]:
-    citations = [{**to_plain(cited), "was_given": cited.was_given} for cited in answer.citations]
-    return {
-        **{name: to_plain(getattr(answer, name)) for name in ("found", "text", "passages")},
-        "citations": citations,
-        "model": answer.generation and answer.generation.model,
-    }
-
-
-def _explanation(explanation: Explanation) -> dict[str, Any]:
-    names = ("words", "pages", "cost", "k_star", "choices")
-    plain = {name: to_plain(getattr(explanation, name)) for name in names}
-    return {**plain, "matrix_size": len(explanation.similarity)}
-
-
-def _picture(source: PatchSource, found: SearchResult, hit: PageHit, dpi: float) -> dict[str, Any]:
+def _picture(library: Library, found: SearchResult, hit: PageHit, dpi: float) -> dict[str, Any]:
     """A page as JPEG, with its patches for the heat."""
-    image = source.image(hit.document, hit.page, dpi).convert("RGB")
+    image = library.image(hit.document, hit.page, dpi).convert("RGB")
     encoded = io.BytesIO()
     image.save(encoded, "JPEG", quality=_QUALITY, optimize=True)
-    boxes, weights = source.patches(found, hit.document, hit.page)
+    patches = library.patches(found, hit.document, hit.page)
     return {
         "source": f"data:image/jpeg;base64,{_base64(encoded.getvalue())}",
         "width": image.width,
         "height": image.height,
-        "boxes": _rounded(boxes),
-        "weights": _rounded(weights[0]),
-        "cosines": _rounded(weights[1:]),
+        "boxes": _rounded(patches.boxes),
+        "weights": _rounded(patches.weights),
+        "cosines": _rounded(patches.cosines),
     }
 
 
-def _pairs(source: PatchSource, found: SearchResult) -> dict[str, Any]:
+def _pairs(library: Library, found: SearchResult) -> dict[str, Any]:
     """What the first chosen pages share, by ``document/page document/page``."""
     places = [(hit.document, hit.page) for hit in found.pages[:MOST_COMPARED]]
     return {
         f"{first[0]}/{first[1]} {second[0]}/{second[1]}": to_plain(
-            source.pairs(found, first, second)
+            library.pairs(found, first, second)
         )
         for first in places
         for second in places
     }
 
 
-def _rounded(values: NDArray[np.float32]) -> Any:
-    return values.astype(np.float64).round(_DECIMALS).tolist()
+def _rounded(values: Sequence[Any]) -> Any:
+    return np.asarray(values, np.float64).round(_DECIMALS).tolist()
 
 
 def _base64(content: bytes) -> str:

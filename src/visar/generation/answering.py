@@ -7,7 +7,7 @@ from collections import abc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from visar.documents.page import Page
 from visar.errors import InvalidOption, VisarError
@@ -197,10 +197,16 @@ def _answer(
             output_tokens=reply.output_tokens,
             seconds=seconds,
             raw=reply.text,
-            complete=reply.complete,
+            finish=_finish(reply),
             well_formed=parsed.well_formed,
         ),
     )
+
+
+def _finish(reply: Reply) -> Literal["complete", "length", "interrupted"]:
+    if reply.complete:
+        return "complete"
+    return "interrupted" if reply.interrupted else "length"
 
 
 def _fitted(
@@ -247,43 +253,12 @@ def page_text(page: Page) -> str:
     return "\n".join(" ".join(page.words[i].text for i in line) for line in page.lines())
 
 
-class AnswerStream(Iterator[str]):
-    """An answer while it is written: iterate over its pieces, then take `answer`.
-
-    The pages are known before the first piece (`search`). Closing it stops the generator.
-    """
-
-    def __init__(self, search: SearchResult, pieces: abc.Generator[str, None, Answer]) -> None:
-        self.search = search
-        self._pieces = pieces
-        self._answer: Answer | None = None
-
-    def __next__(self) -> str:
-        try:
-            return next(self._pieces)
-        except StopIteration as end:
-            self._answer = end.value or self._answer
-            raise StopIteration from None
-
-    @property
-    def answer(self) -> Answer:
-        """The whole answer; waits for what is still to be written."""
-        for _ in self:
-            pass
-        assert self._answer is not None  # noqa: S101 - the pieces end with it
-        return self._answer
-
-    def close(self) -> None:
-        """Stop writing."""
-        self._pieces.close()
-
-
 def quoted_answer(found: SearchResult) -> abc.Generator[str, None, Answer]:
     """Yield the quotations of an extractive answer, and return the answer."""
     text = extractive.quote(found.passages) if found.strength != "none" else ""
     if text:
         yield text
-    return Answer(found.question, text, extractive.NAME, found.passages, found)
+    return Answer(text, extractive.NAME, found.passages, found)
 
 
 def written_answer(
@@ -295,7 +270,6 @@ def written_answer(
     given = gather_pages(source, generator, pages, documents)
     written = yield from stream_answer(found.question, given, generator, budget)
     return Answer(
-        question=found.question,
         text=written.text,
         generator=generator.name,
         passages=found.passages,

@@ -183,11 +183,13 @@ class OpenAIGenerator:
             self._refused |= refused
         text, model = "".join(written.pieces), written.model or self._model
         # A stream that ends without a reason has lost its end.
+        interrupted = written.finish_reason is None
         complete = written.finish_reason not in (None, "length", "max_tokens")
         if choices:
             # A choice is whole, whatever the model added up to the limit.
             text, complete = choice_text(find_choice(text, choices) or ""), True
-        return Reply(text, model, written.input_tokens, written.output_tokens, complete)
+        used = written.input_tokens, written.output_tokens
+        return Reply(text, model, *used, complete, interrupted and not complete)
 
     def _request(self, prompt: Prompt, max_tokens: int, choices: Sequence[str]) -> dict[str, Any]:
         """Return a request with every parameter; both names of the limit, the likelier first."""

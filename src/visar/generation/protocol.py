@@ -72,7 +72,9 @@ class Reply:
     """None if the generator does not tell."""
     output_tokens: int | None = None
     complete: bool = True
-    """False if it was cut off at ``max_tokens``."""
+    """False if it was cut off at ``max_tokens``, or broke off."""
+    interrupted: bool = False
+    """Whether the connection ended before the reply did."""
 
 
 Pieces: TypeAlias = abc.Generator[str, None, Reply]

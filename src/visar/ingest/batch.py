@@ -12,10 +12,10 @@ from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError
 from visar.ingest.inputs import Input, find_inputs
 from visar.ingest.pipeline import Progress, add_document, describe
-from visar.results import Additions, Refusal
-from visar.store import EncoderRef, Store, StoredDocument
+from visar.results import Additions, Document, EncoderRef, Refusal
+from visar.store import Store
 
-Result: TypeAlias = tuple[Input, StoredDocument | Refusal]
+Result: TypeAlias = tuple[Input, Document | Refusal]
 BeginProgress: TypeAlias = Callable[[str], Progress]
 """Called with the place of a document when its turn comes; returns the callback for its pages."""
 
@@ -39,7 +39,7 @@ class Batch:
         self,
         places: Iterable[str | PathLike[str]],
         progress: BeginProgress | None = None,
-        each: Callable[[Input, StoredDocument | Refusal], None] | None = None,
+        each: Callable[[str, Document | Refusal], None] | None = None,
         *,
         ray: str | None = None,
     ) -> Additions:
@@ -48,7 +48,7 @@ class Batch:
         for item, result in self.add(places, progress, ray=ray):
             results.append(result)
             if each is not None:
-                each(item, result)
+                each(item.place, result)
         return Additions(
             tuple(result for result in results if not isinstance(result, Refusal)),
             tuple(result for result in results if isinstance(result, Refusal)),
@@ -82,10 +82,10 @@ class Batch:
         with RayCluster(ray) as cluster:
             yield from cluster.add(self, waiting, progress)
 
-    def _look_up(self, inputs: Iterable[Input]) -> Iterator[tuple[Input, StoredDocument | None]]:
+    def _look_up(self, inputs: Iterable[Input]) -> Iterator[tuple[Input, Document | None]]:
         """Give each document, if it is an object that is in the store as it is."""
         reference = EncoderRef.of(self.encoder)
-        known: dict[str, StoredDocument] | None = None
+        known: dict[str, Document] | None = None
         for item in inputs:
             if item.is_object and known is None:
                 known = {document.source: document for document in self.store.documents()}
@@ -94,7 +94,7 @@ class Batch:
 
     def add_here(
         self, path: str | PathLike[str], progress: Progress | None = None, *, source: str
-    ) -> StoredDocument:
+    ) -> Document:
         """Add one document in this process."""
         return add_document(
             self.store,

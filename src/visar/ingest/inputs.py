@@ -16,8 +16,7 @@ from visar.documents import Limits, find_documents
 from visar.documents.finding import DOCUMENT_SUFFIXES, natural_key
 from visar.errors import DocumentError, InvalidOption, MissingExtra
 from visar.ingest.sources import file_source
-from visar.results import Refusal
-from visar.store import EncoderRef, StoredDocument
+from visar.results import Document, EncoderRef, Refusal
 from visar.text import clean_line
 
 # An object is taken for the one that was added if it is older than the addition by so much: longer
@@ -47,7 +46,7 @@ class Input:
         """Where the index says that the document comes from."""
         return self.place if self.is_object else file_source(self.place)
 
-    def is_stored(self, document: StoredDocument | None, encoder: EncoderRef) -> bool:
+    def is_stored(self, document: Document | None, encoder: EncoderRef) -> bool:
         """Whether a document of the same source is this object, so that it need not be read."""
         return (
             self.modified is not None

@@ -19,14 +19,23 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from visar.documents import Document, Identity, Limits, Page, ReadOptions, identify, open_document
+from visar.documents import (
+    Identity,
+    Limits,
+    OpenedDocument,
+    Page,
+    ReadOptions,
+    identify,
+    open_document,
+)
 from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.errors import DocumentError, NotInIndex
 from visar.ingest.ocr_processes import OcrClient
 from visar.ingest.sources import file_source, is_object_source, source_path
 from visar.models.devices import usable_cores
 from visar.models.loading import load_ahead
-from visar.store import EncoderRef, NewDocument, Store, StoredDocument
+from visar.results import Document, EncoderRef
+from visar.store import Store
 from visar.store.checks import check_metadata
 
 if TYPE_CHECKING:
@@ -62,7 +71,7 @@ class PageReader(Protocol):
 
     def __call__(
         self,
-        document: Document | None,
+        document: OpenedDocument | None,
         numbers: Sequence[int],
         *,
         words: Sequence[Page] | None = None,
@@ -85,7 +94,7 @@ def add_document(
     metadata: Mapping[str, Any] | None = None,
     collection: str | None = None,
     read: PageReader | None = None,
-) -> StoredDocument:
+) -> Document:
     """Add a document to a store, or the vectors of another encoder to one that is there.
 
     A document that is there with vectors of this encoder is only identified, not opened. An
@@ -137,7 +146,7 @@ def add_document(
     given = check_metadata(metadata or {})
     read = read or partial(read_pages, workers=workers)
 
-    def add() -> StoredDocument:
+    def add() -> Document:
         added = _add(store, path, source, identity, encoder, options, progress, read, given)
         return describe(store, added, given, collection)
 
@@ -150,8 +159,8 @@ def add_document(
 
 
 def describe(
-    store: Store, document: StoredDocument, metadata: Mapping[str, Any], collection: str | None
-) -> StoredDocument:
+    store: Store, document: Document, metadata: Mapping[str, Any], collection: str | None
+) -> Document:
     """Set metadata of a stored document beside those it has, and put it into a collection."""
     known = document.metadata
     if any(name not in known or known[name] != metadata[name] for name in metadata):
@@ -172,7 +181,7 @@ def _add(
     progress: Progress,
     read: PageReader,
     metadata: Mapping[str, Any],
-) -> StoredDocument:
+) -> Document:
     reference = EncoderRef.of(encoder)
     known = _known(store, identity.id)
     with ExitStack() as stack:
@@ -187,7 +196,7 @@ def _add(
         if known is not None and (known.source == source or _still_there(known)):
             name, source = known.name, known.source
         said = {**document.metadata, **metadata} if document is not None else metadata
-        new = NewDocument(identity.id, name, source, total, identity.size, said)
+        new = Document(identity.id, name, total, identity.size, source=source, metadata=said)
         addition = stack.enter_context(store.adding(new, reference, path))
         if addition.stored is not None:
             return addition.stored
@@ -207,7 +216,7 @@ def _add(
 
 
 def read_pages(
-    document: Document | None,
+    document: OpenedDocument | None,
     numbers: Sequence[int],
     *,
     words: Sequence[Page] | None = None,
@@ -296,14 +305,14 @@ def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[Encode
         yield from zip(read, encoder.encode_pages(read, images), strict=True)
 
 
-def _known(store: Store, identity: str) -> StoredDocument | None:
+def _known(store: Store, identity: str) -> Document | None:
     try:
         return store.get(identity)
     except NotInIndex:
         return None
 
 
-def _still_there(known: StoredDocument) -> bool:
+def _still_there(known: Document) -> bool:
     """Whether the file that a document was added from is on this computer as it was then.
 
     Of an object that is taken for granted: to look would be a download.

@@ -32,8 +32,7 @@ from visar.ingest.ray_nodes import (
     returning_errors,
     value_of,
 )
-from visar.results import Refusal
-from visar.store import EncoderRef, StoredDocument
+from visar.results import Document, EncoderRef, Refusal
 
 if TYPE_CHECKING:
     from visar.ingest.batch import Batch, BeginProgress, Result
@@ -146,7 +145,7 @@ class RayCluster:
                     except DocumentError as error:
                         yield item, Refusal(item.place, str(error))
                         continue
-                    if isinstance(shipment, StoredDocument):
+                    if isinstance(shipment, Document):
                         yield item, shipment
                     else:
                         worker.start(shipment, progress(item.place) if progress else None)
@@ -180,7 +179,7 @@ class RayCluster:
             batch.collection,
         )
 
-    def _ship(self, item: Input, batch: Batch) -> Shipment | StoredDocument:
+    def _ship(self, item: Input, batch: Batch) -> Shipment | Document:
         """Make a document ready to be sent; one that is in the store already is given instead."""
         if item.is_object:
             return Shipment(item, item.source)
@@ -238,7 +237,7 @@ class _EncoderPool:
             self._remove(worker)
         return taken
 
-    def results(self) -> Iterator[tuple[Input, StoredDocument | Refusal | None]]:
+    def results(self) -> Iterator[tuple[Input, Document | Refusal | None]]:
         """Wait a moment; give what was done since, with None for what was lost with a node."""
         ray = self._ray
         for worker in self._workers:
@@ -298,9 +297,9 @@ class _Worker:
         self.input, self._progress = shipment.input, progress
         self.job = self.actor.add.remote(shipment)
 
-    def finish(self, result: StoredDocument | Refusal) -> None:
+    def finish(self, result: Document | Refusal) -> None:
         """Free it for the next document."""
-        if self._progress and isinstance(result, StoredDocument):
+        if self._progress and isinstance(result, Document):
             self._progress("encoding", result.pages, result.pages)
         self.job = self.input = self._progress = None
 

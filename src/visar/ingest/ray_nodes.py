@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from visar._version import __version__
-from visar.documents import Document, Page, ReadOptions, open_document
+from visar.documents import OpenedDocument, Page, ReadOptions, open_document
 from visar.encoders.protocol import Encoder
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, InvalidOption, VisarError
 from visar.ingest.inputs import Input
 from visar.ingest.pipeline import ReadPage, Stage, add_document, read_pages
-from visar.results import Refusal
-from visar.store import EncoderRef, Store, StoredDocument, open_store
+from visar.results import Document, EncoderRef, Refusal
+from visar.store import Store, open_store
 
 ATTEMPTS = 5
 """How many processes may be lost with a document, or with some pages, before it is given up."""
@@ -95,7 +95,7 @@ class EncoderActor:
         """Return the place of the document, its stage, and how many of its pages are done."""
         return self._progress
 
-    def add(self, shipment: Shipment) -> StoredDocument | Refusal | VisarError:
+    def add(self, shipment: Shipment) -> Document | Refusal | VisarError:
         """Add a document; an error is returned, since not all can be sent as exceptions."""
         place = shipment.input.place
 
@@ -103,7 +103,7 @@ class EncoderActor:
             self._progress = place, stage, done, total
 
         def read(
-            document: Document | None,
+            document: OpenedDocument | None,
             numbers: Sequence[int],
             *,
             words: Sequence[Page] | None = None,
@@ -184,7 +184,9 @@ class _Reading:
                 ray.cancel(reference)
 
 
-_opened: OrderedDict[tuple[str, ReadOptions], tuple[contextlib.ExitStack, Document]] = OrderedDict()
+_opened: OrderedDict[tuple[str, ReadOptions], tuple[contextlib.ExitStack, OpenedDocument]] = (
+    OrderedDict()
+)
 """The documents that this process has read from last."""
 
 

@@ -23,10 +23,10 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from visar.documents.options import ReadOptions
 from visar.errors import DocumentError
-from visar.store import StoredDocument
+from visar.results import Document
 
 if TYPE_CHECKING:
-    from visar.documents import Document
+    from visar.documents import OpenedDocument
 
 _SCHEME = "file://"
 # In a MAC address: for a group, which marks the random number that Python gives where there is no
@@ -106,8 +106,8 @@ def _split(source: str) -> tuple[str, Path | None]:
 
 
 def open_source(
-    document: StoredDocument, options: ReadOptions | None = None, original: Path | None = None
-) -> Document:
+    document: Document, options: ReadOptions | None = None, original: Path | None = None
+) -> OpenedDocument:
     """Open a stored document to show its pages: its kept original, or the file it came from.
 
     The whole file is read once to see that it is still the same: open it once for many pages.
@@ -124,7 +124,7 @@ def open_source(
 
     Returns
     -------
-    Document
+    OpenedDocument
         To be closed by the caller.
 
     Raises
@@ -188,7 +188,7 @@ class _Opened:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while it is opened, so that others wait for it instead of opening it too."""
-    document: Document | None = None
+    document: OpenedDocument | None = None
     users: int = 0
 
 
@@ -211,10 +211,10 @@ class SourcePool:
     @contextlib.contextmanager
     def lease(
         self,
-        document: StoredDocument,
+        document: Document,
         options: ReadOptions | None = None,
         original: Path | None = None,
-    ) -> Iterator[Document]:
+    ) -> Iterator[OpenedDocument]:
         """Give a source, opened as `open_source` does, to be used within the ``with`` block.
 
         Several may use the same one; none closes it.
@@ -252,7 +252,7 @@ class SourcePool:
             if source is not None:
                 source.close()
 
-    def _take_unused(self) -> list[Document]:
+    def _take_unused(self) -> list[OpenedDocument]:
         """Remove the sources used longest ago that are too many, and those never opened."""
         idle = [(key, opened) for key, opened in self._opened.items() if not opened.users]
         surplus = len(self._opened) - self._size
@@ -266,7 +266,7 @@ class SourcePool:
         return [opened.document for _, opened in removed if opened.document is not None]
 
 
-def _unchanged(document: Document) -> bool:
+def _unchanged(document: OpenedDocument) -> bool:
     try:
         document.identity.check()
     except DocumentError:

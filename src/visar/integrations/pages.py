@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from visar.generation.answering import page_text
-from visar.results import to_plain
+from visar.serialization import to_plain
 
 if TYPE_CHECKING:
     from visar.client import Client

@@ -25,8 +25,7 @@ from visar.core import Selection
 from visar.core.vectors import Float64, Integers
 from visar.errors import CalibrationError
 from visar.files import write_whole
-from visar.results import Strength
-from visar.store.records import EncoderRef
+from visar.results import EncoderRef, Likelihood, Strength
 
 FEATURES = (
     "score",
@@ -41,6 +40,9 @@ FEATURES = (
 )
 """What the model sees of a page: see `page_features`."""
 FORMAT = 1
+LIKELY = 0.5
+POSSIBLE = 0.15
+"""The lowest probabilities at which a page is called likely, or possible."""
 # Evidence on more pages than these is rare; the expected F1 of taking more is not looked at.
 _MOST_PAGES = 64
 _TINY = float(np.finfo(np.float64).tiny)
@@ -261,3 +263,20 @@ def _finite(value: Any) -> float:
     if not np.isfinite(number):
         raise ValueError(f"{value} is no number")
     return number
+
+
+def likelihood(probability: float | None, strength: Strength = "good") -> Likelihood | None:
+    """Return the word for a probability. No page is possible if the documents don't match.
+
+    >>> likelihood(0.6), likelihood(0.2), likelihood(0.01), likelihood(None)
+    ('likely', 'possible', 'unlikely', None)
+    >>> likelihood(0.2, "none")
+    'unlikely'
+    """
+    if probability is None:
+        return None
+    if strength == "none":
+        return "unlikely"
+    if probability >= LIKELY:
+        return "likely"
+    return "possible" if probability >= POSSIBLE else "unlikely"

@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from visar.core.vectors import Float32, Float64, Integers, decode
 from visar.errors import InvalidOption, VisarError
 from visar.files import write_whole
-from visar.results import Place
+from visar.results import Document, EncoderRef
 from visar.retrieval.corpus import Corpus
-from visar.store import DocumentVectors, EncoderRef, Store, StoredDocument
+from visar.store import DocumentVectors, Store
 from visar.store.database import SUMMARIES
 from visar.store.summaries import Summaries, sign_bits, summarise, view
 from visar.text import clean_line
+from visar.trace import PageId
 
 CODED = 1000
 CODED_ROOT = 12
@@ -56,7 +57,7 @@ Key: TypeAlias = str
 """A state of a document: its id, and when it was added."""
 
 
-def document_key(document: StoredDocument) -> Key:
+def document_key(document: Document) -> Key:
     """Return what tells a document from the same one added again, with other pages."""
     return f"{document.id}-{int(document.added.timestamp() * 1e6)}"
 
@@ -78,7 +79,7 @@ class CandidateIndex(Protocol):
         """Return the documents that were added, by `document_key`."""
         ...
 
-    def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
+    def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
         """Take a document in. ``vectors`` reads all its vectors, if they are needed."""
         ...
 
@@ -87,7 +88,7 @@ class CandidateIndex(Protocol):
         ...
 
     def candidates(
-        self, query: Float32, question: str, n: int, documents: Sequence[StoredDocument]
+        self, query: Float32, question: str, n: int, documents: Sequence[Document]
     ) -> list[Candidate]:
         """Return at most ``n`` pages of known documents, best first.
 
@@ -117,7 +118,7 @@ class Candidates:
         self._lock = threading.Lock()
         self._indexes: dict[EncoderRef, CandidateIndex] = {}
 
-    def find(self, corpus: Corpus, query: Float32, question: str, n: int) -> list[Place]:
+    def find(self, corpus: Corpus, query: Float32, question: str, n: int) -> list[PageId]:
         """Return the pages of a corpus that an exact comparison should choose ``n`` of.
 
         Documents that are new since `prepare` was called are not among them.
@@ -226,7 +227,7 @@ class PageSummaries:
         with self._lock:
             return set(self._kept)
 
-    def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
+    def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
         """Take a document in; summaries in the folder or the store save reading its vectors."""
         key = document_key(document)
         path = self._folder / key
@@ -260,7 +261,7 @@ class PageSummaries:
         with contextlib.suppress(OSError):
             self.remove(path.name for path in self._folder.iterdir() if path.name not in there)
 
-    def _read(self, path: Path, document: StoredDocument) -> Summaries | None:
+    def _read(self, path: Path, document: Document) -> Summaries | None:
         """Map a file of summaries; None if there is none of this document."""
         try:
             content = np.memmap(path, np.uint8, "r").view(np.ndarray)
@@ -273,7 +274,7 @@ class PageSummaries:
         query: Float32,
         question: str,  # noqa: ARG002 - for indexes that have words
         n: int,
-        documents: Sequence[StoredDocument],
+        documents: Sequence[Document],
     ) -> list[Candidate]:
         """Return the best pages by their bits, of the best by their means."""
         with self._lock:

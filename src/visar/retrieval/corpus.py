@@ -16,11 +16,12 @@ from visar.core.vectors import Float32, Float64
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
 from visar.errors import NotInIndex
-from visar.results import Place
+from visar.results import Document, EncoderRef
 from visar.retrieval.methods import DocumentPages
-from visar.store import EncoderRef, Store, StoredDocument
+from visar.store import Store
 from visar.store.filters import filtered
 from visar.text import counted
+from visar.trace import PageId
 
 # Corpora kept loaded: questions mostly come back to the same documents.
 KEPT_CORPORA = 4
@@ -46,9 +47,9 @@ class Corpus:
     def __init__(
         self,
         store: Store,
-        documents: Sequence[StoredDocument],
+        documents: Sequence[Document],
         encoder: EncoderRef,
-        places: Sequence[Place] | None = None,
+        places: Sequence[PageId] | None = None,
     ) -> None:
         self.documents = tuple(documents)
         self.encoder = encoder
@@ -66,7 +67,7 @@ class Corpus:
         return len(self.places)
 
     @cached_property
-    def _positions(self) -> dict[Place, int]:
+    def _positions(self) -> dict[PageId, int]:
         return {place: position for position, place in enumerate(self.places)}
 
     @property
@@ -89,7 +90,7 @@ class Corpus:
         """The number of pages of the documents that the encoder could not encode."""
         return sum(document.count_invalid(self.encoder.name) for document in self.documents)
 
-    def only(self, places: Sequence[Place]) -> Corpus:
+    def only(self, places: Sequence[PageId]) -> Corpus:
         """Return these pages of the same documents as a corpus; itself if they are all."""
         if self.places == tuple(places):
             return self
@@ -113,7 +114,7 @@ class Corpus:
             first = last
         return scores
 
-    def document(self, document: str) -> StoredDocument:
+    def document(self, document: str) -> Document:
         """Return one of the documents by its id."""
         return self._known[document]
 
@@ -164,7 +165,7 @@ def choose_documents(
     documents: Sequence[str] | None,
     collection: str | None,
     where: str | None,
-) -> list[StoredDocument]:
+) -> list[Document]:
     """Return the documents of these ids or names, or all, that are of a collection and match.
 
     Raises
@@ -193,8 +194,8 @@ def choose_documents(
 
 
 def split_by_encoder(
-    documents: Sequence[StoredDocument], encoder: EncoderRef
-) -> tuple[list[StoredDocument], list[StoredDocument]]:
+    documents: Sequence[Document], encoder: EncoderRef
+) -> tuple[list[Document], list[Document]]:
     """Return the documents that have vectors of an encoder, and those that have none.
 
     Raises
@@ -223,7 +224,7 @@ class CorpusCache:
         self._lock = threading.Lock()
         self._kept: OrderedDict[Any, Corpus] = OrderedDict()
 
-    def get(self, documents: Sequence[StoredDocument], encoder: EncoderRef) -> Corpus:
+    def get(self, documents: Sequence[Document], encoder: EncoderRef) -> Corpus:
         """Return the corpus of these documents as they are now."""
         key = tuple((known.id, known.added, known.encoders) for known in documents), encoder
         with self._lock:

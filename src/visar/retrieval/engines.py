@@ -18,8 +18,9 @@ import numpy as np
 
 from visar.core.vectors import Float32
 from visar.errors import extra_needed
+from visar.results import Document, EncoderRef
 from visar.retrieval.candidates import Candidate, Key, document_key
-from visar.store import DocumentVectors, EncoderRef, StoredDocument
+from visar.store import DocumentVectors
 from visar.store.summaries import mean_vectors
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class _Engine(ABC):
         query: Float32,
         question: str,  # noqa: ARG002 - for indexes that have words
         n: int,
-        documents: Sequence[StoredDocument],
+        documents: Sequence[Document],
     ) -> list[Candidate]:
         """Return the best pages that the engine finds in these documents."""
         wanted = {document_key(document) for document in documents} & self._known
@@ -135,7 +136,7 @@ class QdrantCandidates(_Engine):
         )
         return cls(client, encoder)
 
-    def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
+    def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
         """Take a document in."""
         key = document_key(document)
         models, waiting = self._models, []
@@ -232,7 +233,7 @@ class LanceCandidates(_Engine):
         rows = self._table.search().select(["key"]).to_arrow()
         self._known = set(rows["key"].to_pylist())
 
-    def add(self, document: StoredDocument, vectors: Callable[[], DocumentVectors]) -> None:
+    def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
         """Take a document in, in one step; one that is known stays as it is."""
         key = document_key(document)
         if key in self._known or self._table.count_rows(_any_of([key])):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,13 @@ from visar.core import PageVectors, Selection, maxsim
 from visar.core.vectors import Float32, Float64
 from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
 from visar.errors import InvalidOption
-from visar.results import PageHit, PageSource, Passage, Place, SearchResult, Strength, likelihood
-from visar.retrieval.calibration import best_cosine, find_calibration
+from visar.query import Query
+from visar.results import Decision, Document, PageHit, PageSource, Passage, SearchResult, Strength
+from visar.retrieval.calibration import best_cosine, find_calibration, likelihood
 from visar.retrieval.corpus import Corpus
 from visar.retrieval.methods import Method, MethodFunction, ScoredPages, get_method
-from visar.store import StoredDocument
+from visar.retrieval.wording import why_so_many
+from visar.trace import PageId, Trace
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,20 +36,6 @@ CANDIDATES = 50
 """Of several documents, the pages that the methods choose from: the best by late interaction."""
 SCANNED = 300
 """The most pages of several documents that are all compared with a question."""
-
-
-class SearchOptions(TypedDict, total=False):
-    """The options of `visar.Index.search`, which ``Index.ask`` and others pass on."""
-
-    documents: Sequence[str] | None
-    collection: str | None
-    where: str | None
-    exact: bool
-    encoder: str | Encoder
-    method: str | Method | MethodFunction
-    k: int | None
-    max_k: int | None
-    neighbors: int
 
 
 class Searcher:
@@ -72,7 +61,7 @@ class Searcher:
         encoder: Encoder,
         *,
         candidates: Candidates | None = None,
-        left_out: Sequence[StoredDocument] = (),
+        left_out: Sequence[Document] = (),
         source: PageSource | None = None,
     ) -> None:
         self._corpus = corpus
@@ -82,26 +71,37 @@ class Searcher:
         self._source = source
 
     @property
+    def key(self) -> tuple[Hashable, ...]:
+        """Everything that a search depends on beside the query: documents and encoder."""
+        return self._corpus.documents, self._left_out, self._corpus.encoder, id(self._encoder)
+
+    @property
     def pages(self) -> PageVectors:
         """The vectors of all pages searched."""
         return self._corpus.pages.vectors
 
     def search(
         self,
-        question: str,
+        query: str | Query,
         *,
-        method: str | Method | MethodFunction = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
-        exact: bool = False,
+        method: str | Method | MethodFunction | None = None,
         image: Image | None = None,
     ) -> SearchResult:
-        """Find the pages a question needs; see `visar.Index.search`."""
+        """Find the pages that a question needs among those of the corpus.
+
+        Parameters
+        ----------
+        query
+            A question, or a query with its options.
+        method
+            A method or a function, instead of the name that the query gives.
+        image
+            A picture to look for, instead of a question.
+        """
         started = time.perf_counter()
-        chosen_by = _with_k(get_method(method), k)
-        if neighbors < 0:
-            raise InvalidOption(f"neighbors must be at least 0, not {neighbors}.")
+        query = Query(question=query) if isinstance(query, str) else query
+        question, exact, k, max_k = query.question, query.exact, query.k, query.max_k
+        chosen_by = _with_k(get_method(method or query.method), k)
         if image is not None and question:
             raise InvalidOption("A search has a question or an image, not both: leave one out.")
         with ThreadPoolExecutor(1) as pool:
@@ -115,16 +115,16 @@ class Searcher:
             calibration = find_calibration(self._corpus.encoder)
             self._prepare(exact=exact)
             of_document = about_document(question) is not None
-            query = encoding.result()
-        corpus = self._considered(query, question, max(CANDIDATES, k or 0), exact=exact)
-        scored = ScoredPages(query, corpus.pages, max_k=max_k, calibration=calibration)
+            vectors = encoding.result()
+        corpus = self._considered(vectors, question, max(CANDIDATES, k or 0), exact=exact)
+        scored = ScoredPages(vectors, corpus.pages, max_k=max_k, calibration=calibration)
         selection = scored.select()
         chosen = [corpus.places[page] for page in chosen_by.choose(scored).pages[:max_k]]
-        beside = dict(self._neighbors(chosen, neighbors))
+        beside = dict(self._neighbors(chosen, query.neighbors))
         shown = [*chosen, *beside]
         places = [*shown, *_runner_up(selection, corpus, shown)]
         front = [place for place in [(shown[0][0], 1)] if of_document and place not in shown]
-        weighted = self._weigh(query, selection, corpus, [*places, *front])
+        weighted = self._weigh(vectors, selection, corpus, [*places, *front])
         read = [*weighted[: len(shown)], *weighted[len(places) :]]
         weighted = weighted[: len(places)]
         passages, snippets = choose_quotes(question, read)
@@ -148,9 +148,8 @@ class Searcher:
         spans = None
         if image is None and isinstance(self._encoder, SpanEncoder):
             spans = tuple(self._encoder.question_spans(question))
-        return SearchResult(
-            question=question,
-            method=chosen_by.name,
+        found = SearchResult(
+            query=replace(query, method=chosen_by.name),
             pages=tuple(hits[: len(shown)]),
             documents=self._corpus.documents,
             left_out=self._left_out,
@@ -158,7 +157,6 @@ class Searcher:
             candidates=None if corpus is self._corpus else len(corpus),
             pages_invalid=self._corpus.invalid_pages,
             k=len(chosen),
-            k_star=selection.k_star,
             match=best,
             about=about,
             strength=strength,
@@ -166,12 +164,12 @@ class Searcher:
             encoder=self._corpus.encoder,
             calibration=None if calibration is None else calibration.made_from,
             seconds=time.perf_counter() - started,
+            summary="",
+            decision=_decision(selection) if chosen_by.name == "visar" else None,
             passages=passages,
-            query=query,
-            places=corpus.places,
-            selection=selection,
-            spans=spans,
+            trace=Trace(vectors, corpus.places, selection, spans),
         )
+        return replace(found, summary=why_so_many(found))
 
     def _encode(self, question: str, image: Image | None) -> NDArray[np.float32]:
         if image is not None:
@@ -217,7 +215,7 @@ class Searcher:
         query: NDArray[np.float32],
         selection: Selection,
         corpus: Corpus,
-        places: Sequence[Place],
+        places: Sequence[PageId],
     ) -> list[WeightedPage]:
         """Read pages with the weights of a selection and the cosines with the question.
 
@@ -247,7 +245,7 @@ class Searcher:
             )
         return weighted
 
-    def _neighbors(self, chosen: Sequence[Place], neighbors: int) -> Iterator[tuple[Place, int]]:
+    def _neighbors(self, chosen: Sequence[PageId], neighbors: int) -> Iterator[tuple[PageId, int]]:
         """The pages around the chosen ones within their documents, each once.
 
         Yields a page, and the number of the chosen page it stands beside.
@@ -297,6 +295,18 @@ class Searcher:
         )
 
 
+def _decision(selection: Selection) -> Decision:
+    return Decision(
+        k_star=selection.k_star,
+        exact=selection.k_star_exact,
+        cost=tuple(float(value) if np.isfinite(value) else None for value in selection.cost),
+        active_pages=len(selection.active),
+        considered_pages=len(selection.ranking),
+        fallback=selection.fallback,
+        timings=selection.timings,
+    )
+
+
 def _with_k(method: Method, k: int | None) -> Method:
     if k is None:
         return method
@@ -307,7 +317,7 @@ def _with_k(method: Method, k: int | None) -> Method:
     return method.with_options(k=k)
 
 
-def _runner_up(selection: Selection, corpus: Corpus, shown: Sequence[Place]) -> list[Place]:
+def _runner_up(selection: Selection, corpus: Corpus, shown: Sequence[PageId]) -> list[PageId]:
     """The first page by s_p or by late interaction if it is not shown anyway; one at most."""
     firsts = selection.ranking[0], selection.late_interaction.argmax()
     return [place for first in firsts if (place := corpus.places[first]) not in shown][:1]

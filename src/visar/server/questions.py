@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing
 
 from visar.errors import VisarError
-from visar.explain.words import why_so_many
+from visar.retrieval.wording import why_so_many
 from visar.generation import extractive
 from visar.generation.answering import AnswerStream
 from visar.results import Answer as FoundAnswer
-from visar.results import SearchResult
+from visar.results import Document, SearchResult
 from visar.retrieval.methods import METHODS
 from visar.retrieval.search import SearchOptions
 from visar.server.context import Context, Recent
@@ -27,7 +27,6 @@ from visar.server.schemas import (
     to_schema,
 )
 from visar.serving import refusal
-from visar.store import StoredDocument
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, HTTPException, Response  # isort: skip
@@ -154,7 +153,7 @@ def _kept(context: Context, options: SearchOptions, found: SearchResult) -> Rece
     return context.recent.put(_key(found.question, searched, options), found)
 
 
-def _key(question: str, documents: Sequence[StoredDocument], options: SearchOptions) -> Hashable:
+def _key(question: str, documents: Sequence[Document], options: SearchOptions) -> Hashable:
     """A question about documents as they are now, and how its pages are chosen."""
     known = frozenset((one.id, one.added, one.encoders) for one in documents)
     choice = (options[name] for name in ("encoder", "method", "k", "max_k", "neighbors"))

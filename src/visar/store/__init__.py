@@ -2,26 +2,14 @@
 
 from visar.store.opening import default_location, open_store, storage_options
 from visar.store.protocol import Addition, Store
-from visar.store.records import (
-    Compaction,
-    DocumentVectors,
-    EncoderRef,
-    InvalidPage,
-    NewDocument,
-    Problem,
-    StoredDocument,
-)
+from visar.store.records import Compaction, DocumentVectors, Problem
 
 __all__ = [
     "Addition",
     "Compaction",
     "DocumentVectors",
-    "EncoderRef",
-    "InvalidPage",
-    "NewDocument",
     "Problem",
     "Store",
-    "StoredDocument",
     "default_location",
     "open_store",
     "storage_options",

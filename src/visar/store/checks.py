@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from visar.documents.page import Page
 from visar.errors import InvalidVectors, NotInIndex, StoreError
-from visar.store.records import EncoderRef, NewDocument, StoredDocument
+from visar.results import Document, EncoderRef
 
 if TYPE_CHECKING:
     from visar.encoders.protocol import PageEmbedding
 
 
-def check_new_document(document: NewDocument, known: StoredDocument | None = None) -> None:
+def check_new_document(document: Document, known: Document | None = None) -> None:
     """Refuse a document without an id or pages, or with another length than the known one."""
     if document.pages < 1 or not document.id:
         raise StoreError(f"{document.name} needs an id and at least one page to be added")
@@ -50,8 +50,8 @@ def check_dimension(encoder: EncoderRef, stored: Iterable[EncoderRef]) -> None:
 
 
 def matching(
-    documents: Iterable[StoredDocument], where: Mapping[str, Any] | None, collection: str | None
-) -> list[StoredDocument]:
+    documents: Iterable[Document], where: Mapping[str, Any] | None, collection: str | None
+) -> list[Document]:
     """The documents with these metadata, of this collection."""
     wanted = (where or {}).items()
     return [
@@ -62,9 +62,7 @@ def matching(
     ]
 
 
-def find_document(
-    documents: Mapping[str, StoredDocument], document: str, location: str
-) -> StoredDocument:
+def find_document(documents: Mapping[str, Document], document: str, location: str) -> Document:
     """Return the document with this id or name, or whose id alone begins like this."""
     if document in documents:
         return documents[document]
@@ -84,7 +82,7 @@ def find_document(
     return matches[0]
 
 
-def page_numbers(stored: StoredDocument, numbers: Sequence[int] | None) -> Sequence[int]:
+def page_numbers(stored: Document, numbers: Sequence[int] | None) -> Sequence[int]:
     """Return the numbers, all if none are given; refuse those the document does not have."""
     wanted = range(1, stored.pages + 1) if numbers is None else numbers
     for number in wanted:
@@ -93,7 +91,7 @@ def page_numbers(stored: StoredDocument, numbers: Sequence[int] | None) -> Seque
     return wanted
 
 
-def check_encoder(stored: StoredDocument, encoder: EncoderRef) -> None:
+def check_encoder(stored: Document, encoder: EncoderRef) -> None:
     """Refuse an encoder whose vectors the document does not have."""
     if encoder not in stored.encoders:
         held = ", ".join(str(known) for known in stored.encoders) or "none"
@@ -103,7 +101,7 @@ def check_encoder(stored: StoredDocument, encoder: EncoderRef) -> None:
 
 
 def check_put(
-    document: NewDocument,
+    document: Document,
     page: Page,
     embedding: PageEmbedding,
     dimension: int,
@@ -136,7 +134,7 @@ def check_put(
         )
 
 
-def check_complete(document: NewDocument, written: Container[int]) -> None:
+def check_complete(document: Document, written: Container[int]) -> None:
     """Refuse to commit a document of which pages are missing."""
     missing = [number for number in range(1, document.pages + 1) if number not in written]
     if missing:
@@ -146,7 +144,7 @@ def check_complete(document: NewDocument, written: Container[int]) -> None:
         )
 
 
-def changed_meanwhile(document: NewDocument, *, removed: bool) -> StoreError:
+def changed_meanwhile(document: Document, *, removed: bool) -> StoreError:
     """Return the error that another process has changed the pages vectors were made from."""
     what = (
         f"{document.name} was removed by another process while vectors were being added to it"
@@ -156,7 +154,7 @@ def changed_meanwhile(document: NewDocument, *, removed: bool) -> StoreError:
     return StoreError(f"{what}. Add it again")
 
 
-def damaged(location: str, stored: StoredDocument, what: str) -> StoreError:
+def damaged(location: str, stored: Document, what: str) -> StoreError:
     """Return the error that something of a document cannot be read."""
     return StoreError(
         f"the index {location} is damaged at {stored.name} ({stored.id}): {what}. Remove the "

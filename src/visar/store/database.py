@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 
 from visar.errors import NotAnIndex, StoreError
+from visar.results import Document, EncoderRef, InvalidPage
 from visar.store.checks import advice
-from visar.store.records import EncoderRef, InvalidPage, StoredDocument
 
 FORMAT = 2
 """Of the folder; 1 was LanceDB's."""
@@ -178,7 +178,7 @@ def explained(location: str) -> Iterator[None]:
 
 def read_catalog(
     connection: sqlite3.Connection, document: str | None = None
-) -> dict[str, StoredDocument]:
+) -> dict[str, Document]:
     """Return all documents by id, in the order they were added, or one alone.
 
     Raises
@@ -194,7 +194,7 @@ def read_catalog(
 
 def _read_documents(
     connection: sqlite3.Connection, document: str | None
-) -> Iterator[tuple[str, StoredDocument]]:
+) -> Iterator[tuple[str, Document]]:
     where, id_where = ("", "") if document is None else (" WHERE document = ?", " WHERE id = ?")
     values = () if document is None else (document,)
     encoders: dict[str, tuple[EncoderRef, ...]] = {}
@@ -223,17 +223,17 @@ def _read_documents(
     for id_, name, source, pages, size, added, metadata in connection.execute(query, values):
         yield (
             id_,
-            StoredDocument(
+            Document(
                 id_,
                 name,
-                source,
                 pages,
                 size,
                 datetime.fromtimestamp(added, UTC),
                 encoders.get(id_, ()),
-                invalid.get(id_, ()),
-                json.loads(metadata) if metadata != "{}" else {},
-                collections.get(id_, ()),
+                source=source,
+                invalid=invalid.get(id_, ()),
+                metadata=json.loads(metadata) if metadata != "{}" else {},
+                collections=collections.get(id_, ()),
             ),
         )
 

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from visar.errors import InvalidOption
-from visar.store.records import StoredDocument
+from visar.results import Document
 
 Value: TypeAlias = str | int | float | bool | None
 Predicate: TypeAlias = Callable[[Mapping[str, Any]], bool]
@@ -39,7 +39,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 _DEEPEST = 50
 
 
-def filtered(documents: Iterable[StoredDocument], where: str | None) -> list[StoredDocument]:
+def filtered(documents: Iterable[Document], where: str | None) -> list[Document]:
     """Return the documents whose metadata match a filter; all without one.
 
     Raises

@@ -7,14 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from visar.documents.page import Page
-from visar.store.records import (
-    Compaction,
-    DocumentVectors,
-    EncoderRef,
-    NewDocument,
-    Problem,
-    StoredDocument,
-)
+from visar.results import Document, EncoderRef
+from visar.store.records import Compaction, DocumentVectors, Problem
 
 if TYPE_CHECKING:
     from visar.encoders.protocol import PageEmbedding
@@ -28,7 +22,7 @@ class Addition(Protocol):
     """
 
     @property
-    def stored(self) -> StoredDocument | None:
+    def stored(self) -> Document | None:
         """The document, if it is in the store with these vectors: nothing is left to do."""
         ...
 
@@ -45,7 +39,7 @@ class Addition(Protocol):
         """
         ...
 
-    def commit(self) -> StoredDocument:
+    def commit(self) -> Document:
         """Make the document visible, whole, and return it."""
         ...
 
@@ -78,14 +72,14 @@ class Store(Protocol):
 
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
-    ) -> list[StoredDocument]:
+    ) -> list[Document]:
         """Return documents in the order they were added.
 
         ``where`` keeps those whose metadata have these values, ``collection`` those of it.
         """
         ...
 
-    def get(self, document: str) -> StoredDocument:
+    def get(self, document: str) -> Document:
         """Return the document with this id or name, or whose id alone begins like this."""
         ...
 
@@ -115,7 +109,7 @@ class Store(Protocol):
         ...
 
     def adding(
-        self, document: NewDocument, encoder: EncoderRef, original: Path | None = None
+        self, document: Document, encoder: EncoderRef, original: Path | None = None
     ) -> Addition:
         """Begin to add a document, or go on with an interrupted addition of it.
 
@@ -125,11 +119,11 @@ class Store(Protocol):
         """
         ...
 
-    def remove(self, document: str) -> StoredDocument:
+    def remove(self, document: str) -> Document:
         """Remove a document with everything that belongs to it."""
         ...
 
-    def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> StoredDocument:
+    def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> Document:
         """Replace the metadata of a document: names with texts, numbers, truth values or null."""
         ...
 

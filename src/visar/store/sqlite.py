@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from visar.documents.page import Page
 from visar.errors import StoreError
+from visar.results import Document, EncoderRef
 from visar.store.checks import (
     check_encoder,
     check_metadata,
@@ -43,14 +44,7 @@ from visar.store.database import (
     summary_files,
 )
 from visar.store.pages import PAGE_COLUMNS, page_of
-from visar.store.records import (
-    Compaction,
-    DocumentVectors,
-    EncoderRef,
-    NewDocument,
-    Problem,
-    StoredDocument,
-)
+from visar.store.records import Compaction, DocumentVectors, Problem
 
 # numpy, and what adds and looks after, are imported where they are used: listing needs neither.
 if TYPE_CHECKING:
@@ -72,7 +66,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._identity = identity(self.folder / DATABASE)
         self._changes = 0
-        self._listed: tuple[tuple[int, int], dict[str, StoredDocument]] | None = None
+        self._listed: tuple[tuple[int, int], dict[str, Document]] | None = None
 
     @classmethod
     def open(cls, location: str | os.PathLike[str], *, create: bool = True) -> SqliteStore:
@@ -105,11 +99,11 @@ class SqliteStore:
 
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
-    ) -> list[StoredDocument]:
+    ) -> list[Document]:
         """Return documents in the order they were added, all or those that match."""
         return matching(self.catalog().values(), where, collection)
 
-    def get(self, document: str) -> StoredDocument:
+    def get(self, document: str) -> Document:
         """Return the document with this id or name, or whose id alone begins like this."""
         return find_document(self.catalog(), document, self.location)
 
@@ -161,7 +155,7 @@ class SqliteStore:
         return None
 
     def adding(
-        self, document: NewDocument, encoder: EncoderRef, original: Path | None = None
+        self, document: Document, encoder: EncoderRef, original: Path | None = None
     ) -> SqliteAddition:
         """Begin to add a document, or go on with an interrupted addition of it.
 
@@ -177,7 +171,7 @@ class SqliteStore:
         path = self.folder / FILES / self.get(document).id
         return path if path.exists() else None
 
-    def remove(self, document: str) -> StoredDocument:
+    def remove(self, document: str) -> Document:
         """Remove the document with everything that belongs to it."""
         stored = self.get(document)
         garbage = Garbage()
@@ -186,7 +180,7 @@ class SqliteStore:
         self.delete(garbage)
         return stored
 
-    def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> StoredDocument:
+    def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> Document:
         """Replace the metadata of a document."""
         stored = self.get(document)
         content = json.dumps(check_metadata(metadata))
@@ -255,7 +249,7 @@ class SqliteStore:
 
     # The catalog: all documents, read again when something has changed.
 
-    def catalog(self) -> dict[str, StoredDocument]:
+    def catalog(self) -> dict[str, Document]:
         """All documents by id, read again when something has changed."""
         with self.reading() as connection:
             version = connection.execute("PRAGMA data_version").fetchone()[0], self._changes

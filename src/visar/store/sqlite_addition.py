@@ -18,6 +18,7 @@ from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
 from visar.errors import StoreError
 from visar.files import copy_whole
+from visar.results import Document, EncoderRef
 from visar.store.arrays import PartWriter, checksum, embedding_bytes
 from visar.store.checks import (
     changed_meanwhile,
@@ -35,7 +36,6 @@ from visar.store.database import (
     read_catalog,
 )
 from visar.store.pages import PAGE_COLUMNS, page_values
-from visar.store.records import EncoderRef, NewDocument, StoredDocument
 
 if TYPE_CHECKING:
     from visar.store.sqlite import SqliteStore
@@ -60,13 +60,13 @@ class SqliteAddition:
         The numbers of the pages that need not be put.
     """
 
-    stored: StoredDocument | None
+    stored: Document | None
     written: frozenset[int]
 
     def __init__(
         self,
         store: SqliteStore,
-        document: NewDocument,
+        document: Document,
         encoder: EncoderRef,
         original: Path | None,
     ) -> None:
@@ -126,7 +126,7 @@ class SqliteAddition:
         self._pending, self._pending_bytes = [], 0
         self._flushed = time.monotonic()
 
-    def commit(self) -> StoredDocument:
+    def commit(self) -> Document:
         """Make the document visible, whole, and return it.
 
         Raises
@@ -177,7 +177,7 @@ class SqliteAddition:
             raise StoreError(f"the addition of {self._document.name} is closed")
         return self._claim
 
-    def _begin(self) -> StoredDocument | None:
+    def _begin(self) -> Document | None:
         """Claim a draft; return the document if there is nothing to add."""
         document, encoder, garbage = self._document, self._encoder, Garbage()
         try:
@@ -371,7 +371,7 @@ def _drop_draft(connection: sqlite3.Connection, array: str, garbage: Garbage) ->
     garbage.arrays.add(array)
 
 
-def _make_room(connection: sqlite3.Connection, document: NewDocument, garbage: Garbage) -> None:
+def _make_room(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
     """Delete another document that came from the same place."""
     if document.source:
         query = "SELECT id FROM documents WHERE source = ? AND id <> ?"
@@ -380,7 +380,7 @@ def _make_room(connection: sqlite3.Connection, document: NewDocument, garbage: G
             delete_document(connection, other, garbage)
 
 
-def _update_place(connection: sqlite3.Connection, document: NewDocument, garbage: Garbage) -> None:
+def _update_place(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
     """Say where a known document lies now."""
     changed = connection.execute(
         "UPDATE documents SET name = ?1, source = ?2 WHERE id = ?3 AND (name, source) <> (?1, ?2)",
@@ -392,7 +392,7 @@ def _update_place(connection: sqlite3.Connection, document: NewDocument, garbage
 
 def _insert_document(
     connection: sqlite3.Connection,
-    document: NewDocument,
+    document: Document,
     array: str,
     checksum: int,
     garbage: Garbage,

@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import AfterValidator, BaseModel, Field
 
 from visar.errors import InvalidOption
-from visar.explain.words import why_so_many
+from visar.retrieval.wording import why_so_many
 from visar.results import SearchResult
 from visar.server.schemas import (
     Box,

@@ -21,7 +21,7 @@ from visar.documents.finding import page_images
 from visar.documents.page import Page
 from visar.errors import DocumentError, InvalidOption
 from visar.explain.report import report_data
-from visar.explain.words import numbers
+from visar.retrieval.wording import numbers
 from visar.generation.answering import page_text
 from visar.generation.prompts import fit_pixels
 from visar.generation.protocol import Generator

@@ -16,12 +16,12 @@ import numpy as np
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
 from visar.errors import StoreError
+from visar.results import Document, EncoderRef
 from visar.store import checks
 from visar.store.arrays import PATCH, VECTOR, embedding_bytes
 from visar.store.lance.catalog import DocumentState, Draft, Entry, Rows, Vectors, now
 from visar.store.lance.tables import Row, RowsMissing, quoted
 from visar.store.pages import page_of, page_values
-from visar.store.records import EncoderRef, NewDocument, StoredDocument
 from visar.store.summaries import summarise
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LanceAddition:
     """
 
     def __init__(
-        self, store: LanceStore, document: NewDocument, encoder: EncoderRef, original: Path | None
+        self, store: LanceStore, document: Document, encoder: EncoderRef, original: Path | None
     ) -> None:
         self._store, self._document, self._encoder = store, document, encoder
         self._original = original
@@ -98,7 +98,7 @@ class LanceAddition:
         self._put.add(page.number)
         self._take(page.number, content, b"".join(embedding_bytes(embedding)), embedding.invalid)
 
-    def commit(self) -> StoredDocument:
+    def commit(self) -> Document:
         """Make the document visible, whole, and return it."""
         if self.stored is not None:
             return self.stored
@@ -127,7 +127,7 @@ class LanceAddition:
         if not self._open:
             raise StoreError(f"the addition of {self._document.name} is closed")
 
-    def _begin(self) -> StoredDocument | None:
+    def _begin(self) -> Document | None:
         """Take over what is there; return the document if there is nothing to add."""
         catalog = self._store.log.read()
         name = self._encoder.name

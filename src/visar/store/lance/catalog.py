@@ -20,8 +20,8 @@ from typing import Any
 from uuid import uuid4
 
 from visar.errors import StoreError
+from visar.results import Document, EncoderRef, InvalidPage
 from visar.store.lance.tables import LanceTable, Row
-from visar.store.records import EncoderRef, InvalidPage, StoredDocument
 
 
 def now() -> datetime:
@@ -75,9 +75,9 @@ class DocumentState:
         return tuple(EncoderRef(name, held.version, held.dimension) for name, held in by_name)
 
     @cached_property
-    def stored(self) -> StoredDocument:
+    def stored(self) -> Document:
         """The document as users see it."""
-        return StoredDocument(
+        return Document(
             id=self.id,
             name=self.name,
             source=self.source,

@@ -19,6 +19,7 @@ import numpy as np
 from visar.documents.page import Page
 from visar.errors import StoreError
 from visar.files import made_whole
+from visar.results import Document, EncoderRef
 from visar.store import checks
 from visar.store.arrays import PATCH, VECTOR
 from visar.store.lance.addition import LanceAddition, bytes_to_embedding, bytes_to_page
@@ -33,14 +34,7 @@ from visar.store.lance.catalog import (
     now,
 )
 from visar.store.lance.tables import LanceTable, Row, RowsMissing, open_tables
-from visar.store.records import (
-    Compaction,
-    DocumentVectors,
-    EncoderRef,
-    NewDocument,
-    Problem,
-    StoredDocument,
-)
+from visar.store.records import Compaction, DocumentVectors, Problem
 from visar.store.summaries import join_pages
 
 if TYPE_CHECKING:
@@ -93,12 +87,12 @@ class LanceStore:
 
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
-    ) -> list[StoredDocument]:
+    ) -> list[Document]:
         """Return documents in the order they were added, all or those that match."""
         stored = (state.stored for state in self.log.read().live.values())
         return checks.matching(stored, where, collection)
 
-    def get(self, document: str) -> StoredDocument:
+    def get(self, document: str) -> Document:
         """Return the document with this id or name, or whose id alone begins like this."""
         return self._find(document).stored
 
@@ -147,19 +141,19 @@ class LanceStore:
         return self._read(document, lambda state: self._download(state.original))
 
     def adding(
-        self, document: NewDocument, encoder: EncoderRef, original: Path | None = None
+        self, document: Document, encoder: EncoderRef, original: Path | None = None
     ) -> LanceAddition:
         """Begin to add a document, or go on with an interrupted addition of it."""
         checks.check_new_document(document)
         return LanceAddition(self, document, encoder, original)
 
-    def remove(self, document: str) -> StoredDocument:
+    def remove(self, document: str) -> Document:
         """Remove the document with everything that belongs to it."""
         state = self._find(document)
         self.change([state.id], lambda _: None)
         return state.stored
 
-    def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> StoredDocument:
+    def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> Document:
         """Replace the metadata of a document."""
         values = checks.check_metadata(metadata)
         state = self._find(document)

@@ -1,4 +1,4 @@
-"""How a selection shows itself in a notebook: the scores of all pages, and the cost curve."""
+"""HTML of results for notebooks, and the picture of a selection: page scores and the cost curve."""
 
 from __future__ import annotations
 
@@ -7,13 +7,57 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from visar.core import Selection, select
 from visar.core.vectors import Float64
 
 if TYPE_CHECKING:
-    from visar.core.selection import Selection
+    from visar.results import Answer, Passage, SearchResult
 
-# Seen on light and dark notebooks alike.
+__all__ = ["Selection", "answer_html", "search_html", "select", "selection_html"]
+
+# Visible on light and dark notebooks alike.
 _ACCENT = "#e0611a"
+
+
+def answer_html(answer: Answer) -> str:
+    """Return an answer with its pages as HTML."""
+    parts = [f"<p>{escape(answer.text)}</p>"]
+    if not answer.found:
+        parts = ["<p>No answer found. The closest passages, probably not relevant:</p>"]
+    elif answer.generation is None:
+        parts = [_passage_html(passage) for passage in answer.passages]
+    return f"<p><b>{escape(answer.question)}</b></p>{''.join(parts)}{_pages_html(answer.search)}"
+
+
+def search_html(found: SearchResult) -> str:
+    """Return the pages found as HTML."""
+    return f"<p><b>{escape(found.question)}</b></p>{_pages_html(found)}"
+
+
+def _pages_html(found: SearchResult) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(hit.name)}</td><td>{hit.page}</td><td>{hit.likelihood or ''}</td>"
+        f'<td style="text-align:left">{escape(hit.snippet)}</td></tr>'
+        for hit in found.pages
+    )
+    heading = (
+        '<tr><th>document</th><th>page</th><th></th><th style="text-align:left">match</th></tr>'
+    )
+    if found.trace is None or found.decision is None:
+        shown = f"<p>{escape(found.summary)}</p>"
+    else:
+        shown = selection_html(found.trace.selection)
+    return f"<table>{heading}{rows}</table>{shown}"
+
+
+def _passage_html(passage: Passage) -> str:
+    first, last = passage.answer or (0, 0)
+    before, marked, after = (
+        escape(part)
+        for part in (passage.text[:first], passage.text[first:last], passage.text[last:])
+    )
+    quoted = f"{before}<mark>{marked}</mark>{after}" if marked else after
+    return f"<p>{quoted} <small>page {passage.page}</small></p>"
 
 
 def selection_html(selection: Selection) -> str:
@@ -63,5 +107,9 @@ def _bars(selection: Selection) -> str:
     return (
         f'{"".join(parts)}<text x="10" y="126">1</text>'
         f'<text x="320" y="126" text-anchor="end">{n}</text>'
-        '<text x="165" y="142" text-anchor="middle">how much of each page speaks of it</text>'
+        '<text x="165" y="142" text-anchor="middle">relevance of each page</text>'
     )
+
+
+# The method itself knows nothing of HTML: whoever gets it as visar.select gets the picture too.
+Selection._repr_html_ = selection_html  # type: ignore[attr-defined]

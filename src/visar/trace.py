@@ -1,0 +1,39 @@
+"""What a search leaves behind for explanations, on the machine that ran it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from visar.core import Selection
+
+PageId: TypeAlias = tuple[str, int]
+"""A page: the id of its document, and its number there from 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Everything a method saw during a search. It stays on the machine that searched."""
+
+    question: NDArray[np.float32] = field(repr=False)
+    """Vectors of the question."""
+    pages: tuple[PageId, ...] = field(repr=False)
+    """Pages that the method chose from, in the order in which ``selection`` counts them."""
+    selection: Selection
+    """Weights, scores and, if ViSAR chose the pages, the cost; pages counted from 0."""
+    spans: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
+    """Characters of the question behind each vector; None if the encoder doesn't tell."""
+
+    def patch_weights(self, document: str, page: int) -> NDArray[np.float32] | None:
+        """Return the weights of a page's vectors; None if the method didn't choose from it."""
+        if (document, page) not in self.pages:
+            return None
+        return self.selection.patch_weights[self.pages.index((document, page))]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> dict[str, str]:
+        return {"type": "any"}
