@@ -1,21 +1,20 @@
-"""The clients against a real server: what they send, and what they make of its answers."""
+"""Clients against real servers, and servers that fail. What both do is in test_library.py."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import write_pdf
-from tests.server.conftest import encrypt
 from tests.server.service import serving
-from visar.client import Additions, Answer, AsyncClient, Client, Search
-from visar.documents import ReadOptions
-from visar.errors import DocumentError, ServiceError
+from visar import client as client_module
+from visar.client import AsyncClient, Client
+from visar.errors import ServiceError
 from visar.index import Index
 from visar.server import Settings
 
@@ -38,86 +37,20 @@ def address(index: Index) -> Iterator[str]:
         yield address
 
 
-def test_a_client_asks_adds_and_removes(address: str, tmp_path: Path) -> None:
-    seen: list[Any] = []
-    with Client(address, token=TOKEN) as client:
-        path = write_pdf(tmp_path / "wall.pdf", "The wall is white.")
-        # A name that an address would take for something else.
-        added = client.add(
-            path, name="50% of a/wall?#1.pdf", collection="walls", on_job=seen.append
-        )
-        assert (added.name, added.collections) == ("wall?#1.pdf", ("walls",))
-        assert seen[-1].state == "done"
-        assert client.document("wall?#1.pdf") == added
-        assert [each.id for each in client.documents("walls")] == [added.id]
-        assert client.image("wall?#1.pdf", 1).startswith(b"\x89PNG")
-        assert client.remove("wall?#1.pdf") == added
-        assert "green" in client.ask(QUESTION).text
-        assert client.search(QUESTION, max_k=1).pages[0].page == 1
-        first, *pieces, last = client.stream(QUESTION)
-        assert isinstance(first, Search)
-        assert isinstance(last, Answer)
-        assert "".join(map(str, pieces)).strip() == last.text
-
-
 def test_other_line_ends_do_not_end_an_event(address: str) -> None:
     """Unicode's separators are part of a line of server-sent events."""
+    question = "Which colour\u2028has the\x85door?"
     with Client(address, token=TOKEN) as client:
-        first, *_, last = client.stream("Which colour\u2028has the\x85door?")
-        assert isinstance(first, Search)
-        assert isinstance(last, Answer)
+        stream = client.stream(question)
+        assert stream.search.question == question
+        assert "green" in stream.answer.text
 
 
-def test_results_are_those_of_the_library(address: str, index: Index) -> None:
-    """What one asks of a server reads as what one asks of an index."""
+def test_the_pages_of_a_result_get_their_images_from_the_server(address: str) -> None:
     with Client(address, token=TOKEN) as client:
-        asked, answer = client.ask(QUESTION), index.ask(QUESTION)
-        assert (asked.text, asked.found) == (answer.text, answer.found)
-        assert asked.passages == answer.passages
-        # Numbers go over the wire whole; only where they can be seen again is another place.
-        assert asked.pages == answer.pages
-        assert asked.search.k_star == answer.search.k_star
-        assert asked.search.documents[0].encoders == answer.search.documents[0].encoders
-        assert asked.search.documents[0].added == answer.search.documents[0].added
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            asked.text = ""  # type: ignore[misc]
-
-
-def test_several_files_go_in_one_request(address: str, tmp_path: Path) -> None:
-    good = [write_pdf(tmp_path / f"{name}.pdf", f"A {name}.") for name in ("oak", "b" * 120)]
-    bad = tmp_path / "notes.pdf"
-    bad.write_text("no document")
-    empty = tmp_path / "empty.pdf"
-    empty.touch()
-    paths = [good[0], bad, empty, tmp_path / "missing.pdf", good[1]]
-
-    async def use() -> Additions:
-        async with AsyncClient(address, token=TOKEN) as client:
-            return await client.add_all(paths, collection="trees")
-
-    with Client(address, token=TOKEN) as client:
-        for result in (client.add_all(paths, collection="trees"), asyncio.run(use())):
-            assert [one.name for one in result.added] == [path.name for path in good]
-            assert {one.path for one in result.refused} == {str(path) for path in paths[1:4]}
-            assert all(one.reason for one in result.refused)
-        assert {one.name for one in client.documents("trees")} == {path.name for path in good}
-        for one in result.added:
-            client.remove(one.id)
-        assert client.add_all([]) == Additions((), ())
-
-
-def test_a_password_is_given_again(address: str, index: Index, tmp_path: Path) -> None:
-    locked = encrypt(write_pdf(tmp_path / "a.pdf", "A secret."), "sesame")
-    with Index.open(index.location) as other:  # as a server that has ended
-        document = other.add(locked, options=ReadOptions(password="sesame")).id  # noqa: S106
-    with Client(address, token=TOKEN) as client:
-        with pytest.raises(ServiceError, match="encrypted"):
-            client.image(document, 1)
-        with pytest.raises(ServiceError, match="encrypted"):
-            client.unlock(document, "simsalabim")
-        client.unlock(document, "sesame")
-        assert client.image(document, 1).startswith(b"\x89PNG")
-        client.remove(document)
+        hit = client.ask(QUESTION).pages[0]
+        assert hit.image(36).size == (200, 250)
+        assert hit.words[-1].text == "door."
 
 
 def test_the_token_of_the_environment_is_used(
@@ -130,44 +63,115 @@ def test_the_token_of_the_environment_is_used(
         assert len(client.documents()) == 1
 
 
-def test_what_the_server_refuses_is_said(address: str, tmp_path: Path) -> None:
-    locked = encrypt(write_pdf(tmp_path / "a.pdf", "A."), "sesame")
+def test_a_file_that_grows_while_it_is_sent_stops_no_other(
+    address: str, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = write_pdf(tmp_path / "log.pdf", "The log.")
+    other = write_pdf(tmp_path / "other.pdf", "The other.")
+    read = client_module._file_chunks
+
+    def read_growing(path: Path) -> Iterator[bytes]:
+        for chunk in read(path):
+            if path == growing:
+                with growing.open("ab") as file:
+                    file.write(b"\n% more")
+            yield chunk
+            if path == growing and chunk.endswith(b"% more"):
+                return
+
+    monkeypatch.setattr(client_module, "_file_chunks", read_growing)
     with Client(address, token=TOKEN) as client:
-        with pytest.raises(ServiceError, match=r"nothing\.pdf"):
-            client.ask(QUESTION, documents=["nothing.pdf"])
-        with pytest.raises(ServiceError, match=r"nothing\.pdf"):
-            list(client.stream(QUESTION, documents=["nothing.pdf"]))
-        with pytest.raises(ServiceError, match="max_k"):
-            list(client.stream(QUESTION, max_k=0))
-        with pytest.raises(DocumentError, match=r"locked-a\.pdf .*encrypted"):
-            client.add(locked)
+        result = client.add_all([growing, other])
+        assert [one.name for one in result.added] == ["log.pdf", "other.pdf"]
+        assert not result.refused
+    for one in result.added:
+        index.remove(one.id)
+
+
+def test_more_documents_than_one_request_lists(
+    address: str, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = [
+        index.add(write_pdf(tmp_path / f"{n}.pdf", f"Number {n}."), name=f"{n}.pdf")
+        for n in range(4)
+    ]
+    monkeypatch.setattr("visar.requests.PAGE_SIZE", 2)
+
+    async def listed() -> list[str]:
+        async with AsyncClient(address, token=TOKEN) as client:
+            return [one.name for one in await client.documents()]
+
+    names = ["door.pdf", "0.pdf", "1.pdf", "2.pdf", "3.pdf"]
+    with Client(address, token=TOKEN) as client:
+        assert [one.name for one in client.documents()] == names
+    assert asyncio.run(listed()) == names
+    for one in added:
+        index.remove(one.id)
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
     nowhere = "http://127.0.0.1:9"
     with Client(nowhere) as client:
-        with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9 .*visar serve"):
+        with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
             client.documents()
-        with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9 .*visar serve"):
-            list(client.stream(QUESTION))
+        with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
+            client.stream(QUESTION)
 
 
-def test_the_client_of_an_event_loop(address: str, tmp_path: Path) -> None:
-    path = write_pdf(tmp_path / "roof.pdf", "The roof is blue.")
+class _Proxy(BaseHTTPRequestHandler):
+    """Answers as a proxy does whose server is down, or breaks a stream off."""
 
-    async def use() -> None:
-        async with AsyncClient(address, token=TOKEN) as client:
-            added = await client.add(path, collection="roofs")
-            assert [each.id for each in await client.documents("roofs")] == [added.id]
-            assert "green" in (await client.ask(QUESTION)).text
-            found = await client.search("Which colour has the roof?")
-            assert found.pages[0].name == "roof.pdf"
-            parts = [part async for part in client.stream(QUESTION)]
-            assert isinstance(parts[0], Search)
-            assert isinstance(parts[-1], Answer)
-            assert (await client.image(added.id, 1)).startswith(b"\x89PNG")
-            assert await client.remove(added.id) == added
-            with pytest.raises(ServiceError, match=r"nothing\.pdf"):
-                await client.ask(QUESTION, documents=["nothing.pdf"])
+    def do_GET(self) -> None:
+        self.send_error(502)
 
-    asyncio.run(use())
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.wfile.write(self.server.sent)  # type: ignore[attr-defined]
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def proxy() -> Iterator[tuple[str, ThreadingHTTPServer]]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Proxy) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_another_kind_of_answer_is_an_error(proxy: tuple[str, ThreadingHTTPServer]) -> None:
+    with Client(proxy[0]) as client, pytest.raises(ServiceError, match="502"):
+        client.documents()
+
+
+def test_an_answer_that_breaks_off_is_an_error(
+    address: str, proxy: tuple[str, ThreadingHTTPServer]
+) -> None:
+    """The first events of a real answer, and then the connection ends."""
+    with Client(address, token=TOKEN) as real:
+        body = {"question": QUESTION}
+        with real._http.stream("POST", "/ask/stream", json=body) as response:
+            events = b"".join(response.iter_bytes()).split(b"\n\n")
+    whole = [event for event in events if b"event: answer" not in event]
+    proxy[1].sent = b"\n\n".join(whole) + b"\n\n"  # type: ignore[attr-defined]
+    with Client(proxy[0]) as client:
+        stream = client.stream(QUESTION)
+        assert stream.search.pages[0].page == 1
+        with pytest.raises(ServiceError):
+            _ = stream.answer
+
+    async def answered() -> None:
+        async with AsyncClient(proxy[0]) as client:
+            stream = await client.stream(QUESTION)
+            await stream.answer()
+
+    with pytest.raises(ServiceError):
+        asyncio.run(answered())

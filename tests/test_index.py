@@ -74,7 +74,7 @@ def test_results_turn_to_json(library: Index) -> None:
     answer = library.ask("How long is the warranty on the Aurora 4 lantern?")
     plain = json.loads(json.dumps(to_plain(answer), allow_nan=False))
     assert plain["search"]["pages"][0]["page"] == 10
-    assert plain["search"]["selection"]["k_star"] == answer.search.k_star
+    assert plain["search"]["decision"]["k_star"] == answer.search.k_star
 
 
 def test_other_methods_choose_other_pages(library: Index) -> None:

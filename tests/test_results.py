@@ -43,5 +43,5 @@ def test_a_search_shows_its_pages(answer: Answer) -> None:
 
 def test_an_answer_that_was_not_found_says_so(answer: Answer) -> None:
     nothing = replace(answer, text="")._repr_html_()
-    assert "Nothing there speaks of this." in nothing
+    assert "No answer found." in nothing
     assert "<mark>" not in nothing

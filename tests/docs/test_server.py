@@ -47,11 +47,10 @@ def test_the_client_is_used_as_shown(
         one for one in re.findall(r"```python\n(.*?)```", PAGE, flags=re.S) if "Client" in one
     ]
     exec(example.replace(DEFAULT, address), {})  # noqa: S102
-    added, answer, *parts = capsys.readouterr().out.splitlines()
+    added, *parts = capsys.readouterr().out.splitlines()
     assert added.startswith("['annual-report.pdf'] ['notes.pdf")
-    assert "annual-report.pdf" in answer or "annual-report.pdf" in "".join(parts)
-    assert "Search" in parts
-    assert parts[-1] == "Answer"
+    assert "annual-report.pdf" in "".join(parts)
+    assert any(" of 8 pages" in part for part in parts)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")

@@ -13,15 +13,16 @@ import pytest
 
 from tests.conftest import write_pdf
 from tests.server.service import QUESTION, ask, assert_problem, client, events, serving
+from visar.explain import explanation
 from visar.index import Index
+from visar.retrieval.search import Searcher
 
 
 def test_an_answer_quotes_the_page(http: httpx2.Client, document: str) -> None:
     answer = ask(http, "ask")
-    assert answer["found"]
     assert "seven years" in answer["text"]
     assert answer["generator"] == "extractive"
-    assert (answer["model"], answer["citations"]) == (None, [])
+    assert (answer["generation"], answer["citations"]) == (None, [])
     passage = answer["passages"][0]
     assert passage["document"] == document
     assert passage["page"] in (2, 4)
@@ -35,7 +36,19 @@ def test_an_answer_quotes_the_page(http: httpx2.Client, document: str) -> None:
 def test_a_question_can_be_narrowed(http: httpx2.Client, document: str) -> None:
     one = ask(http, "search", documents=[document], method="top-k", k=1)
     assert len(one["pages"]) == 1
-    assert one["method"] == "top-k"
+    assert one["query"] == {
+        "question": QUESTION,
+        "documents": [document],
+        "collection": None,
+        "where": None,
+        "exact": False,
+        "encoder": None,
+        "method": "top-k",
+        "k": 1,
+        "max_k": None,
+        "neighbors": 0,
+    }
+    assert one["decision"] is None
     assert len(ask(http, "search", max_k=1)["pages"]) == 1
     beside = ask(http, "search", method="top-k", k=1, neighbors=1)["pages"]
     assert {hit["beside"] for hit in beside} > {None}
@@ -71,7 +84,10 @@ def test_an_answer_streams_pages_first(http: httpx2.Client) -> None:
         ({"question": "  "}, 422, "empty_question"),
         ({"documents": ["nothing.pdf"]}, 404, "not_found"),
         ({"collection": "nothing"}, 404, "not_found"),
-        ({"documents": ["manual.pdf"], "collection": "all"}, 422, "invalid"),
+        ({"documents": ["manual.pdf"], "collection": "all"}, 404, "not_found"),
+        ({"documents": []}, 422, "invalid"),
+        ({"question": "a" * 4001}, 422, "invalid"),
+        ({"neighbors": 11}, 422, "invalid"),
         ({"encoder": "/etc/passwd"}, 422, "invalid"),
         ({"encoder": "http://127.0.0.1:1"}, 422, "invalid"),
         ({"generator": "openai:gpt"}, 422, "invalid"),
@@ -96,17 +112,14 @@ def test_what_is_wrong_with_a_question_is_told(
     "body",
     [
         {},
-        {"question": ""},
-        {"question": "a" * 4001},
         {"question": 7},
         {"question": QUESTION, "base_url": "http://127.0.0.1:1"},
         {"question": QUESTION, "k": 0},
-        {"question": QUESTION, "neighbors": 11},
         {"question": QUESTION, "documents": "manual.pdf"},
         [],
     ],
 )
-@pytest.mark.parametrize("route", ["ask", "ask/stream", "search", "explain", "explain/matrix"])
+@pytest.mark.parametrize("route", ["ask", "ask/stream", "search", "explain"])
 def test_a_question_of_the_wrong_shape_is_refused(
     http: httpx2.Client, route: str, body: Any
 ) -> None:
@@ -143,7 +156,7 @@ def test_the_explanation_holds_words_cost_and_choices(http: httpx2.Client, docum
     assert max(page["activity"] for page in explained["pages"]) == pytest.approx(1)
     assert explained["cost"][explained["k_star"] - 1] is not None
     search = ask(http, "search")
-    assert explained["k_star"] == search["k_star"]
+    assert explained["k_star"] == search["decision"]["k_star"]
     choices = {one["method"]: one for one in explained["choices"]}
     assert {"visar", "visar-approx", "largest-gap", "top-k"} <= set(choices)
     taken = [explained["pages"][place]["page"] for place in choices["visar"]["pages"]]
@@ -152,11 +165,8 @@ def test_the_explanation_holds_words_cost_and_choices(http: httpx2.Client, docum
 
 
 def test_the_matrix_is_square_and_symmetric(http: httpx2.Client) -> None:
-    size = ask(http, "explain")["matrix_size"]
-    assert size >= 1
-    response = http.post("explain/matrix", json={"question": QUESTION})
-    assert response.headers["content-type"] == "application/octet-stream"
-    matrix = np.frombuffer(response.content, "<f4").reshape(size, size)
+    matrix = np.array(ask(http, "explain")["similarity"])
+    assert matrix.shape == (len(matrix), len(matrix))
     np.testing.assert_allclose(matrix, matrix.T, rtol=1e-5)
     assert (matrix >= 0).all()
     assert matrix.max() > 0
@@ -209,21 +219,19 @@ def test_the_views_of_a_question_are_computed_once(
 ) -> None:
     calls: list[str] = []
 
-    def counted(name: str) -> Callable[..., Any]:
-        real = getattr(index, name)
-
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **options: Any) -> Any:
-            calls.append(name)
+            calls.append(real.__name__)
             return real(*given, **options)
 
         return call
 
-    for name in ("search", "explain"):
-        monkeypatch.setattr(index, name, counted(name))
+    monkeypatch.setattr(Searcher, "search", counted(Searcher.search))
+    monkeypatch.setattr(explanation, "explain", counted(explanation.explain))
     question = "Which cloth cleans the glass?"
     body = {"question": question}
     http.post("ask", json=body)
-    for route in ("explain", "explain/matrix", "explain"):
+    for route in ("explain", "explain", "search", "ask"):
         assert http.post(route, json=body).status_code == 200
     http.post("explain/patches", json={**body, "document": document, "page": 3})
     assert calls == ["search", "explain"]
@@ -232,4 +240,39 @@ def test_the_views_of_a_question_are_computed_once(
     pages = http.post("explain", json=body).json()["pages"]
     assert calls == ["search", "explain"] * 2
     assert len(pages) == 6
+    # And so is the same question with another option.
+    for option in ({"max_k": 1}, {"exact": True}, {"neighbors": 1}):
+        http.post("search", json={**body, **option})
+        http.post("explain", json={**body, **option})
+    assert calls == ["search", "explain"] * 5
     http.delete("documents/cloth.pdf")
+
+
+def test_an_explanation_is_of_the_pages_that_were_asked(
+    index: Index, http: httpx2.Client, document: str, tmp_path: Path
+) -> None:
+    """Ask everything, then a collection, a filter or one document: each has its own reasons."""
+    added = index.add(
+        write_pdf(tmp_path / "leaflet.pdf", "The warranty of the lantern.", "The end."),
+        metadata={"kind": "leaflet"},
+        collection="leaflets",
+    )
+    try:
+        everything = ask(http, "explain")["pages"]
+        assert {one["document"] for one in everything} == {document, added.id}
+        for option in (
+            {"collection": "leaflets"},
+            {"where": 'kind = "leaflet"'},
+            {"documents": ["leaflet.pdf"]},
+        ):
+            explained = ask(http, "explain", **option)["pages"]
+            assert [(one["document"], one["page"]) for one in explained] == [
+                (added.id, 1),
+                (added.id, 2),
+            ]
+            body = {"question": QUESTION, "document": document, "page": 1, **option}
+            assert_problem(http.post("explain/patches", json=body), 404, "not_found")
+        nothing = {"question": QUESTION, "where": 'kind = "atlas"'}
+        assert_problem(http.post("explain", json=nothing), 404, "not_found")
+    finally:
+        index.remove(added.id)
