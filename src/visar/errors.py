@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from visar._version import DISTRIBUTION
+
+
+def install_hint(extra: str = "") -> str:
+    """Return the command that installs ViSAR with an extra.
+
+    >>> print(install_hint("ocr"))
+    pip install 'visar-rag[ocr]'
+    >>> print(install_hint())
+    pip install visar-rag
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {DISTRIBUTION}"
+
 
 class VisarError(Exception):
     """The base of every error ViSAR raises on purpose."""
@@ -64,7 +77,7 @@ class MissingExtra(VisarError, ImportError):
     """An optional part is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part: pip install 'visar[{extra}]'")
+        super().__init__(f"{what} needs an optional part: {install_hint(extra)}")
         self.extra = extra
 
 
