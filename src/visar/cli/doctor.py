@@ -24,7 +24,7 @@ from visar.store import default_location
 from visar.text import counted
 
 # Of what the same command would install; all are listed above.
-_NAMED = 3
+_NAMED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
         _print_group(kind, members)
     console.print()
     for install, names in _remedies(groups).items():
-        others = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         named = ", ".join(names[:_NAMED]) + others
         console.print(Text(f"{named}: {install}"), soft_wrap=True)
     console.print("[dim]Sizes of downloads: visar encoders, visar generators[/dim]")
