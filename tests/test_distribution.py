@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
-from pathlib import Path
 
 import pytest
 
+from tests.repository import ROOT, tracked_files
 from visar._version import DISTRIBUTION
 from visar.errors import MissingExtra, install_hint
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = "|".join(map(re.escape, PROJECT["optional-dependencies"]))
 # The name alone, not the beginning of visar-rag, visar/ or visar.something.
@@ -26,24 +24,11 @@ INSTALLED = re.compile(
 )
 
 
-def tracked_files() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"],  # noqa: S607 - whichever git is there
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    # The list of changes tells what things were called.
-    names = [name for name in listed.stdout.split("\0") if name not in ("", "CHANGELOG.md")]
-    return [ROOT / name for name in names if (ROOT / name).is_file()]
-
-
 def test_no_file_tells_anyone_to_install_the_package_of_a_stranger() -> None:
     found = []
     for path in tracked_files():
+        if path.name == "CHANGELOG.md":  # which tells what things were called
+            continue
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:  # a picture, or an array

@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 import typer
 
+from tests.repository import ROOT, tracked_files, uv_program
 from visar.cli.reference import app
 
-ROOT = Path(__file__).parents[2]
-UV = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -63,29 +62,18 @@ def clone(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
 
     ``make demo`` makes the same environment with pip, which takes a minute.
     """
-    if UV is None:
-        pytest.skip("uv is not installed: pip install uv")
-    asked = [UV, "pip", "install", "--quiet", "--dry-run", "--python", sys.executable, "hatchling"]
-    if subprocess.run(asked, check=False, capture_output=True).returncode:
-        pytest.skip("packages cannot be had from PyPI")
+    uv = uv_program()
     folder = tmp_path_factory.mktemp("clone")
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"],  # noqa: S607 - whichever git is there
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+    for path in tracked_files():
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
     shutil.copy(report, folder / "annual-report.pdf")
     for command in (
         ["venv", "--quiet", "--seed", "--python", sys.executable, ".venv"],
         ["pip", "install", "--quiet", "--python", ".venv/bin/python", ".[ocr]"],
     ):
-        subprocess.run([UV, *command], cwd=folder, check=True)
+        subprocess.run([uv, *command], cwd=folder, check=True)
     return folder
 
 
@@ -98,7 +86,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
     ],
 )
 def test_the_commands_run_in_a_clone(command: str, clone: Path) -> None:
-    programs = (clone / ".venv" / "bin", Path(str(UV)).parent, os.environ["PATH"])
+    programs = (clone / ".venv" / "bin", Path(uv_program()).parent, os.environ["PATH"])
     environment = {
         **os.environ,
         "PATH": os.pathsep.join(map(str, programs)),
