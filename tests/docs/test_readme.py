@@ -17,6 +17,7 @@ import typer
 
 from tests.repository import ROOT, tracked_files, uv_program
 from visar.cli.reference import app
+from visar.errors import install_hint
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -103,6 +104,39 @@ def test_the_commands_run_in_a_clone(command: str, clone: Path) -> None:
     else:
         assert "We give a warranty of seven years" in ran.stdout
     assert "torch" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("bench", "eval"),
+        ("eval run results --data questions.jsonl", "eval"),
+        ("eval report results", "eval"),
+        ("eval compare results", "eval"),
+        ("serve", "server"),
+        ("encoders serve embedded", "server"),
+        ("mcp", "mcp"),
+        ("ask annual-report.pdf warranty? --generator openai:MODEL", "openai"),
+        ("ask annual-report.pdf warranty? --generator qwen2.5-vl", "local"),
+        ("add annual-report.pdf --encoder colpali", "colpali"),
+        ("add annual-report.pdf --index s3://bucket/prefix", "cloud"),
+        ("add annual-report.pdf --ray local", "ray"),
+    ],
+)
+def test_a_command_of_the_table_names_the_extra_it_lacks(
+    command: str, extra: str, clone: Path
+) -> None:
+    """`visar bench` and `visar eval report` ended in a traceback."""
+    ran = subprocess.run(
+        [str(clone / ".venv" / "bin" / "visar"), *command.split()],
+        cwd=clone,
+        env={**os.environ, "VISAR_INDEX": str(clone / "index")},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert install_hint(extra) in ran.stderr
+    assert ran.stderr.count("\n") == 1
 
 
 def table_commands() -> Iterator[list[str]]:
