@@ -1,11 +1,11 @@
-# make demo   asks an annual report three questions
+# make demo   asks a sample report three questions
 # make serve  serves the same report: a page to ask in, at http://localhost:8764
 # make test   runs every test
 # make check  format, lint, types
 # make docs   writes docs/command-line.md
 # make site   builds the documentation as a site in build/site
 # make dist   builds wheel and sdist, and checks them
-# make sbom   writes dist/visar.cdx.json: what an installation with OCR and the server holds
+# make sbom   writes dist/visar-rag.cdx.json: what an installation with OCR and the server holds
 # make mcpb   builds dist/visar.mcpb, which Claude Desktop installs
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
 #
@@ -16,13 +16,10 @@ BIN := .venv/bin
 
 .PHONY: demo serve test check format docs site dist sbom mcpb bench clean
 
-REPORT := examples/harbour-light-annual-report.pdf
-ASK := $(BIN)/visar ask --index .venv/demo-index $(REPORT)
+REPORT := src/visar/samples/harbour-light-annual-report.pdf
 
 demo: .venv/installed
-	$(ASK) "How long is the warranty on the Aurora 4 lantern?"
-	$(ASK) "How did capital expenditure change between 2020 and 2024?"
-	$(ASK) "Which vaccines does the company produce?"
+	$(BIN)/visar demo --index .venv/demo-index
 
 serve: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable '.[ocr,server]'
@@ -62,7 +59,7 @@ sbom: dist
 	build/sbom/bin/python -m pip install --quiet "$$(ls dist/*.whl)[ocr,server]"
 	build/sbom/bin/python -m pip uninstall --quiet --yes pip setuptools
 	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml --mc-type application \
-		--output-reproducible --output-file dist/visar.cdx.json build/sbom/bin/python
+		--output-reproducible --output-file dist/visar-rag.cdx.json build/sbom/bin/python
 
 mcpb: .venv/installed
 	$(BIN)/python -m mcpb.build dist/visar.mcpb

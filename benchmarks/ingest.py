@@ -31,9 +31,9 @@ from visar.encoders.embedded import EmbeddedEncoder
 from visar.ingest.ocr_processes import OCR_PROCESSES
 from visar.ingest.pipeline import ReadPage, add_document, encode_pages
 from visar.models.devices import usable_cores
+from visar.samples import REPORT
 from visar.store import Store, open_store
 
-REPORT = Path(__file__).parents[1] / "examples" / "harbour-light-annual-report.pdf"
 SCANNED_PAGES = (11, 19)
 TEXT_PAGES = 108
 DECK_PAGES = 12

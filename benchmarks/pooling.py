@@ -39,12 +39,13 @@ from visar.encoders.registry import get_encoder
 from visar.encoders.visual import grid_boxes
 from visar.index import Index
 from visar.results import Document, EncoderRef
+from visar.samples import REPORT
 from visar.store import open_store
 
 FACTORS = (1, 2, 3, 4)
 REPEATS = 3
 PLANTED_PAGES = 50
-EXAMPLES = Path(__file__).parents[1] / "examples"
+QUESTIONS = Path(__file__).parents[1] / "examples" / "questions.json"
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,8 @@ def planted() -> Iterator[Subject]:
 
 
 def report(encoder: Encoder, *, evidence: bool = True) -> Iterator[Subject]:
-    asked = json.loads((EXAMPLES / "questions.json").read_text())
-    with open_document(EXAMPLES / asked["document"]) as document:
+    asked = json.loads(QUESTIONS.read_text())
+    with open_document(REPORT) as document:
         pages = [document.page(number) for number in range(1, len(document) + 1)]
         images = []
         if encoder.reads == "image":

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from benchmarks.tables import markdown_table, save_section
+from visar.samples import REPORT
 
-REPORT = Path(__file__).parents[1] / "examples" / "harbour-light-annual-report.pdf"
 QUESTION = "How long is the warranty on the Aurora 4 lantern?"
 VISAR = [sys.executable, "-m", "visar"]
 ENCODE = f"""

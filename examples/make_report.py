@@ -1,4 +1,4 @@
-"""Make the example document: ``python examples/make_report.py [FILE]``."""
+"""Make the sample report: ``python examples/make_report.py [FILE]``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harbour_light.document import build
 
-REPORT = Path(__file__).with_name("harbour-light-annual-report.pdf")
+from visar.samples import REPORT
 
 
 def main(arguments: list[str]) -> None:

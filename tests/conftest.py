@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+from collections import Counter
+from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +18,12 @@ os.environ.pop("COLUMNS", None)
 
 from tests.generation.smollm import smollm as smollm
 from visar.index import Index
+from visar.samples import REPORT
+
+# A script that runs the tests in its background has Ctrl-C ignored, and every program they start
+# would inherit that. A handler is not inherited: programs begin with the default again.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What whoever runs the tests has set for their own commands is not for those of the tests.
 os.environ["VISAR_CONFIG"] = str(Path(__file__).parent / "no-such-config.toml")
@@ -28,7 +36,27 @@ settings.register_profile("ci", patient, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "patient")
 
 
-REPORT = Path(__file__).parents[1] / "examples" / "harbour-light-annual-report.pdf"
+PROGRAMS = ("Chromium", "LibreOffice", "strace", "Tesseract")
+"""Optional programs: without Chromium a test is skipped because "Chromium is not installed"."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    """Close with the tests that were skipped because a program isn't installed."""
+    yield
+    missing = Counter(
+        program
+        for skipped in terminalreporter.getreports("skipped")
+        for program in PROGRAMS
+        if f"{program} is not installed" in skipped.longrepr[2]
+    )
+    if missing:
+        programs = ", ".join(f"{program} ({missing[program]})" for program in sorted(missing))
+        terminalreporter.write_line(
+            f"{missing.total()} tests skipped, not installed: {programs}", yellow=True
+        )
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import visar
 PACKAGE = Path(visar.__file__).parent
 ROOMS = [
     # Small modules that everything may use.
-    {"_version", "errors", "files", "lazy", "text", "network", "plugins", "serving"},
+    {"_version", "errors", "files", "lazy", "text", "network", "plugins", "samples", "serving"},
     {"query", "serialization"},
     {"core"},
     {"trace"},

@@ -44,7 +44,7 @@ def device_ids(home: Path) -> list[Path]:
     return [path for path in home.rglob("*") if "microsoft" in path.name.lower()]
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_asking_a_scanned_document_looks_nothing_up_and_leaves_no_device_id(tmp_path: Path) -> None:
     """The embedded encoder and OCR, each in a process of its own, use onnxruntime."""
     scan, log, home = tmp_path / "scan.png", tmp_path / "log", tmp_path / "home"

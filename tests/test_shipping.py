@@ -20,9 +20,10 @@ from urllib.request import urlopen
 import pytest
 
 from tests.documents.conftest import text_at, write_pdf
-from visar._version import __version__
+from tests.repository import ROOT, uv_program
+from visar._version import DISTRIBUTION, __version__
+from visar.samples import REPORT
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "visar"
 PROGRAMS = Path(sys.executable).parent
 
@@ -47,13 +48,27 @@ def test_the_dockerfile_is_clean() -> None:
 @needs("check_jsonschema")
 @pytest.mark.parametrize(
     ("schema", "file"),
-    [("compose-spec", "compose.yaml"), ("github-workflows", ".github/workflows/release.yml")],
+    [
+        ("citation-file-format", "CITATION.cff"),
+        ("compose-spec", "compose.yaml"),
+        ("github-workflows", ".github/workflows/release.yml"),
+    ],
 )
 def test_the_files_of_others_follow_their_schemas(schema: str, file: str) -> None:
     run(
         *(sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"),
         ROOT / file,
     )
+
+
+def test_the_citation_names_this_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_map_for_contributors_has_every_package() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages <= set(re.findall(r"^\| `(\w+)` \|", text, flags=re.M))
 
 
 def test_the_image_holds_what_it_copies_and_nobody_is_root() -> None:
@@ -92,7 +107,8 @@ def test_wheel_and_sdist_hold_every_file_of_the_package(dist: Path) -> None:
         for path in PACKAGE.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {"visar/server/static/index.html", "visar/py.typed"} <= wanted
+    sample = f"visar/samples/{REPORT.name}"
+    assert {"visar/server/static/index.html", "visar/py.typed", sample} <= wanted
     (wheel,), (source,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as opened:
         assert {name for name in opened.namelist() if name.startswith("visar/")} == wanted
@@ -103,10 +119,9 @@ def test_wheel_and_sdist_hold_every_file_of_the_package(dist: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with the wheel in it.
+    """The folder of programs of an environment with the wheel in it, installed by its name.
 
-    What it depends on is that of this environment, by a .pth file: docs/installing.md tells what
-    was tried with dependencies of its own.
+    What it depends on is that of this environment, by a .pth file.
     """
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
@@ -114,9 +129,9 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages,) = folder.glob("lib/python*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "others.pth").write_text("\n".join(others) + "\n")
-    (wheel,) = dist.glob("*.whl")
     quiet = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "--python", python, "install", *quiet, wheel)
+    by_name = ("--find-links", dist, f"{DISTRIBUTION}[ocr,server]=={__version__}")
+    run(sys.executable, "-m", "pip", "--python", python, "install", *quiet, *by_name)
     return python.parent
 
 
@@ -154,3 +169,16 @@ def test_the_wheel_works_in_an_empty_environment(
             assert urlopen(address, timeout=60).status == 200  # noqa: S310
         finally:
             server.terminate()
+
+
+def test_the_wheel_runs_by_its_name_with_dependencies_of_its_own(
+    dist: Path, tmp_path: Path
+) -> None:
+    """As ``uvx visar-rag`` once it is released: what ships must do without what is in the clone."""
+    named = f"{DISTRIBUTION}[ocr] @ {next(dist.glob('*.whl')).as_uri()}"
+    out = run(
+        *(uv_program(), "tool", "run", "--python", sys.executable, "--from", named),
+        *(DISTRIBUTION, "demo", "--index", tmp_path / "index"),
+        cwd=tmp_path,
+    )
+    assert "We give a warranty of seven years" in out

@@ -6,6 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from visar._version import DISTRIBUTION
+
+
+def install_hint(extra: str = "") -> str:
+    """Return the command that installs ViSAR with an extra.
+
+    >>> print(install_hint("ocr"))
+    pip install 'visar-rag[ocr]'
+    >>> print(install_hint())
+    pip install visar-rag
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {DISTRIBUTION}"
+
 
 class VisarError(Exception):
     """Base class of every error that ViSAR raises on purpose."""
@@ -76,7 +89,7 @@ class MissingExtra(VisarError, ImportError):
     code = "extra"
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part: pip install 'visar[{extra}]'")
+        super().__init__(f"{what} needs an optional part: {install_hint(extra)}")
         self.extra = extra
 
 

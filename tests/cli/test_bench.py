@@ -179,5 +179,5 @@ def test_without_matplotlib_saving_is_refused_and_the_extra_named(
     path = make_pdf("notes.pdf", *PAGES[:2])
     refused = visar("bench", path, "--save", tmp_path / "out")
     assert refused.code == 2
-    assert "visar[eval]" in refused.err
+    assert "visar-rag[eval]" in refused.err
     assert visar("bench", path, "--rounds", "1").code == 0

@@ -57,7 +57,7 @@ def test_what_is_missing_is_listed_with_its_remedy(
     monkeypatch.setattr(registry, "_missing", lambda _: ["something"])
     _, out, _ = visar("encoders")
     assert "missing" in out
-    assert "pip install visar" in " ".join(out.split())
+    assert "pip install visar-rag" in " ".join(out.split())
     assert json.loads(visar("encoders", "--json")[1])[0]["ready"] is False
 
 
@@ -104,7 +104,7 @@ def test_what_serving_needs_is_told_when_it_is_missing(package: str) -> None:
         check=False,
     )
     assert ran.returncode == 2
-    assert "pip install 'visar[server]'" in ran.stderr
+    assert "pip install 'visar-rag[server]'" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
@@ -151,8 +151,6 @@ class Served:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    # Where Ctrl-C is ignored here, as in a shell's background, it would be there too.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "visar", "encoders", "serve", "embedded", "--port", "0"],
         stdout=subprocess.PIPE,
@@ -160,7 +158,6 @@ def served() -> Iterator[Served]:
         text=True,
         env={**os.environ, "VISAR_TOKEN": TOKEN},
     )
-    signal.signal(signal.SIGINT, before)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -84,7 +84,7 @@ def test_score_cluster_rounds_scores_as_the_paper_does() -> None:
 
 def test_score_cluster_names_the_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'visar\[eval\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'visar-rag\[eval\]'"):
         baselines.score_cluster(CLEAR)
 
 

@@ -11,8 +11,7 @@ from visar import Index
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_example_reads_an_index(tmp_path: Path) -> None:
-    report = ROOT / "examples" / "harbour-light-annual-report.pdf"
+def test_the_example_reads_an_index(tmp_path: Path, report: Path) -> None:
     with Index.open(tmp_path / "my-index") as index:
         added = index.add(report)
     page = (ROOT / "docs" / "index-format.md").read_text(encoding="utf-8")

@@ -26,7 +26,7 @@ async def tools(client: Client) -> set[str]:
 
 def test_the_commands_and_the_configuration_run(tmp_path: Path) -> None:
     install, add, claude, write, http = COMMANDS
-    assert install == ["pip", "install", "visar[mcp]"]
+    assert install == ["pip", "install", "visar-rag[mcp]"]
     environment = {**os.environ, "VISAR_INDEX": str(tmp_path / "index"), "HOME": str(tmp_path)}
     write_pdf(tmp_path / "annual-report.pdf", "The warranty is seven years.")
     added = subprocess.run(

@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-ROOT = Path(__file__).parents[2]
+from tests.repository import ROOT, tracked_files, uv_program
+from visar.cli.reference import app
+from visar.errors import install_hint
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -39,7 +46,7 @@ def test_the_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_shown_command_answers(folder: Path) -> None:
-    (shown,) = re.findall(r"^\$ (visar ask .*)$", README, flags=re.M)
+    (shown,) = re.findall(r"^\$ uvx --from \S+ (visar ask .*)$", README, flags=re.M)
     command = [sys.executable, "-m", "visar", *shlex.split(shown)[1:]]
     wide = {**os.environ, "COLUMNS": "100"}
     ran = subprocess.run(command, cwd=folder, env=wide, capture_output=True, text=True, check=True)
@@ -50,6 +57,127 @@ def test_the_shown_command_answers(folder: Path) -> None:
         assert told in ran.stdout, line
 
 
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
+    """A copy of the repository; all that its commands would download is in its environment.
+
+    ``make demo`` makes the same environment with pip, which takes a minute.
+    """
+    uv = uv_program()
+    folder = tmp_path_factory.mktemp("clone")
+    for path in tracked_files():
+        copy = folder / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    shutil.copy(report, folder / "annual-report.pdf")
+    for command in (
+        ["venv", "--quiet", "--seed", "--python", sys.executable, ".venv"],
+        ["pip", "install", "--quiet", "--python", ".venv/bin/python", ".[ocr]"],
+    ):
+        subprocess.run([uv, *command], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        line.partition("  #")[0].strip()
+        for line in re.findall(r"^\$ (.*)$", README, flags=re.M)
+        if not line.startswith("make serve")  # which opens a browser and goes on
+    ],
+)
+def test_the_commands_run_in_a_clone(command: str, clone: Path) -> None:
+    programs = (clone / ".venv" / "bin", Path(uv_program()).parent, os.environ["PATH"])
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join(map(str, programs)),
+        "VISAR_INDEX": str(clone / "index"),
+        "UV_PYTHON": sys.executable,
+    }
+    ran = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=clone, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    if command.startswith("pip"):
+        program = str(clone / ".venv" / "bin" / "visar-rag")
+        assert subprocess.run([program, "--version"], check=True, capture_output=True).stdout
+    else:
+        assert "We give a warranty of seven years" in ran.stdout
+    assert "torch" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("bench", "eval"),
+        ("eval run results --data questions.jsonl", "eval"),
+        ("eval report results", "eval"),
+        ("eval compare results", "eval"),
+        ("serve", "server"),
+        ("encoders serve embedded", "server"),
+        ("mcp", "mcp"),
+        ("ask annual-report.pdf warranty? --generator openai:MODEL", "openai"),
+        ("ask annual-report.pdf warranty? --generator qwen2.5-vl", "local"),
+        ("add annual-report.pdf --encoder colpali", "colpali"),
+        ("add annual-report.pdf --index s3://bucket/prefix", "cloud"),
+        ("add annual-report.pdf --ray local", "ray"),
+    ],
+)
+def test_a_command_of_the_table_names_the_extra_it_lacks(
+    command: str, extra: str, clone: Path
+) -> None:
+    """`visar bench` and `visar eval report` ended in a traceback."""
+    ran = subprocess.run(
+        [str(clone / ".venv" / "bin" / "visar"), *command.split()],
+        cwd=clone,
+        env={**os.environ, "VISAR_INDEX": str(clone / "index")},
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert install_hint(extra) in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def table_commands() -> Iterator[list[str]]:
+    """The words of each command in the table, also where a name alone follows: `a b`, `c`."""
+    for cell in re.findall(r"^\| (`visar .*?) \|", README, flags=re.M):
+        first, *others = re.findall(r"`([^`]+)`", cell)
+        yield shlex.split(first)
+        for other in others:
+            known = "" if other.startswith("visar ") else first.rpartition(" ")[0]
+            yield shlex.split(f"{known} {other}")
+
+
+def test_the_table_has_every_command_with_options_that_exist() -> None:
+    program: Any = typer.main.get_command(app)
+    told = set()
+    for words in table_commands():
+        command = program
+        for word in words[1:]:
+            command = getattr(command, "commands", {}).get(word, command)
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, words
+        told.add(words[1])
+    assert told == set(program.commands)
+
+
+def test_the_commands_without_json_are_named() -> None:
+    (sentence,) = re.findall(r"^All but (.*?) take `--json`", README, flags=re.M)
+    assert set(re.findall(r"`([\w ]+)`", sentence)) == set(
+        without_json(typer.main.get_command(app))
+    )
+
+
+def without_json(group: Any, before: str = "") -> Iterator[str]:
+    """The commands that do not take ``--json``."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from without_json(command, f"{before}{name} ")
+        elif not any("--json" in parameter.opts for parameter in command.params):
+            yield before + name
+
+
 def test_the_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"^\$ make (\w+)", README, flags=re.M):
@@ -57,7 +185,9 @@ def test_the_make_targets_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
+    "page",
+    [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))],
+    ids=lambda page: page.name,
 )
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file, and to a heading of it where one is named."""

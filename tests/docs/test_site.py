@@ -111,3 +111,10 @@ def test_the_worked_example_has_the_numbers_it_shows(
             np.testing.assert_allclose(
                 np.array(printed, float), np.array(told, float), rtol=0.02, atol=0.02
             )
+
+
+def test_the_menu_names_each_page_once() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    named = re.findall(r": (\S+\.md)$", menu, flags=re.M)
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(named) == sorted(pages)

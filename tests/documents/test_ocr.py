@@ -221,7 +221,9 @@ def test_without_the_extra_only_pages_without_text_are_refused(
     document = opened(write_pdf(tmp_path / "a.pdf", draw))
     assert not document.needs_ocr(1)
     assert lines_of(document.page(1)) == ["Text of the page"]
-    with pytest.raises(PageError, match=r"scan.pdf, page 1, .* pip install 'visar\[ocr\]'; or go"):
+    with pytest.raises(
+        PageError, match=r"scan.pdf, page 1, .* pip install 'visar-rag\[ocr\]'; or go"
+    ):
         opened(scanned_pdf(tmp_path / "scan.pdf")).page(1)
 
 

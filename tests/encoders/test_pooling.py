@@ -247,5 +247,5 @@ def test_pooling_needs_its_extra_and_a_factor(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(InvalidOption, match="from 2 on, not by 1"):
         PooledEncoder(PixelEncoder(), 1)
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(MissingExtra, match=r"Token pooling needs .*visar\[pooling\]"):
+    with pytest.raises(MissingExtra, match=r"Token pooling needs .*visar-rag\[pooling\]"):
         get_encoder("embedded+pool2")

@@ -62,7 +62,7 @@ def test_a_missing_package_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPa
     )
     monkeypatch.setitem(registry._ENCODERS, "embedded", entry)
     assert not registry.available_encoders()[0].is_ready
-    with pytest.raises(EncoderUnavailable, match="needs no_such_package: pip install visar"):
+    with pytest.raises(EncoderUnavailable, match="needs no_such_package: pip install visar-rag"):
         get_encoder("embedded")
 
 

@@ -130,7 +130,7 @@ def test_beside_transformers_5_the_commands_for_an_environment_are_given(
         message = str(told.value)
         installed = importlib.metadata.version("transformers")
         assert f"transformers 4.40 ({installed} is installed)" in message
-        assert " -m venv visrag && visrag/bin/pip install 'visar[visrag]' && " in message
+        assert " -m venv visrag && visrag/bin/pip install 'visar-rag[visrag]' && " in message
         assert f"visrag/bin/visar encoders serve {name} --trust-remote-code" in message
         assert "--encoder http://127.0.0.1:8765" in message
 

@@ -14,8 +14,9 @@ from harbour_light.document import PLANS, build, toolchain
 from harbour_light.sheet import DoesNotFitError, PagePlan, Sheet, draw_page
 from reportlab.platypus import Spacer
 
+from visar.samples import REPORT
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-REPORT = EXAMPLES / "harbour-light-annual-report.pdf"
 SCANNED = {
     number: text
     for number, plan in enumerate(PLANS, start=1)

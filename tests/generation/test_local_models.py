@@ -233,7 +233,7 @@ def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
 
 def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    said = r"needs transformers: pip install 'visar\[local\]'"
+    said = r"needs transformers: pip install 'visar-rag\[local\]'"
     with pytest.raises(GeneratorUnavailable, match=said):
         LocalGenerator("qwen3-vl").count_tokens("a")
     with pytest.raises(GeneratorUnavailable, match=said):
@@ -241,7 +241,9 @@ def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(GeneratorUnavailable, match=said):
         LocalGenerator("someone/model")
     assert {info.state for info in available_local_generators()} == {"missing"}
-    assert {info.install for info in available_local_generators()} == {"pip install 'visar[local]'"}
+    assert {info.install for info in available_local_generators()} == {
+        "pip install 'visar-rag[local]'"
+    }
 
 
 def test_the_list_tells_what_would_be_downloaded(empty_cache: Path) -> None:

@@ -201,7 +201,7 @@ def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     for module in [name for name in sys.modules if name.startswith("visar.generation.openai_")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'visar\[openai\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'visar-rag\[openai\]'"):
         get_generator("openai:m", base_url="http://127.0.0.1:1/v1")
 
 

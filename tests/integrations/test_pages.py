@@ -71,5 +71,5 @@ def test_a_missing_framework_names_its_extra(package: str, module: str, extra: s
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert f"MissingExtra: The {ran.stderr.split('The ')[-1]}".endswith(
-        f"retriever needs an optional part: pip install 'visar[{extra}]'\n"
+        f"retriever needs an optional part: pip install 'visar-rag[{extra}]'\n"
     )

@@ -189,7 +189,7 @@ def test_an_index_whose_making_was_interrupted_is_completed(index: Path) -> None
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lancedb", None)
-    with pytest.raises(MissingExtra, match=r"An index in object storage .*visar\[cloud\]"):
+    with pytest.raises(MissingExtra, match=r"An index in object storage .*visar-rag\[cloud\]"):
         open_store("s3://bucket/index")
 
 

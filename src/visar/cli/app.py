@@ -23,6 +23,7 @@ from visar.cli import completion
 
 # Each command: its name, where it is, and the first line of its help.
 COMMANDS = (
+    ("demo", "demo:demo", "Ask a sample report three questions. Your own index isn't used."),
     (
         "ask",
         "asking:ask",

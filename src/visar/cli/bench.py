@@ -27,7 +27,7 @@ from visar.cli.options import (
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import progress_shown
 from visar.documents import ReadOptions
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, extra_needed
 
 if TYPE_CHECKING:
     from visar.evaluation.bench_report import Table as MeasuredTable
@@ -93,7 +93,8 @@ def bench(
 ) -> None:
     """Measure on your documents and this machine how long it takes to choose pages."""
     # Imported here: no other command needs it.
-    from visar.evaluation import bench_report, timing
+    with extra_needed("A measurement", "eval"):
+        from visar.evaluation import bench_report, timing
 
     questions = None if question_file is None else _read_questions(question_file)
     if save_folder is not None:

@@ -16,7 +16,7 @@ from visar.cli import settings
 from visar.cli.options import IndexLocation, Json
 from visar.cli.output import STATE_STYLES, console, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders
-from visar.errors import StoreError
+from visar.errors import StoreError, install_hint
 from visar.generation.registry import GeneratorInfo, available_generators
 from visar.index import Index
 from visar.models.protocols import State
@@ -24,7 +24,7 @@ from visar.store import default_location
 from visar.text import counted
 
 # Of what the same command would install; all are listed above.
-_NAMED = 3
+_NAMED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
         _print_group(kind, members)
     console.print()
     for install, names in _remedies(groups).items():
-        others = f" and {len(names) - _NAMED} others" if len(names) > _NAMED else ""
+        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         named = ", ".join(names[:_NAMED]) + others
         console.print(Text(f"{named}: {install}"), soft_wrap=True)
     console.print("[dim]Sizes of downloads: visar encoders, visar generators[/dim]")
@@ -93,8 +93,8 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
 
 def _parts() -> tuple[Part, ...]:
     return (
-        _package("rapidocr", "reads scanned pages", "pip install 'visar[ocr]'"),
-        _package("sklearn", "the method score-cluster", "pip install 'visar[eval]'"),
+        _package("rapidocr", "reads scanned pages", install_hint("ocr")),
+        _package("sklearn", "the method score-cluster", install_hint("eval")),
         _program("tesseract", "reads scanned pages, --ocr-engine tesseract", "Tesseract"),
         _program("soffice", "opens DOCX, PPTX and other office files", "LibreOffice"),
     )

@@ -25,7 +25,7 @@ from visar.cli.options import (
 )
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import ProgressDisplay, progress_shown
-from visar.errors import InvalidOption, MissingExtra
+from visar.errors import InvalidOption, extra_needed
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
 from visar.text import counted
@@ -184,11 +184,9 @@ def run_evaluation(
     as_json: Json = False,
 ) -> None:
     """Encode, retrieve, answer and judge. Interrupted, the same command goes on."""
-    try:
+    with extra_needed("An evaluation", "eval"):
         from visar.evaluation.plan import open_question_sets, read_plan
         from visar.evaluation.run import Run
-    except ModuleNotFoundError as error:
-        raise MissingExtra("An evaluation", "eval") from error
 
     plan = read_plan(
         config,
@@ -237,7 +235,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
-    from visar.evaluation.report import write_report
+    with extra_needed("An evaluation", "eval"):
+        from visar.evaluation.report import write_report
 
     written = write_report(folder, out, invalid_pages=invalid_pages)
     _show_written(written, as_json=as_json)
@@ -253,10 +252,8 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Put runs side by side, with paired tests between their rows, as HTML, Markdown and JSON."""
-    try:
+    with extra_needed("An evaluation", "eval"):
         from visar.evaluation.report.leaderboard import write_leaderboard
-    except ModuleNotFoundError as error:
-        raise MissingExtra("An evaluation", "eval") from error
 
     written = write_leaderboard(folders, out, baseline=baseline, invalid_pages=invalid_pages)
     _show_written(written, as_json=as_json)
@@ -265,10 +262,8 @@ def compare(
 @app.command("convert")
 def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = False) -> None:
     """Convert the questions of another benchmark to the format of visar eval run --data."""
-    try:
+    with extra_needed("An evaluation", "eval"):
         from visar.evaluation.datasets.converters import convert as convert_file
-    except ModuleNotFoundError as error:
-        raise MissingExtra("An evaluation", "eval") from error
 
     converted = convert_file(name, source, out)
     if as_json:

@@ -101,7 +101,7 @@ def score_cluster(scores: Any, *, original: bool = False) -> Choice:
     and adds a share for its depth, rank / N. All pages when scores are not numbers, are all the
     same, or have no boundary.
 
-    Needs scikit-learn: ``pip install 'visar[eval]'``.
+    Needs scikit-learn: ``pip install 'visar-rag[eval]'``.
     """
     values = np.asarray(scores, np.float64)
     if values.ndim == 1 and np.isnan(values).any():
@@ -135,7 +135,7 @@ def gaussian_mixture(
     belong to the component of the best one. Where components overlap so that a better page belongs
     to the other one, ViDoRAG leaves that page out; here the k best are taken.
 
-    Needs scikit-learn: ``pip install 'visar[eval]'``.
+    Needs scikit-learn: ``pip install 'visar-rag[eval]'``.
 
     >>> gaussian_mixture([9.1, 9.0, 8.9, 8.8, 8.7, 8.6, 1.2, 1.1, 1.0, 0.9])
     Choice(k=6, pages=[0, 1, 2, 3, 4, 5])

@@ -59,7 +59,7 @@ class ReadOptions:
     """``"auto"`` reads pages without a usable text layer, and pictures large enough to hold words,
     with OCR; ``"always"`` every page, whatever text it has; ``"never"`` none."""
     ocr_engine: OcrEngine = "rapidocr"
-    """``"rapidocr"`` (``pip install 'visar[ocr]'``) or ``"tesseract"`` (the program)."""
+    """``"rapidocr"`` (``pip install 'visar-rag[ocr]'``) or ``"tesseract"`` (the program)."""
     ocr_threads: int | None = None
     """Threads that OCR of one page uses; None leaves it to the engine. Where several processes run
     OCR, 1 is fastest. Tesseract always uses one."""

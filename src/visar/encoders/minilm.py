@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visar._version import DISTRIBUTION
 from visar.errors import DamagedModel
 from visar.files import write_whole
 from visar.models.devices import usable_cores
@@ -158,7 +159,7 @@ def load_tokenizer() -> Tokenizer:
 
     file = resources.files("visar.encoders") / "data" / "tokenizer.json"
     content = file.read_bytes()
-    check(content, TOKENIZER_SHA256, str(file), "visar")
+    check(content, TOKENIZER_SHA256, str(file), DISTRIBUTION)
     tokenizer = Tokenizer.from_buffer(content)
     tokenizer.no_padding()
     tokenizer.no_truncation()

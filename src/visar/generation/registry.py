@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Literal
 
-from visar.errors import GeneratorUnavailable, InvalidOption
+from visar.errors import GeneratorUnavailable, InvalidOption, install_hint
 from visar.generation import extractive
 from visar.generation.protocol import Generator, Reads
 from visar.models.checkpoints import is_checkpoint_name
@@ -19,7 +19,7 @@ from visar.plugins import entry_points, is_object_name, make, package_of, unknow
 
 GROUP = "visar.generators"
 """Entry points of other packages: a class or function that returns a generator."""
-INSTALL = "pip install 'visar[local]'"
+INSTALL = install_hint("local")
 _PACKAGES = ("torch", "torchvision", "transformers")
 _SERVED: dict[str, Reads] = {"openai": "images", "openai-text": "text"}
 
@@ -250,7 +250,7 @@ def missing_packages() -> list[str]:
 
 def _lacking_for_servers() -> str | None:
     if importlib.util.find_spec("openai") is None:
-        return "pip install 'visar[openai]'"
+        return install_hint("openai")
     if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
         return None
     return "set OPENAI_API_KEY, or name a server of your own with --base-url"

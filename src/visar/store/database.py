@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
+from visar._version import DISTRIBUTION
 from visar.errors import NotAnIndex, StoreError
 from visar.results import Document, EncoderRef, InvalidPage
 from visar.store.checks import advice
@@ -112,7 +113,7 @@ def _refuse_other_formats(found: int, location: str) -> None:
     if found != FORMAT:
         raise NotAnIndex(
             f"{location} has the format {found}, and this version of ViSAR reads {FORMAT}: "
-            "pip install --upgrade visar, or choose another folder"
+            f"pip install --upgrade {DISTRIBUTION}, or choose another folder"
         )
 
 

@@ -55,7 +55,7 @@ def open_store(
     """Open the index at a location, or make one there unless ``create`` is false.
 
     A folder is kept by SQLite; an address such as ``s3://bucket/prefix`` by LanceDB, which
-    ``pip install 'visar[cloud]'`` brings. Without a location it is that of
+    ``pip install 'visar-rag[cloud]'`` brings. Without a location it is that of
     `default_location`.
 
     ``options`` are for object storage, such as ``aws_access_key_id``, ``aws_endpoint``,

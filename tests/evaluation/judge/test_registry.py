@@ -30,7 +30,7 @@ def test_the_rules_of_the_benchmarks_are_the_default() -> None:
 
 def test_rules_name_the_extra_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    with pytest.raises(MissingExtra, match=r"visar\[eval\]"):
+    with pytest.raises(MissingExtra, match=r"visar-rag\[eval\]"):
         get_judge("rules")
 
 

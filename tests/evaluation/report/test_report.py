@@ -224,7 +224,7 @@ def test_without_matplotlib_the_extra_is_named(
     for module in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtra, match=r"visar\[eval\]"):
+    with pytest.raises(MissingExtra, match=r"visar-rag\[eval\]"):
         write_report(tmp_path)
     assert not (tmp_path / "report.html").exists()
 
@@ -234,7 +234,7 @@ def test_without_jinja_the_extra_is_named(
 ) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtra, match=r"visar\[eval\]"):
+    with pytest.raises(MissingExtra, match=r"visar-rag\[eval\]"):
         write_report(tmp_path)
     assert not (tmp_path / "report.md").exists()
 

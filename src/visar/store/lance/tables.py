@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from visar._version import DISTRIBUTION
 from visar.errors import MissingExtra, NotAnIndex, StoreError, VisarError
 from visar.store.checks import advice
 
@@ -200,7 +201,7 @@ def _refuse_other_formats(location: str, table: str, found: bytes | None) -> Non
     if found != str(FORMAT).encode():
         raise NotAnIndex(
             f"{location} has the format {found.decode()}, and this version of ViSAR reads {FORMAT}"
-            ": pip install --upgrade visar, or add the documents again in another place"
+            f": pip install --upgrade {DISTRIBUTION}, or add the documents again in another place"
         )
 
 
