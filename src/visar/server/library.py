@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from typing import Annotated
 
 from visar.errors import NotInIndex
 from visar.server.context import Context
+from visar.server.jobs import Job as QueuedJob
 from visar.server.schemas import (
     Collection,
     Document,
@@ -21,7 +23,7 @@ from visar.server.schemas import (
     Unlock,
     to_schema,
 )
-from visar.serving import ENDLESS
+from visar.serving import shutdown_event
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, Query, Request, Response  # isort: skip
@@ -190,20 +192,21 @@ def _job_events(routes: APIRouter, context: Context) -> None:
     @routes.get("/jobs/events", tags=["jobs"], response_class=EventSourceResponse)
     async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
         """All jobs now, then each that changes, as server-sent events named ``job``."""
-        request.scope[ENDLESS] = True
-        known: dict[str, Job] = {}
+        shutdown = shutdown_event(request)
+        known: dict[str, QueuedJob] = {}
         seen = -1
-        while not await request.is_disconnected():
+        while not shutdown.is_set():
             if seen != context.jobs.changes:
                 seen = context.jobs.changes
-                now = {job.id: to_schema(Job, job) for job in reversed(context.jobs.jobs())}
+                now = {job.id: job for job in reversed(context.jobs.jobs())}
                 for id_, job in now.items():
                     if known.get(id_) != job:
-                        yield ServerSentEvent(event="job", data=job)
+                        yield ServerSentEvent(event="job", data=to_schema(Job, job))
                 for id_ in known.keys() - now.keys():
                     yield ServerSentEvent(event="forgotten", data={"id": id_})
                 known = now
-            await asyncio.sleep(_SECONDS_PER_LOOK)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(shutdown.wait(), _SECONDS_PER_LOOK)
 
 
 def _jobs(routes: APIRouter, context: Context) -> None:
