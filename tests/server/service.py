@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import uvicorn
 
 from tests.programs import server_program
 from visar.index import Index
@@ -23,18 +24,23 @@ TOKEN = "correct-horse-battery-staple"  # noqa: S105
 FINISHED = ("done", "failed", "cancelled")
 
 
-@contextlib.contextmanager
-def serving(index: Index, settings: Settings | None = None) -> Iterator[str]:
+def serving(
+    index: Index, settings: Settings | None = None
+) -> contextlib.AbstractContextManager[str]:
     """Serve an index from a thread; gives its address."""
     settings = settings or Settings(requests_per_minute=1_000_000)
-    listener = listen("127.0.0.1", 0, token=settings.token)
-    server = http_server(create_app(index, settings))
+    return running(http_server(create_app(index, settings)))
+
+
+@contextlib.contextmanager
+def running(server: uvicorn.Server) -> Iterator[str]:
+    """Run a server in a thread; gives its address."""
+    listener = listen("127.0.0.1", 0, token=None)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         wait_until(lambda: server.started or not thread.is_alive(), "the server starts")
-        yield address
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()

@@ -80,7 +80,8 @@ BaseUrl = Annotated[
     typer.Option(
         "--base-url",
         envvar="OPENAI_BASE_URL",
-        help="Where openai:MODEL is served, such as http://localhost:8000/v1.",
+        metavar="URL",
+        help="Server for openai:MODEL, such as http://localhost:8000/v1.",
     ),
 ]
 SendMegapixels = Annotated[

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import webbrowser
-from typing import Annotated
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -15,6 +16,9 @@ from visar.cli.options import BaseUrl, DeviceChoice, IndexLocation
 from visar.cli.output import errors
 from visar.errors import InvalidOption
 
+if TYPE_CHECKING:
+    from visar.index import Index
+
 PORT = 8764
 MAX_QUESTION = 4_000
 
@@ -22,8 +26,10 @@ Encoders = Annotated[
     list[str] | None,
     typer.Option(
         "--encoder",
+        metavar="NAME",
         autocompletion=completion.encoders,
-        help="An encoder that requests may choose; the first is the default. [default: embedded]",
+        help="Encoder that clients may choose; the first is the default. Repeatable. "
+        "[default: embedded]",
         show_default=False,
     ),
 ]
@@ -31,20 +37,39 @@ Generators = Annotated[
     list[str] | None,
     typer.Option(
         "--generator",
+        metavar="NAME",
         autocompletion=completion.generators,
-        help="What requests may let write answers; the first is the default. [default: extractive]",
+        help="Generator that clients may choose; the first is the default. Repeatable. "
+        "[default: extractive]",
         show_default=False,
     ),
 ]
-Host = Annotated[str, typer.Option(help="Off loopback, VISAR_TOKEN must be set.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+Host = Annotated[
+    str,
+    typer.Option(metavar="ADDRESS", help="Address to listen on. Off loopback, set VISAR_TOKEN."),
+]
+Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 picks a free one.")]
+Proxies = Annotated[
+    str | None,
+    typer.Option(
+        "--proxy",
+        metavar="ADDRESS[,ADDRESS]",
+        help="Reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted.",
+    ),
+]
 Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 RequestsPerMinute = Annotated[
-    int, typer.Option(min=1, help="Of one client address; more are turned away.")
+    int,
+    typer.Option(metavar="N", min=1, help="Maximum requests from one client; others get 429."),
 ]
-MaxQuestions = Annotated[int, typer.Option(min=1, help="Answered at once; more are turned away.")]
+MaxQuestions = Annotated[
+    int, typer.Option(metavar="N", min=1, help="Maximum concurrent questions; others get 429.")
+]
 MaxQuestionLength = Annotated[
-    int, typer.Option(min=1, max=MAX_QUESTION, help="In characters; longer ones are refused.")
+    int,
+    typer.Option(
+        metavar="N", min=1, max=MAX_QUESTION, help="Maximum length of a question in characters."
+    ),
 ]
 
 
@@ -57,19 +82,21 @@ def serve(
     device: DeviceChoice = "auto",
     host: Host = "127.0.0.1",
     port: Port = PORT,
+    proxy: Proxies = None,
     open_page: Open = False,
     requests_per_minute: RequestsPerMinute = 600,
     max_questions: MaxQuestions = 8,
     max_question_length: MaxQuestionLength = MAX_QUESTION,
 ) -> None:
-    """Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."""
+    """Serve the index as a web page and an HTTP API. Ctrl-C stops it."""
     from visar.index import Index
     from visar.network import own_token
     from visar.server import Settings, create_app
     from visar.serving import http_server, listen
 
+    _check_proxies(proxy)
     token = own_token()
-    # A supervisor's way to end it is the same as a person's, also before it answers.
+    # SIGTERM stops it like Ctrl-C, even before it accepts requests.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -82,7 +109,7 @@ def serve(
             if encoder
             else {"embedded": "embedded"},
             generators=_names(
-                [library.generator(one, base_url=base_url).name for one in generator], generator
+                [_generator_name(library, one, base_url) for one in generator], generator
             )
             if generator
             else {"extractive": "extractive"},
@@ -100,12 +127,35 @@ def serve(
             if open_page:
                 webbrowser.open(address)
 
-        http_server(create_app(library, settings), announce).run(sockets=[socket])
+        app = create_app(library, settings)
+        http_server(app, announce, proxies=proxy).run(sockets=[socket])
+
+
+def _check_proxies(proxies: str | None) -> None:
+    # uvicorn silently ignores what it cannot parse.
+    for proxy in [] if proxies is None else proxies.split(","):
+        try:
+            ip_network(proxy.strip())
+        except ValueError as error:
+            raise InvalidOption(
+                f"--proxy {proxy}: not an IP address or network. "
+                "Give addresses such as 127.0.0.1 or 10.0.0.0/8, separated by commas."
+            ) from error
+
+
+def _generator_name(library: Index, generator: str, base_url: str | None) -> str:
+    from visar.generation import extractive
+    from visar.generation.registry import is_served
+
+    if generator == extractive.NAME:
+        return generator
+    # --base-url concerns served models; OPENAI_BASE_URL may be set for other programs.
+    return library.generator(generator, base_url=base_url if is_served(generator) else None).name
 
 
 def _names(names: list[str], given: list[str]) -> dict[str, str]:
-    """What requests call models by: their own names, never an address or a folder."""
+    """Map the models' own names, which clients see, to the options, which may be local paths."""
     found = dict(zip(names, given, strict=True))
     if len(found) < len(given):
-        raise InvalidOption(f"Two of {', '.join(given)} have the same name.")
+        raise InvalidOption(f"Two of {', '.join(given)} have the same name. Give one of them.")
     return found

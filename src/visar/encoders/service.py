@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import zlib
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -12,7 +17,7 @@ from visar.documents.page import Page
 from visar.encoders import wire
 from visar.encoders.protocol import Encoder
 from visar.errors import EmptyQuestion, MalformedMessage, OutOfMemory
-from visar.serving import Worker, create_app, first_mistake
+from visar.serving import MAX_REQUESTS, RequestGuard, answer_errors, first_mistake
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import FastAPI, Request, Response  # isort: skip
@@ -25,6 +30,7 @@ _ERRORS: dict[type[Exception], tuple[int, str]] = {
     MalformedMessage: (400, "malformed"),
     OutOfMemory: (500, "memory"),
 }
+_T = TypeVar("_T")
 
 
 class _Question(BaseModel):
@@ -54,13 +60,16 @@ def create_encoder_app(
         encoder.weak_match,
         max_body,
     )
-    app = create_app(
+    app = FastAPI(openapi_url=None)
+    app.add_middleware(
+        RequestGuard,
         token=token,
         max_bytes={"application/json": _MAX_QUERY_BODY, wire.CONTENT_TYPE: max_body},
-        errors=_ERRORS,
+        max_requests=MAX_REQUESTS,
     )
+    answer_errors(app, _ERRORS)
     # The encoder works on one request while the pages of the next are unpacked.
-    unpacking, encoding = Worker(), Worker()
+    unpacking, encoding = _Worker(), _Worker()
 
     @app.get("/v1/encoder")
     async def describe() -> dict[str, Any]:
@@ -88,6 +97,33 @@ def create_encoder_app(
         return Response(await encoding.call(encode), media_type=wire.CONTENT_TYPE)
 
     return app
+
+
+class _Worker:
+    """A daemon thread that calls functions one after the other.
+
+    The threads of the usual executors would keep the process from ending while a model works.
+    """
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    async def call(self, function: Callable[[], _T]) -> _T:
+        """Return the function's result, or raise its exception."""
+        future: Future[_T] = Future()
+        future.set_running_or_notify_cancel()
+        self._calls.put((future, function))
+        return await asyncio.wrap_future(future)
+
+    def _work(self) -> None:
+        while True:
+            future, function = self._calls.get()
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+            del future, function  # free their memory while there is nothing to do
 
 
 def unpack_pages(message: bytes) -> tuple[list[Page], list[Image.Image]]:

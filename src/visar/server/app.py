@@ -47,9 +47,9 @@ _PAGE_POLICY = "; ".join(
         "require-trusted-types-for 'script'",
     ]
 )
-# Uploads among them, which wait for slow networks; questions have a limit of their own.
+# Maximum number of concurrent uploads, of batches, and of requests in JSON.
 MAX_REQUESTS = 64
-# Several files in one request may together have so many times the bytes of the largest allowed.
+# Maximum size of a batch of files, in multiples of the maximum size of a file.
 LARGEST_BATCH = 10
 
 
@@ -117,6 +117,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
             "application/x-tar": LARGEST_BATCH * settings.options.limits.max_bytes,
         },
         max_requests=MAX_REQUESTS,
+        max_streams={f"{PREFIX}/jobs/events": settings.max_streams},
         private="/api/",
     )
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from visar.serialization import to_plain
 from visar.server.context import Context
 from visar.server.responses import as_json
 from visar.server.schemas import Members, NewName, Password, Unlock
-from visar.serving import ENDLESS
+from visar.serving import shutdown_event
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, Query, Request, Response  # isort: skip
@@ -180,10 +181,10 @@ def _job_events(routes: APIRouter, context: Context) -> None:
     @routes.get("/jobs/events", tags=["jobs"], response_class=EventSourceResponse)
     async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
         """All jobs now, then each that changes, as server-sent events named ``job``."""
-        request.scope[ENDLESS] = True
+        shutdown = shutdown_event(request)
         known: dict[str, Job] = {}
         seen = -1
-        while not await request.is_disconnected():
+        while not shutdown.is_set():
             if seen != context.jobs.changes:
                 seen = context.jobs.changes
                 now = {job.id: job for job in reversed(context.jobs.jobs())}
@@ -193,7 +194,8 @@ def _job_events(routes: APIRouter, context: Context) -> None:
                 for id_ in known.keys() - now.keys():
                     yield ServerSentEvent(event="forgotten", data={"id": id_})
                 known = now
-            await asyncio.sleep(_SECONDS_PER_LOOK)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(shutdown.wait(), _SECONDS_PER_LOOK)
 
 
 def _jobs(routes: APIRouter, context: Context) -> None:

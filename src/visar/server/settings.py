@@ -1,4 +1,4 @@
-"""What an operator decides about a server."""
+"""Settings of a server."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from visar.documents import ReadOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Who may ask a server, what it may run, and how much of it at once."""
+    """Access, models and limits of a server."""
 
     token: str | None = field(default=None, repr=False)
-    """What ``Authorization: Bearer`` must give; without one, only localhost is answered."""
+    """Token that clients send as ``Authorization: Bearer``; None answers localhost only."""
     encoders: Mapping[str, str] = field(default_factory=lambda: {"embedded": "embedded"})
-    """The encoders that requests may choose, by the names they choose them by; the first is the
-    default. The values are what ``--encoder`` takes."""
+    """Encoders that clients may choose from, by name; the first is the default. The values are
+    those of ``--encoder``."""
     generators: Mapping[str, str] = field(default_factory=lambda: {"extractive": "extractive"})
-    """The generators that requests may choose, in the same way."""
+    """Generators that clients may choose from, by name; the first is the default. The values are
+    those of ``--generator``."""
     base_url: str | None = None
-    """Where ``openai:MODEL`` is served."""
+    """Address of the server for ``openai:MODEL``; other generators do not use it."""
     folder: Path | None = None
-    """Where uploads and jobs are kept until they are done; by default beside the index, or in the
-    user's folder for data if the index is no folder."""
+    """Folder for uploads and jobs in progress. The default is inside the index, or in the user's
+    data folder if the index is in object storage."""
     options: ReadOptions = field(default_factory=ReadOptions)
-    """How documents are read; its limits bound uploads."""
+    """Options for reading documents; its limits apply to uploads."""
     workers: int = 1
-    """How many documents are added at once, each in a process of its own."""
+    """Number of documents that are added in parallel, each in its own process."""
     max_waiting: int = 1000
-    """Jobs that may wait; further uploads are refused."""
+    """Maximum number of waiting jobs; further uploads get 429."""
     max_questions: int = 8
-    """Questions answered or waiting at once; further ones are refused."""
+    """Maximum number of concurrent questions; others get 429."""
     max_question_length: int = 4_000
-    """In characters; longer questions are refused. No more than 4,000 are ever taken."""
+    """Maximum length of a question in characters, up to 4,000."""
+    max_streams: int = 128
+    """Maximum number of open ``/jobs/events`` streams; others get 503. Each open page has one."""
     requests_per_minute: int = 600
-    """By one client address."""
+    """Maximum number of requests per minute from one client address; others get 429."""
