@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -75,16 +73,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        context.jobs = JobQueue(
-            _folder(index, settings),
-            index.location,
-            dict(settings.encoders),
-            dataclasses.asdict(settings.options),
-            workers=settings.workers,
-            max_waiting=settings.max_waiting,
-            unlock=index.unlock,
-            storage_options=index.storage_options,
-        )
+        context.jobs = JobQueue(index, settings)
         try:
             yield
         finally:
@@ -120,18 +109,6 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         private="/api/",
     )
     return app
-
-
-def _folder(index: Index, settings: Settings) -> Path:
-    """Where uploads and jobs are kept."""
-    if settings.folder is not None:
-        return settings.folder
-    if "://" not in index.location:
-        return Path(index.location) / "server"
-    from platformdirs import user_data_path
-
-    name = hashlib.sha256(index.location.encode()).hexdigest()[:16]
-    return user_data_path("visar") / "server" / name
 
 
 class _Api(FastAPI):

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from visar.errors import NotInIndex
+from visar.results import Job
 from visar.server.context import Context
+from visar.server.responses import as_json
 from visar.server.schemas import (
     Collection,
     Document,
-    Job,
     Members,
     NewName,
     Page,
@@ -21,6 +22,7 @@ from visar.server.schemas import (
     Unlock,
     to_schema,
 )
+from visar.serialization import to_plain
 from visar.serving import ENDLESS
 
 # After visar.serving, which says what to install if they are missing.
@@ -196,10 +198,10 @@ def _job_events(routes: APIRouter, context: Context) -> None:
         while not await request.is_disconnected():
             if seen != context.jobs.changes:
                 seen = context.jobs.changes
-                now = {job.id: to_schema(Job, job) for job in reversed(context.jobs.jobs())}
+                now = {job.id: job for job in reversed(context.jobs.jobs())}
                 for id_, job in now.items():
                     if known.get(id_) != job:
-                        yield ServerSentEvent(event="job", data=job)
+                        yield ServerSentEvent(event="job", data=to_plain(job))
                 for id_ in known.keys() - now.keys():
                     yield ServerSentEvent(event="forgotten", data={"id": id_})
                 known = now
@@ -207,27 +209,27 @@ def _job_events(routes: APIRouter, context: Context) -> None:
 
 
 def _jobs(routes: APIRouter, context: Context) -> None:
-    @routes.get("/jobs", tags=["jobs"])
-    def list_jobs() -> list[Job]:
-        """Jobs, the newest first."""
-        return [to_schema(Job, job) for job in context.jobs.jobs()]
+    @routes.get("/jobs", tags=["jobs"], response_model=list[Job])
+    def list_jobs() -> Response:
+        """Return the jobs, the newest first."""
+        return as_json(context.jobs.jobs())
 
-    @routes.get("/jobs/{job}", tags=["jobs"])
-    def get_job(job: str) -> Job:
-        """A job by its id."""
-        return to_schema(Job, context.jobs.get(job))
+    @routes.get("/jobs/{job}", tags=["jobs"], response_model=Job)
+    def get_job(job: str) -> Response:
+        """Return a job by its id."""
+        return as_json(context.jobs.get(job))
 
-    @routes.post("/jobs/{job}/cancel", tags=["jobs"])
-    def cancel(job: str) -> Job:
-        """End a job that waits or runs. What it has done is kept for a retry."""
-        return to_schema(Job, context.jobs.cancel(job))
+    @routes.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job)
+    def cancel(job: str) -> Response:
+        """Stop a job that waits or runs. The pages that are done are kept for a retry."""
+        return as_json(context.jobs.cancel(job))
 
-    @routes.post("/jobs/{job}/retry", tags=["jobs"])
-    def retry(job: str, given: Password) -> Job:
+    @routes.post("/jobs/{job}/retry", tags=["jobs"], response_model=Job)
+    def retry(job: str, given: Password) -> Response:
         """Queue a job again that failed or was cancelled, with a password if it needs one."""
-        return to_schema(Job, context.jobs.retry(job, given.password))
+        return as_json(context.jobs.retry(job, given.password))
 
     @routes.delete("/jobs/{job}", tags=["jobs"], status_code=204)
     def forget(job: str) -> None:
-        """Drop a job that has ended, with what was uploaded for it."""
+        """Drop a finished job with its upload."""
         context.jobs.forget(job)

@@ -56,31 +56,6 @@ class Document(Found):
     collections: list[str]
 
 
-class Job(Found):
-    """A document that is being added, or was."""
-
-    id: str
-    name: str
-    encoder: str
-    created: datetime
-    state: Literal["waiting", "running", "done", "failed", "cancelled"]
-    stage: str | None = Field(description="reading, ocr or encoding, while it runs.")
-    pages_done: int
-    pages: int = Field(description="0 while it is not known.")
-    collection: str | None
-    document: str | None = Field(description="The id of the document, once it is in the index.")
-    code: str | None = Field(description="Why it failed: password, document or failed.")
-    reason: str | None = Field(description="Why it failed, for people.")
-
-
-class Uploaded(BaseModel):
-    """What became of one file of several: a job, or a problem."""
-
-    name: str
-    job: Job | None = None
-    problem: Problem | None = None
-
-
 class Collection(BaseModel):
     """A named group of documents."""
 

@@ -23,14 +23,18 @@ class Settings:
     base_url: str | None = None
     """Where ``openai:MODEL`` is served."""
     folder: Path | None = None
-    """Where uploads and jobs are kept until they are done; by default beside the index, or in the
-    user's folder for data if the index is no folder."""
+    """Folder for jobs and their uploads; by default inside a local index, and in the user's data
+    folder for an index in object storage."""
     options: ReadOptions = field(default_factory=ReadOptions)
     """How documents are read; its limits bound uploads."""
     workers: int = 1
     """How many documents are added at once, each in a process of its own."""
     max_waiting: int = 1000
     """Jobs that may wait; further uploads are refused."""
+    max_kept_bytes: int = 2_000_000_000
+    """Total size of the uploads that failed and cancelled jobs keep for a retry."""
+    max_kept_days: float = 7
+    """Maximum time that they keep them."""
     max_questions: int = 8
     """Questions answered or waiting at once; further ones are refused."""
     max_question_length: int = 4_000
