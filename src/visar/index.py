@@ -29,6 +29,7 @@ from visar.results import (
     Document,
     EncoderRef,
     Explanation,
+    Job,
     Patches,
     PatchPair,
     Refusal,
@@ -332,6 +333,13 @@ class Index:
         removed = self._store.remove(self.get(document).id)
         self._options_of.pop(removed.id, None)
         return removed
+
+    def jobs(self) -> list[Job]:
+        """Return the documents on their way into a local index through servers, the newest first."""
+        from visar.ingest.jobs import jobs_folder, read_jobs
+
+        folder = jobs_folder(self.location)
+        return [] if folder is None else read_jobs(folder)
 
     def verify(self) -> list[Problem]:
         """Read everything and report what is wrong. Changes nothing."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visar._version import __version__
+from visar.errors import StoreError
 from visar.index import Index
 from visar.server import library, questions, uploads
 from visar.server.context import ERRORS, Context, QuestionGate
@@ -75,16 +74,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        context.jobs = JobQueue(
-            _folder(index, settings),
-            index.location,
-            dict(settings.encoders),
-            dataclasses.asdict(settings.options),
-            workers=settings.workers,
-            max_waiting=settings.max_waiting,
-            unlock=index.unlock,
-            storage_options=index.storage_options,
-        )
+        context.jobs = JobQueue(index, settings)
         try:
             yield
         finally:
@@ -123,18 +113,6 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     return app
 
 
-def _folder(index: Index, settings: Settings) -> Path:
-    """Where uploads and jobs are kept."""
-    if settings.folder is not None:
-        return settings.folder
-    if "://" not in index.location:
-        return Path(index.location) / "server"
-    from platformdirs import user_data_path
-
-    name = hashlib.sha256(index.location.encode()).hexdigest()[:16]
-    return user_data_path("visar") / "server" / name
-
-
 class _Api(FastAPI):
     """An application whose description says what content type its errors have."""
 
@@ -161,6 +139,8 @@ def _about(context: Context, metrics: _Metrics) -> APIRouter:
     def ready() -> Health:
         """Whether the index can be read."""
         context.index.collections()
+        if context.jobs.problem is not None:
+            raise StoreError(f"Documents can't be added: {context.jobs.problem}")
         return Health(version=__version__)
 
     @router.post("/session", status_code=204)

@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from visar.query import Query
-from visar.results import Job
 
 
 class Body(BaseModel):
@@ -82,14 +81,6 @@ class Unlock(Body):
     """Password of an encrypted document, kept in memory only."""
 
     password: str = Field(min_length=1, max_length=1_000)
-
-
-class Uploaded(BaseModel):
-    """One file of several that were uploaded: its job, or a problem."""
-
-    name: str
-    job: Job | None = None
-    problem: Problem | None = None
 
 
 class Available(BaseModel):

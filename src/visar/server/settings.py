@@ -32,6 +32,10 @@ class Settings:
     """Number of documents that are added in parallel, each in its own process."""
     max_waiting: int = 1000
     """Maximum number of waiting jobs; further uploads get 429."""
+    max_kept_bytes: int = 2_000_000_000
+    """Total size of the uploads that failed and cancelled jobs keep for a retry."""
+    max_kept_days: float = 7
+    """Maximum time that they keep them."""
     max_questions: int = 8
     """Maximum number of concurrent questions; others get 429."""
     max_question_length: int = 4_000

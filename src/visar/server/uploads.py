@@ -1,61 +1,99 @@
 """Routes that take files: one as the body of a request, or several as a tar stream.
 
-A file is written to disk while it arrives, and its job is on disk before the answer is sent.
+A file is written to disk while it arrives, and its job is on disk before the response is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import tarfile
-from collections.abc import AsyncIterator
-from typing import IO, Annotated, Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Annotated, Any, TypeAlias
 
-from visar.errors import VisarError
+from visar.errors import InvalidOption, VisarError
 from visar.results import Job
-from visar.server import jobs
+from visar.serialization import Result
 from visar.server.context import Context
-from visar.server.schemas import Problem, Uploaded
+from visar.server.responses import as_json
 from visar.serving import refusal
+from visar.store.filters import parse_metadata
 from visar.text import clean_line
 
 # After visar.serving, which says what to install if they are missing.
 import anyio  # isort: skip
-from fastapi import APIRouter, HTTPException, Query, Request, Response  # isort: skip
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response  # isort: skip
 from starlette.requests import ClientDisconnect  # isort: skip
 
 LONGEST_NAME = 200
 MAX_FILES = 1_000
-"""Of one request."""
+"""Maximum number of files in a request."""
 MAX_BATCHES = 8
-"""Read at once; others wait."""
+"""Maximum number of batches that are read at the same time; others wait."""
 _CHUNK = 1 << 18
 # What may stand before a file: its header, and the names that do not fit into it.
 _LONGEST_HEADER = 2 * _CHUNK
-Name = Annotated[str, Query(min_length=1, max_length=1_000, description="Of the file.")]
-Collection = Annotated[str | None, Query(max_length=LONGEST_NAME)]
+Name = Annotated[str, Query(min_length=1, max_length=1_000, description="Name of the file.")]
+Collection = Annotated[
+    str | None, Query(max_length=LONGEST_NAME, description="Collection to put documents into.")
+]
+Metadata = Annotated[
+    str | None,
+    Query(
+        max_length=10_000,
+        description="JSON object of texts, numbers, true, false or null, usable in `where`.",
+        examples=['{"year": 2024, "kind": "report"}'],
+    ),
+]
+# Queues an upload of some size under a name.
+Submit: TypeAlias = Callable[[Path, int, str], Job]
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded(Result):
+    """The outcome for one file of several: a job, or a problem."""
+
+    name: str
+    job: Job | None = None
+    problem: Mapping[str, Any] | None = None
+    """As in the body of an error: RFC 9457."""
 
 
 def router(context: Context) -> APIRouter:
-    """The routes, on the jobs of an index."""
+    """Return the routes, on the jobs of an index."""
     routes = APIRouter(tags=["documents"])
     # Slow networks keep them waiting: they may not take those that answer questions.
     threads = anyio.CapacityLimiter(MAX_BATCHES)
 
-    @routes.post("/documents", status_code=202, openapi_extra=_body("application/octet-stream"))
-    async def upload(
-        request: Request,
-        response: Response,
-        name: Name,
-        collection: Collection = None,
-        encoder: str | None = None,
-    ) -> Job:
-        """Upload a file as the body, and add it. The answer is the job that does so."""
+    def submission(
+        encoder: str | None = None, collection: Collection = None, metadata: Metadata = None
+    ) -> Submit:
+        """Return a function that queues an upload with these options."""
         context.encoder(encoder)
-        with context.jobs.upload() as place:
+        options: dict[str, Any] = {
+            "encoder": encoder or next(iter(context.settings.encoders)),
+            "collection": collection or None,
+            "metadata": _read_metadata(metadata),
+        }
+        return partial(_submit, context, **options)
+
+    options = Depends(submission)
+
+    @routes.post(
+        "/documents",
+        status_code=202,
+        response_model=Job,
+        openapi_extra=_body("application/octet-stream"),
+    )
+    async def upload(request: Request, name: Name, submit: Submit = options) -> Response:
+        """Upload a file as the body, and add it. Returns the job that does so."""
+        with context.jobs.upload() as path:
             size = 0
-            path = await asyncio.to_thread(place.create)
             with path.open("wb") as file:
                 async for part in request.stream():
                     size += len(part)
@@ -63,31 +101,29 @@ def router(context: Context) -> APIRouter:
                 await asyncio.to_thread(_sync, file)
             if await request.is_disconnected():  # cancelled, and nobody waits for the job
                 raise ClientDisconnect
-            job = await asyncio.to_thread(_submit, context, place, size, name, encoder, collection)
-        response.headers["Location"] = f"{request.url.path.rpartition('/')[0]}/jobs/{job.id}"
-        return job
+            job = await asyncio.to_thread(submit, path, size, name)
+        location = f"{request.url.path.rpartition('/')[0]}/jobs/{job.id}"
+        return as_json(job, 202, {"Location": location})
 
-    @routes.post("/documents/batch", status_code=202, openapi_extra=_body("application/x-tar"))
-    async def upload_several(
-        request: Request, collection: Collection = None, encoder: str | None = None
-    ) -> list[Uploaded]:
-        """Upload files as a tar stream, and add them. One that is refused stops no other.
+    @routes.post(
+        "/documents/batch",
+        status_code=202,
+        response_model=list[Uploaded],
+        openapi_extra=_body("application/x-tar"),
+    )
+    async def upload_several(request: Request, submit: Submit = options) -> Response:
+        """Upload files as a tar stream, and add them. One that is refused does not stop the others.
 
-        Each is answered by its job, or by what is wrong with it, in the order of the stream. Files
-        in folders are taken too; links, and names that begin with a dot, are left out.
+        Returns a job or a problem for each, in the order of the stream. Files in folders are taken
+        too; links, and names that begin with a dot, are left out.
         """
-        context.encoder(encoder)
-        body = _Body(request.stream())
-        return await anyio.to_thread.run_sync(
-            _take_all, context, body, encoder, collection, limiter=threads
-        )
+        run, body = anyio.to_thread.run_sync, _Body(request.stream())
+        return as_json(await run(_take_all, context, body, submit, limiter=threads), 202)
 
     return routes
 
 
-def _take_all(
-    context: Context, body: _Body, encoder: str | None, collection: str | None
-) -> list[Uploaded]:
+def _take_all(context: Context, body: _Body, submit: Submit) -> list[Uploaded]:
     """Take the files of a tar stream, in a thread that waits for its parts."""
     taken: list[Uploaded] = []
     name, members = "", 0
@@ -104,19 +140,19 @@ def _take_all(
                 if name.startswith("."):
                     _drop(content)
                     continue
-                taken.append(_take(context, content, name, encoder, collection))
+                taken.append(_take(context, content, name, submit))
     except tarfile.TarError as error:
-        broken = _FileRefused(422, "invalid", "The body is no tar stream, or breaks off.")
+        broken = _FileRefused(422, "invalid", "The body isn't a tar stream, or it breaks off.")
         if not taken:
             raise broken from error
-        taken.append(Uploaded(name=name, problem=_problem(broken, context)))
+        taken.append(Uploaded(name, problem=_problem(broken, context)))
     if not taken:
-        raise refusal(422, "empty", "There is no file in the tar stream.")
+        raise refusal(422, "empty", "The tar stream contains no files.")
     return taken
 
 
 def _next(archive: tarfile.TarFile, body: _Body) -> tarfile.TarInfo | None:
-    """The next member; headers are read into memory, and so may not be long."""
+    """Return the next member; headers are read into memory, and so may not be long."""
     body.left = _LONGEST_HEADER
     try:
         return archive.next()
@@ -124,42 +160,51 @@ def _next(archive: tarfile.TarFile, body: _Body) -> tarfile.TarInfo | None:
         body.left = None
 
 
-def _take(
-    context: Context, content: IO[bytes], name: str, encoder: str | None, collection: str | None
-) -> Uploaded:
+def _take(context: Context, content: IO[bytes], name: str, submit: Submit) -> Uploaded:
     limit = context.settings.options.limits.max_bytes
     try:
-        with context.jobs.upload() as place, place.create().open("wb") as file:
+        with context.jobs.upload() as path:
             size = 0
-            while size <= limit and (part := content.read(_CHUNK)):
-                size += len(part)
-                file.write(part)
-            _sync(file)
-            job = _submit(context, place, size, name, encoder, collection)
-        return Uploaded(name=name, job=job)
+            with path.open("wb") as file:
+                while size <= limit and (part := content.read(_CHUNK)):
+                    size += len(part)
+                    file.write(part)
+                _sync(file)
+            return Uploaded(name, submit(path, size, name))
     except (VisarError, _FileRefused) as error:
         _drop(content)
-        return Uploaded(name=name, problem=_problem(error, context))
+        return Uploaded(name, problem=_problem(error, context))
 
 
-def _submit(
-    context: Context,
-    place: jobs.Upload,
-    size: int,
-    name: str,
-    encoder: str | None,
-    collection: str | None,
-) -> Job:
+def _submit(context: Context, upload: Path, size: int, name: str, **options: Any) -> Job:
     if not size:
         raise _FileRefused(422, "empty", "The file is empty.")
     if size > (limit := context.settings.options.limits.max_bytes):
         raise _FileRefused(413, "too_large", f"The file has more than {limit} bytes.")
-    chosen = encoder or next(iter(context.settings.encoders))
-    return context.jobs.submit(place, _shown(name), encoder=chosen, collection=collection)
+    return context.jobs.submit(upload, _shown(name), **options)
+
+
+def _read_metadata(text: str | None) -> dict[str, Any]:
+    """Read metadata from a query parameter; raises InvalidOption if they are wrong."""
+    wrong = InvalidOption(
+        "metadata must be a JSON object of texts, numbers, true, false or null, such as "
+        f'{{"year": 2024}}, not {text!r:.100}.'
+    )
+    try:
+        given = json.loads(text or "{}")
+        # JSON can name characters that no text can hold.
+        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise wrong from error
+    if not isinstance(given, dict) or any(isinstance(one, dict | list) for one in given.values()):
+        raise wrong
+    if parse_metadata(f"{name}=" for name in given).keys() != given.keys():
+        raise wrong
+    return given
 
 
 def _shown(name: str) -> str:
-    """What a file is called here: the last part of its name, without control characters."""
+    """Return the last part of the name of a file, without control characters."""
     return clean_line(name.replace("\\", "/").rpartition("/")[2], LONGEST_NAME) or "document"
 
 
@@ -173,19 +218,19 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def _problem(error: Exception, context: Context) -> Problem:
-    said = context.problem(error).body
-    return Problem.model_validate_json(bytes(said))
+def _problem(error: Exception, context: Context) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(bytes(context.problem(error).body))
+    return said
 
 
 def _body(kind: str) -> dict[str, Any]:
-    """How OpenAPI describes a body that is a stream of bytes."""
+    """Return how OpenAPI describes a body that is a stream of bytes."""
     content = {kind: {"schema": {"type": "string", "format": "binary"}}}
     return {"requestBody": {"required": True, "content": content}}
 
 
 class _FileRefused(HTTPException):
-    """What is wrong with one file, whatever becomes of the others."""
+    """A problem with one file, whatever becomes of the others."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(status, {"code": code, "message": message})
@@ -197,7 +242,7 @@ class _Body(io.RawIOBase):
     def __init__(self, parts: AsyncIterator[bytes]) -> None:
         self._parts = parts
         self.left: int | None = _LONGEST_HEADER
-        """How many bytes may be read before this is set again; None for any number."""
+        """Number of bytes that may be read before this is set again; None for any number."""
 
     def read(self, size: int = -1) -> bytes:  # noqa: ARG002 - tarfile keeps what it does not need
         """Read the next part, as it arrives; empty at the end."""

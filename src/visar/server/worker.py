@@ -1,6 +1,6 @@
-"""The process of a job: a task as JSON on stdin, and its progress as JSON lines on stdout.
+"""The process of a job: reads a task as JSON from stdin, writes progress as JSON lines to stdout.
 
-It ends at once when its stdin is closed, which happens however the server ends.
+It exits as soon as its stdin is closed, which happens however the server ends.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from visar.errors import DocumentError, EncryptedDocument, VisarError
 
 # Questions come first: they are answered by another process on the same cores.
 _NICENESS = 10
-_SECONDS_PER_LINE = 0.2
+# Each line is a write to the queue.
+_SECONDS_PER_LINE = 0.5
 
 
 def main() -> None:
-    """Do the task that stdin names."""
+    """Do the task on stdin."""
     task = json.loads(sys.stdin.readline())
     # What libraries print goes to stderr, where it is not taken for progress.
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -64,20 +65,17 @@ def _add(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[s
     with Index.open(
         task["location"], options=options, storage_options=task["storage_options"]
     ) as index:
-        added = index.add(
-            task["path"], encoder=task["encoder"], name=task["name"], progress=progress
-        )
-        if task["collection"]:
-            index.collect(task["collection"], [added.id])
+        given = {name: task[name] for name in ("name", "encoder", "metadata", "collection")}
+        added = index.add(task["path"], progress=progress, **given)
     return {"document": added.id, "pages": added.pages}
 
 
 def _reason(error: VisarError, task: dict[str, Any]) -> str:
-    """What went wrong, without the places of this machine."""
+    """Return the message of an error, without paths of this machine."""
     path, name = Path(task["path"]), task["name"]
     said = str(error).replace(str(path), name).replace(str(path.parent), "").strip()
     said = said.replace(EncryptedDocument.HINT, "Try again with its password")
-    # Errors of documents begin with the file's name, which is not the one it came with.
+    # Errors of documents begin with the name of the file, which is the id of the job.
     return re.sub(rf"^{re.escape(path.name)}\b", lambda _: name, said)
 
 
