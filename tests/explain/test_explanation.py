@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 import visar
 from visar.core import prepare
-from visar.explain.explanation import FIXED_K, MOST_PAGES, Explanation, _influence, explain
+from visar.explain.explanation import FIXED_K, MOST_PAGES, _influence, explain, trace_of
 from visar.index import Index
-from visar.results import Document, EncoderRef, SearchResult
+from visar.query import Query
+from visar.results import Document, EncoderRef, Explanation, SearchResult
 from visar.retrieval.methods import METHODS, DocumentPages
+from visar.trace import Trace
 
 QUESTION = "How did capital expenditure change between 2020 and 2024?"
 
@@ -36,8 +38,7 @@ def result(
     document = Document("d", "d.pdf", count, 0, datetime.now(UTC), (encoder,))
     selection = visar.select(query, pages.vectors, max_k=max_k)
     return SearchResult(
-        question=question,
-        method="visar",
+        query=Query(question=question),
         pages=(),
         documents=(document,),
         left_out=(),
@@ -45,7 +46,6 @@ def result(
         candidates=None,
         pages_invalid=0,
         k=selection.k,
-        k_star=selection.k_star,
         match=1.0,
         about=None,
         strength="good",
@@ -53,11 +53,15 @@ def result(
         encoder=encoder,
         calibration=None,
         seconds=0.0,
+        summary="",
+        decision=None,
         passages=(),
-        query=query,
-        places=tuple(("d", number) for number in range(1, count + 1)),
-        selection=selection,
-        spans=None if spans is None else tuple(spans),
+        trace=Trace(
+            query,
+            tuple(("d", number) for number in range(1, count + 1)),
+            selection,
+            None if spans is None else tuple(spans),
+        ),
     )
 
 
@@ -87,13 +91,12 @@ def test_similarity_and_cost_are_those_of_select(count: int) -> None:
     active = set(whole.active.tolist())
     best = [page for page in whole.ranking.tolist() if page in active][:MOST_PAGES]
     assert whole.similarity is not None
+    similarity = np.array(explanation.similarity)
     np.testing.assert_allclose(
-        explanation.similarity, whole.similarity[np.ix_(best, best)], rtol=1e-4, atol=1e-6
+        similarity, whole.similarity[np.ix_(best, best)], rtol=1e-4, atol=1e-6
     )
     # Sim(p, p) is s_p; between two pages it has a direction.
-    np.testing.assert_allclose(
-        explanation.similarity.diagonal(), whole.scores[best], rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(similarity.diagonal(), whole.scores[best], rtol=1e-4, atol=1e-6)
     # The cap of the search is not one of its explanation.
     assert explanation.k_star == whole.k_star
     costs = {place: cost for place, cost in enumerate(explanation.cost) if cost is not None}
@@ -125,7 +128,7 @@ def test_the_weight_of_the_chosen_pages_is_shared_among_the_words() -> None:
     assert [word.vectors for word in explanation.words] == [(n,) for n in range(6)]
     influences = np.array([word.influence for word in explanation.words])
     assert influences.max() == 1
-    given = _influence(found, pages)
+    given = _influence(trace_of(found), pages)
     np.testing.assert_allclose(influences, given / given.max())
     chosen = found.selection.pages.tolist()
     weight = sum(float(found.selection.patch_weights[page].sum()) for page in chosen)
