@@ -242,7 +242,7 @@ def check_vectors(raw: NDArray[Any], where: str) -> None:
 
 
 def _lengths(vectors: Float32) -> Float32:
-    return np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
 
 
 def _first_wrong(lengths: Float32) -> int | None:
