@@ -56,8 +56,10 @@ def page_of(document: str, number: int) -> Page:
 def embedding_of(document: str, number: int, encoder: EncoderRef) -> PageEmbedding:
     rng = np.random.default_rng([number, *f"{document}{encoder}".encode()])
     count = 40 + number
+    vectors = rng.standard_normal((count, encoder.dimension))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return PageEmbedding(
-        rng.standard_normal((count, encoder.dimension)).astype(np.float16),
+        vectors.astype(np.float16),
         rng.random((count, 4)).astype(np.float32),
         rng.integers(-1, 20, count).astype(np.int32),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -12,9 +13,13 @@ import visar
 from visar.core import Selection
 
 
+def html_of(selection: Any) -> str:
+    """Return what a notebook shows."""
+    return str(selection._repr_html_())
+
+
 def shown(selection: Selection) -> ET.Element:
-    html = selection._repr_html_()
-    return ET.fromstring(f"<div>{html}</div>")  # noqa: S314 - what was made here
+    return ET.fromstring(f"<div>{html_of(selection)}</div>")  # noqa: S314 - what was made here
 
 
 def selection_of(count: int) -> Selection:
@@ -47,4 +52,4 @@ def test_the_curve_goes_through_every_cost_and_names_k_star() -> None:
 
 
 def test_a_fallback_is_named() -> None:
-    assert "1 of 1 pages (one page)" in selection_of(1)._repr_html_()
+    assert "1 of 1 pages (one page)" in html_of(selection_of(1))

@@ -35,11 +35,13 @@ def test_a_cut_out_finds_its_page(
     crop = picture(3, 140, 168).crop((28, 28, 84, 112))
     found = index.search(image=crop, encoder=encoder, method="top-k", k=1)
     assert found.pages[0].page == 3
-    assert found.query.shape == (2 * 3, encoder.dimension)
+    assert found.trace is not None
+    assert found.trace.question.shape == (2 * 3, encoder.dimension)
     assert found.match == pytest.approx(1, abs=1e-3)
     # The heat lies where it was cut out.
-    boxes, weights = index.patches(found, found.documents[0].id, 3)
-    exact = np.flatnonzero(weights[1:].max(axis=0) > 1 - 1e-3)
+    patches = index.patches(found, found.documents[0].id, 3)
+    boxes = np.array(patches.boxes)
+    exact = np.flatnonzero(np.max(patches.cosines, axis=0) > 1 - 1e-3)
     np.testing.assert_allclose(boxes[exact].min(axis=0)[:2], [28 / 140, 28 / 168], atol=1e-3)
     np.testing.assert_allclose(boxes[exact].max(axis=0)[2:], [84 / 140, 112 / 168], atol=1e-3)
     assert len(list(pages_with_heat(index, found, dpi=36))) == 1

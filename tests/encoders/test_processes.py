@@ -79,7 +79,7 @@ def test_an_addition_that_was_killed_goes_on_with_the_missing_pages(
     index.add(path, encoder=name)
     assert encoded == [17, 18, 19, 20]
     whole = Index.open(tmp_path / "whole", device="cpu")
-    whole._models._encoders[name] = encoder
+    whole._models.get(("encoder", name), lambda: encoder)
     whole.add(path, encoder=name)
     assert_same(vectors(index, name), vectors(whole, name))
 

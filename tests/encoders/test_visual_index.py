@@ -64,7 +64,7 @@ def test_heat_lies_where_the_page_as_displayed_has_the_mark(
     encoder = pixel_encoder(family)
     name = encoder.name
     index = Index.open(tmp_path / "index", device="cpu")
-    monkeypatch.setitem(index._models._encoders, name, encoder)
+    index._models.get(("encoder", name), lambda: encoder)
     document = index.add(path, encoder=name)
     held = index._store.vectors(document.id, EncoderRef.of(encoder))
     dark = held.vectors[held.offsets[2] :][held.boxes[held.offsets[2] :].any(axis=1)][:1]

@@ -17,6 +17,11 @@ from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.store import Store, open_store
 
 
+def unit(vector: NDArray[np.floating | np.integer]) -> NDArray[np.float16]:
+    """Return a vector as the only one of a page, of length 1."""
+    return np.asarray(vector / np.linalg.norm(vector), np.float16)[None]
+
+
 class MeanColour:
     """An encoder that looks at pages: one vector a page, its mean colour."""
 
@@ -30,7 +35,7 @@ class MeanColour:
         assert len(pages) == len(images)
         return [
             PageEmbedding(
-                np.asarray(image, np.float32).mean((0, 1))[None].astype(np.float16),
+                unit(np.asarray(image, np.float32).mean((0, 1)) + 1),
                 np.array([[0, 0, 1, 1]], np.float32),
                 np.array([-1], np.int32),
             )
@@ -54,7 +59,7 @@ class FirstWord:
         assert not images
         return [
             PageEmbedding(
-                np.array([[page.number, len(page.words[0].text)]], np.float16),
+                unit(np.array([page.number, len(page.words[0].text)])),
                 np.array([page.words[0].box], np.float32),
                 np.array([0], np.int32),
             )

@@ -23,6 +23,7 @@ from visar.retrieval.candidates import PageSummaries, document_key
 from visar.store import DocumentVectors
 from visar.store.database import SUMMARIES
 from visar.store.sqlite import SqliteStore
+from visar.trace import PageId
 
 REFERENCE = EncoderRef.of(ENCODER)
 DOCUMENTS, PAGES = 10, 8
@@ -47,8 +48,14 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "CODED_ROOT", 1)
 
 
-def places(found: SearchResult) -> list[tuple[str, int]]:
+def places(found: SearchResult) -> list[PageId]:
     return [(hit.document, hit.page) for hit in found.pages]
+
+
+def searched(found: SearchResult) -> tuple[PageId, ...]:
+    """Return the pages that the method chose from."""
+    assert found.trace is not None
+    return found.trace.pages
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -59,7 +66,7 @@ def test_the_page_is_found_among_all_documents(store: SqliteStore) -> None:
         found = index.search(question, encoder=ENCODER)
         assert places(found)[0] == (f"id-{document}.pdf", page)
         assert (found.pages_searched, found.candidates) == (DOCUMENTS * PAGES, 6)
-        assert len(found.places) == len(found.selection.ranking) == 6
+        assert len(searched(found)) == len(found.selection.ranking) == 6
         exact = index.search(question, encoder=ENCODER, exact=True)
         assert places(exact) == places(found)
         assert exact.candidates == 6
@@ -77,8 +84,10 @@ def test_the_method_sees_the_best_pages_by_late_interaction(store: SqliteStore) 
         every |= {(document.id, n): score for n, score in enumerate(scores, start=1)}
     best = sorted(every, key=lambda place: -every[place])[:6]
     found = Index(store).search(question, encoder=ENCODER, exact=True)
-    assert set(found.places) == set(best)
-    assert found.selection.late_interaction == pytest.approx([every[p] for p in found.places])
+    assert set(searched(found)) == set(best)
+    assert found.selection.late_interaction == pytest.approx(
+        [every[page] for page in searched(found)]
+    )
 
 
 @pytest.mark.usefixtures("small_limits")
@@ -86,9 +95,10 @@ def test_one_document_is_never_narrowed(store: SqliteStore) -> None:
     add_texts(store, "long.pdf", texts(77, 60))
     found = Index(store).search(asking(77, 30), documents=["long.pdf"], encoder=ENCODER)
     assert found.candidates is None
-    assert found.places == tuple(("id-long.pdf", n) for n in range(1, 61))
+    assert searched(found) == tuple(("id-long.pdf", n) for n in range(1, 61))
+    assert found.trace is not None
     vectors = store.vectors("id-long.pdf", REFERENCE)
-    expected = select(found.query, vectors.vectors, offsets=vectors.offsets)
+    expected = select(found.trace.question, vectors.vectors, offsets=vectors.offsets)
     assert found.selection.ranking.tolist() == expected.ranking.tolist()
     np.testing.assert_array_equal(found.selection.cost, expected.cost)
     assert [hit.page for hit in found.pages] == [int(page) + 1 for page in expected.pages]
@@ -101,17 +111,17 @@ def test_all_that_follows_a_search_works_on_candidates(store: SqliteStore) -> No
     assert places(found)[0] == ("id-3.pdf", 5)
     assert {("id-3.pdf", 4), ("id-3.pdf", 6)} <= set(places(found))
     explained = index.explain(found)
-    assert [(page.document, page.page) for page in explained.pages] == list(found.places)
+    assert [(page.document, page.page) for page in explained.pages] == list(searched(found))
     best = max(explained.pages, key=lambda page: page.activity)
     assert (best.document, best.page) == ("id-3.pdf", 5)
-    boxes, weights = index.patches(found, "id-3.pdf", 5)
-    assert weights.shape == (1 + 3, len(boxes))
-    assert weights[0].max() > 0
+    patches = index.patches(found, "id-3.pdf", 5)
+    assert np.shape(patches.cosines) == (3, len(patches.boxes))
+    assert max(patches.weights) > 0
     # A page that was only searched for has its cosines, and no weights.
-    other = next(n for n in range(1, PAGES + 1) if ("id-0.pdf", n) not in found.places)
-    _, weights = index.patches(found, "id-0.pdf", other)
-    assert not weights[0].any()
-    assert weights[1:].any()
+    other = next(n for n in range(1, PAGES + 1) if ("id-0.pdf", n) not in searched(found))
+    patches = index.patches(found, "id-0.pdf", other)
+    assert not any(patches.weights)
+    assert np.any(patches.cosines)
     with pytest.raises(NotInIndex, match="not searched"):
         index.patches(found, "id-9.pdf", 99)
     answer = index.ask(asking(3, 5), encoder=ENCODER)
@@ -140,9 +150,8 @@ def test_filters_and_collections_say_what_is_searched(store: SqliteStore) -> Non
     found = index.search(of_3, encoder=ENCODER, where=where)
     assert {document.name for document in found.documents} == {f"{n}.pdf" for n in (3, 5, 7, 9)}
     assert places(found)[0] == ("id-3.pdf", 5)
-    assert {d for d, _ in index.search(of_3, encoder=ENCODER, where="year != 2018").places} <= {
-        f"id-{n}.pdf" for n in range(10) if n != 3
-    }
+    others = searched(index.search(of_3, encoder=ENCODER, where="year != 2018"))
+    assert {document for document, _ in others} <= {f"id-{n}.pdf" for n in range(10) if n != 3}
     both = index.search(of_3, encoder=ENCODER, where=where, collection="mine")
     assert [document.name for document in both.documents] == ["3.pdf"]
     assert both.candidates is None
@@ -172,7 +181,9 @@ def test_a_new_document_is_seen_and_a_removed_one_is_not(store: SqliteStore) -> 
     (folder,) = (store.folder / SUMMARIES).iterdir()
     keys = {document_key(document) for document in store.documents()}
     assert {file.name for file in folder.iterdir()} == keys
-    assert "id-new.pdf" not in {d for d, _ in index.search(question, encoder=ENCODER).places}
+    assert "id-new.pdf" not in {
+        document for document, _ in searched(index.search(question, encoder=ENCODER))
+    }
     assert store.verify() == []
 
 

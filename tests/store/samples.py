@@ -72,8 +72,10 @@ def page(seed: str, number: int, words: int = 6) -> Page:
 def embedding(seed: str, number: int, encoder: EncoderRef, words: int = 6) -> PageEmbedding:
     n = number + 2 if words else 0
     rng = np.random.default_rng([number, *f"{seed}{encoder}".encode()])
+    vectors = rng.standard_normal((n, encoder.dimension))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return PageEmbedding(
-        rng.standard_normal((n, encoder.dimension)).astype(np.float16),
+        vectors.astype(np.float16),
         rng.random((n, 4)).astype(np.float32),
         rng.integers(-1, max(words, 1), n).astype(np.int32),
     )

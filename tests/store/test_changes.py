@@ -88,11 +88,13 @@ class Both:
 
     def add(self, id_: str, encoder: EncoderRef, source: str) -> None:
         add(self.store, id_, encoder, source)
-        for other in list(self.known):
-            if source and other != id_ and self.known[other]["source"] == source:
-                del self.known[other]
         known = self.known.setdefault(id_, {"encoders": {}, "metadata": {}, "collections": set()})
         known["source"] = source
+        for other in list(self.known):
+            if source and other != id_ and self.known[other]["source"] == source:
+                replaced = self.known.pop(other)
+                known["metadata"] = replaced["metadata"] | known["metadata"]
+                known["collections"] |= replaced["collections"]
         known["encoders"][encoder.name] = encoder
 
     def interrupt(self, id_: str, encoder: EncoderRef, numbers: list[int]) -> None:

@@ -261,7 +261,7 @@ def test_pages_used_last_are_kept_in_memory(
     other = open_lance(lance.location)
     other.remove("c")
     put(other, document("c"), TEXT, items("other", 3, TEXT))
-    assert pages_read(lambda: lance.vectors("c", TEXT)) == 3
+    assert pages_read(lambda: lance.vectors(lance.get("c").id, TEXT)) == 3
     monkeypatch.setattr("visar.store.lance.store.CACHE_BYTES", 0)
     lance.vectors("b", TEXT)
     assert lance._cache == {}

@@ -1,6 +1,6 @@
 """The paper's method: numpy arrays in, a `Selection` out. No files, no models."""
 
-from visar.core.selection import Selection, maxsim, select
+from visar.core.selection import Relevance, Selection, maxsim, score_pages, select
 from visar.core.vectors import PageVectors, prepare
 
-__all__ = ["PageVectors", "Selection", "maxsim", "prepare", "select"]
+__all__ = ["PageVectors", "Relevance", "Selection", "maxsim", "prepare", "score_pages", "select"]

@@ -21,27 +21,15 @@ Weighting = Literal["tokens", "pages"]
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
-    """Which pages a question needs, how many, and everything the method saw on the way."""
+class Relevance:
+    """Weights and scores of pages for a question, before any decision about their number."""
 
-    k: int
-    """Pages selected, after the cap ``max_k``."""
-    k_star: int
-    """Pages the method asks for, before the cap; at least so many if not `k_star_exact`."""
-    k_star_exact: bool
-    """False if ``max_k`` ended the search for k* in a long document."""
-    pages: Integers
-    """The k selected pages, best first (0-based)."""
     ranking: Integers
     """All pages, best first."""
     scores: Float64
     """Self-similarity s_p of each page."""
     late_interaction: Float64
     """MaxSim score of each page (Eq. 1)."""
-    cost: Float64
-    """J(1), J(2), …; NaN where it was proved not to matter."""
-    similarity: Float64 | None
-    """Sim(p, q), N × N, when it was asked for."""
     token_weights: Float64
     """ŵ_i of each query vector."""
     page_weights: Float64
@@ -51,7 +39,7 @@ class Selection:
     active: Integers
     """The pages with any patch weight above zero."""
     fallback: str | None
-    """Why the method degenerated to late interaction with k* = 1, or None."""
+    """Reason why pages have no scores and late interaction ranks them, or None."""
     timings: Mapping[str, float]
     """Seconds per stage."""
 
@@ -68,6 +56,24 @@ class Selection:
         """
         least = self.scores.min()
         return float((self.scores - least <= threshold * np.ptp(self.scores)).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Selection(Relevance):
+    """The pages that a question needs, how many, and everything the method saw on the way."""
+
+    k: int
+    """Pages selected, after the cap ``max_k``."""
+    k_star: int
+    """Pages the method asks for, before the cap; a lower bound if not `k_star_exact`."""
+    k_star_exact: bool
+    """False if ``max_k`` ended the search for k* in a long document."""
+    pages: Integers
+    """The k selected pages, best first (0-based)."""
+    cost: Float64
+    """J(1), J(2), …; NaN where it was proved not to matter. Empty after a fallback to k* = 1."""
+    similarity: Float64 | None
+    """Sim(p, q), N × N, when it was asked for."""
 
     def __repr__(self) -> str:
         return (
@@ -91,6 +97,31 @@ def maxsim(query: Any, pages: Any, *, offsets: Any = None) -> Float64:
     query = as_query(query, vectors.dimension)
     products = Products(query, vectors, keep=False)
     return np.asarray(activation(products, len(vectors), len(query)).sum(axis=1))
+
+
+def score_pages(
+    query: Any,
+    pages: Any,
+    *,
+    offsets: Any = None,
+    top_t: int = 50,
+    unweighted: Collection[Weighting] = (),
+) -> Relevance:
+    """Weigh and score pages as `select` does, without deciding how many a query needs.
+
+    This leaves out the similarity between pages, which takes most of the time. The parameters are
+    those of `select`.
+
+    >>> import numpy as np
+    >>> pages = [np.eye(4)[[0, 1]], np.eye(4)[[2, 3]], np.eye(4)[[3]]]
+    >>> score_pages(np.eye(4)[[0]], pages).ranking
+    array([0, 1, 2])
+    """
+    _check_options({"top_t": top_t}, 0, unweighted)
+    scored, _ = _score(
+        query, as_pages(pages, offsets), _Stopwatch(), top_t=top_t, unweighted=unweighted
+    )
+    return scored
 
 
 def select(
@@ -147,6 +178,68 @@ def select(
     )
     clock = _Stopwatch()
     vectors = as_pages(pages, offsets)
+    scored, similarity = _score(
+        query, vectors, clock, top_t=top_t, top_j=top_j, top_p=top_p, unweighted=unweighted
+    )
+    n_pages = len(vectors)
+    if similarity is None:
+        return Selection(
+            **vars(scored),
+            k=1,
+            k_star=1,
+            k_star_exact=True,
+            pages=scored.ranking[:1],
+            cost=np.zeros(0),
+            similarity=np.zeros((n_pages, n_pages)) if full_matrix else None,
+        )
+    sources, targets = similarity.row_bounds()
+    clock.lap("page to page")
+
+    ranked = scored.ranking[: len(similarity)]
+    order = np.searchsorted(similarity.pages, ranked)
+
+    def rows(first: int, end: int) -> Float64:
+        clock.lap("ranking")
+        found = similarity.rows(order[first:end].tolist())[:, order]
+        clock.lap("page to page")
+        return found
+
+    matrix = np.stack(list(in_batches(rows, len(order), len(order)))) if full_matrix else None
+    cutoff = find_cutoff(
+        rows if matrix is None else lambda first, end: matrix[first:end],
+        scored.scores[ranked],
+        (sources[order], targets[order]),
+        n_pages,
+        gamma=gamma,
+        top_s=top_s,
+        max_k=max_k,
+        every_row=full_matrix,
+    )
+    clock.lap("ranking")
+
+    k = cutoff.k_star if max_k is None else min(cutoff.k_star, max_k)
+    return Selection(
+        **vars(scored),
+        k=k,
+        k_star=cutoff.k_star,
+        k_star_exact=cutoff.exact,
+        pages=scored.ranking[:k],
+        cost=cutoff.cost,
+        similarity=None if matrix is None else _embed(matrix, ranked, n_pages),
+    )
+
+
+def _score(
+    query: Any,
+    vectors: PageVectors,
+    clock: _Stopwatch,
+    *,
+    top_t: int,
+    top_j: int | None = None,
+    top_p: int | None = None,
+    unweighted: Collection[Weighting],
+) -> tuple[Relevance, PageSimilarity | None]:
+    """Return the relevance of pages, and the similarity of those that stand out, if any do."""
     query = as_query(query, vectors.dimension)
     products = Products(query, vectors, keep=True)
     activations = activation(products, len(vectors), len(query))
@@ -165,50 +258,16 @@ def select(
     del products
     clock.lap("page to query")
     if weights is None or not weights.patches.any():
-        return _by_late_interaction(late, vectors, len(query), weights, full_matrix, clock)
+        return _by_late_interaction(late, vectors, len(query), weights, clock), None
 
     similarity = PageSimilarity(vectors, weights.patches, top_t=top_t, top_j=top_j, top_p=top_p)
     scores = np.zeros(len(vectors))
     scores[similarity.pages] = similarity.diagonal()
-    clock.lap("self-similarity")
-    sources, targets = similarity.row_bounds()
-    clock.lap("page to page")
-
-    ranking = rank(scores, late)
-    ranked = ranking[: len(similarity)]
-    order = np.searchsorted(similarity.pages, ranked)
-
-    def rows(first: int, end: int) -> Float64:
-        clock.lap("ranking")
-        found = similarity.rows(order[first:end].tolist())[:, order]
-        clock.lap("page to page")
-        return found
-
-    matrix = np.stack(list(in_batches(rows, len(order), len(order)))) if full_matrix else None
-    cutoff = find_cutoff(
-        rows if matrix is None else lambda first, end: matrix[first:end],
-        scores[ranked],
-        (sources[order], targets[order]),
-        len(vectors),
-        gamma=gamma,
-        top_s=top_s,
-        max_k=max_k,
-        every_row=full_matrix,
-    )
-    clock.lap("ranking")
-
-    k = cutoff.k_star if max_k is None else min(cutoff.k_star, max_k)
     patch_weights = tuple(np.split(weights.patches, vectors.offsets[1:-1]))
-    return Selection(
-        k=k,
-        k_star=cutoff.k_star,
-        k_star_exact=cutoff.exact,
-        pages=ranking[:k],
-        ranking=ranking,
+    scored = Relevance(
+        ranking=rank(scores, late),
         scores=scores,
         late_interaction=late,
-        cost=cutoff.cost,
-        similarity=None if matrix is None else _embed(matrix, ranked, len(vectors)),
         token_weights=weights.tokens,
         page_weights=weights.pages,
         patch_weights=patch_weights,
@@ -216,6 +275,8 @@ def select(
         fallback=None,
         timings=clock.laps,
     )
+    clock.lap("self-similarity")
+    return scored, similarity
 
 
 def rank(scores: Float64, late: Float64) -> Integers:
@@ -238,10 +299,9 @@ def _by_late_interaction(
     vectors: PageVectors,
     n_query: int,
     weights: PatchWeights | None,
-    full_matrix: bool,
     clock: _Stopwatch,
-) -> Selection:
-    """The best page by late interaction, when the method has nothing to go by."""
+) -> Relevance:
+    """Rank pages by late interaction, when the method has nothing else to go by."""
     n_pages = len(late)
     if n_pages == 1:
         reason = "one page"
@@ -249,17 +309,10 @@ def _by_late_interaction(
         reason = "no query vector is active"
     else:
         reason = "no patch stands out"
-    ranking = rank(np.zeros(n_pages), late)
-    return Selection(
-        k=1,
-        k_star=1,
-        k_star_exact=True,
-        pages=ranking[:1],
-        ranking=ranking,
+    return Relevance(
+        ranking=rank(np.zeros(n_pages), late),
         scores=np.zeros(n_pages),
         late_interaction=late,
-        cost=np.zeros(0),
-        similarity=np.zeros((n_pages, n_pages)) if full_matrix else None,
         token_weights=weights.tokens if weights else np.zeros(n_query),
         page_weights=weights.pages if weights else np.zeros(n_pages),
         patch_weights=tuple(np.zeros(n, np.float32) for n in np.diff(vectors.offsets)),

@@ -15,6 +15,7 @@ equations; nothing that could change it is left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,6 @@ class PageSimilarity:
         self._peaks = -self._negated[self._starts[:-1]]
         self._reach = vectors.longest**2 * (1 + SLACK)
         self._own_reach = vectors.shortest**2 * (1 - SLACK)
-        self._tops = self._heaviest_targets()
 
     def __len__(self) -> int:
         return len(self.pages)
@@ -141,7 +141,8 @@ class PageSimilarity:
             first = end
             needed = sources.needed(shared[None])[0]
 
-    def _heaviest_targets(self) -> NDArray[np.float32]:
+    @cached_property
+    def _tops(self) -> NDArray[np.float32]:
         """The first targets of every page; zeros, which match nothing, where it has fewer."""
         tops = np.zeros((len(self), FIRST_TARGETS, self._patches.shape[1]), np.float32)
         for q in range(len(self)):

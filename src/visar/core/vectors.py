@@ -155,13 +155,13 @@ class PageVectors:
         return pages, np.maximum(self.offsets[pages] - first, 0)
 
     def _check_block(self, first: int, vectors: Float32) -> None:
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        lengths = _lengths(vectors)
         self.shortest = min(self.shortest, float(lengths.min()))
         self.longest = max(self.longest, float(lengths.max()))
-        wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT_TOLERANCE))
-        if not len(wrong):
+        wrong = _first_wrong(lengths)
+        if wrong is None:
             return
-        row = first + int(wrong[0])
+        row = first + wrong
         page = int(np.searchsorted(self.offsets, row, side="right")) - 1
         where = f"vector {row - int(self.offsets[page])} of page {page} (counted from 0)"
         chunk = int(np.searchsorted(self._chunk_offsets, row, side="right")) - 1
@@ -205,10 +205,9 @@ def as_query(query: Any, dimension: int) -> Float32:
         )
     vectors = np.empty(raw.shape, np.float32)
     decode(raw, vectors)
-    lengths = np.linalg.norm(vectors, axis=1)
-    wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT_TOLERANCE))
-    if len(wrong):
-        _refuse_vector(raw[wrong[0]], f"vector {wrong[0]} of the query")
+    wrong = _first_wrong(_lengths(vectors))
+    if wrong is not None:
+        _refuse_vector(raw[wrong], f"vector {wrong} of the query")
     return vectors
 
 
@@ -226,6 +225,30 @@ def as_matrix(values: Any, name: str) -> NDArray[Any]:
     if matrix.shape[1] == 0:
         raise InvalidVectors(f"{name} has vectors of dimension 0.")
     return matrix
+
+
+def find_invalid(raw: NDArray[Any]) -> int | None:
+    """Return the first vector that is not finite or not of length one, or None."""
+    vectors = np.empty(raw.shape, np.float32)
+    decode(raw, vectors)
+    return _first_wrong(_lengths(vectors))
+
+
+def check_vectors(raw: NDArray[Any], where: str) -> None:
+    """Refuse vectors that are not finite or not of length one; the error says where they are."""
+    wrong = find_invalid(raw)
+    if wrong is not None:
+        _refuse_vector(raw[wrong], f"vector {wrong} of {where}")
+
+
+def _lengths(vectors: Float32) -> Float32:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
+
+
+def _first_wrong(lengths: Float32) -> int | None:
+    """Return the first length that is far from one, or not a number."""
+    wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT_TOLERANCE))
+    return int(wrong[0]) if len(wrong) else None
 
 
 def decode(raw: NDArray[Any], out: Float32) -> None:

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 from visar.documents.page import Page
 from visar.errors import InvalidVectors, NotInIndex, StoreError
 from visar.results import Document, EncoderRef
+from visar.text import counted
 
 if TYPE_CHECKING:
     from visar.encoders.protocol import PageEmbedding
+
+# Documents that an error lists, and the characters of an id that mostly tell them apart.
+_LISTED = 5
+_SHORT_ID = 8
 
 
 def check_new_document(document: Document, known: Document | None = None) -> None:
@@ -67,19 +72,38 @@ def find_document(documents: Mapping[str, Document], document: str, location: st
     if document in documents:
         return documents[document]
     named = [known for known in documents.values() if known.name == document]
-    if len(named) == 1:
-        return named[0]
-    matches = [known for known in documents.values() if known.id.startswith(document)]
-    if not document or not matches:
-        near = get_close_matches(document, [known.name for known in documents.values()], n=1)
-        question = f": did you mean {near[0]}?" if near else ""
+    begun = [known for known in documents.values() if document and known.id.startswith(document)]
+    matches = named or begun
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        property_ = "are named" if named else "have an id that begins with"
+        ids = ", ".join(_with_short_id(match, documents) for match in matches[:_LISTED])
+        more = f" and {len(matches) - _LISTED} more" if len(matches) > _LISTED else ""
         raise NotInIndex(
-            f"no document {document!r} among the {len(documents)} of {location}{question}"
+            f"{len(matches)} documents {property_} {document!r}. Use the id of one: {ids}{more}"
         )
-    if len(matches) > 1:
-        names = ", ".join(f"{match.id} ({match.name})" for match in matches[:5])
-        raise NotInIndex(f"{document!r} begins the ids of {len(matches)} documents: {names}")
-    return matches[0]
+    near = get_close_matches(document, [known.name for known in documents.values()], n=1)
+    question = f": did you mean {near[0]}?" if near else ""
+    raise NotInIndex(f"no document {document!r} among the {len(documents)} of {location}{question}")
+
+
+def _with_short_id(document: Document, documents: Iterable[str]) -> str:
+    """Return the shortest beginning of an id that no other id shares, and what tells it apart."""
+    lengths = range(_SHORT_ID, len(document.id))
+    unique = (
+        length
+        for length in lengths
+        if sum(other.startswith(document.id[:length]) for other in documents) == 1
+    )
+    short = document.id[: next(unique, len(document.id))]
+    pages = counted(document.pages, "page")
+    return f"{short} ({document.name}, {pages}, added {document.added:%Y-%m-%d})"
+
+
+def removed(document: str, location: str) -> NotInIndex:
+    """Return the error that there is no document with an id (any more)."""
+    return NotInIndex(f"no document with the id {document} in {location}: it may have been removed")
 
 
 def page_numbers(stored: Document, numbers: Sequence[int] | None) -> Sequence[int]:
@@ -104,10 +128,10 @@ def check_put(
     document: Document,
     page: Page,
     embedding: PageEmbedding,
-    dimension: int,
+    encoder: EncoderRef,
     put: Container[int],
 ) -> None:
-    """Refuse a page that was put before or does not exist, and arrays that are not as they must."""
+    """Refuse a page that was put before or does not exist, and invalid arrays."""
     if not 1 <= page.number <= document.pages or page.number in put:
         raise StoreError(
             f"page {page.number} of {document.name} came twice or does not exist: "
@@ -115,7 +139,7 @@ def check_put(
         )
     n = len(embedding.vectors)
     expected = (
-        ("vectors", embedding.vectors, (n, dimension), "float16"),
+        ("vectors", embedding.vectors, (n, encoder.dimension), "float16"),
         ("boxes", embedding.boxes, (n, 4), "float32"),
         ("words", embedding.words, (n,), "int32"),
     )
@@ -132,6 +156,11 @@ def check_put(
             f"page {page.number}: words must be -1 or below {len(page.words)}, the number of its "
             f"words, not {embedding.words.min()} to {embedding.words.max()}"
         )
+    from visar.core.vectors import check_vectors  # not at the top: listing needs no numpy
+
+    # Once stored, such vectors would make every question fail.
+    where = f"page {page.number} of {document.name}, encoded by {encoder.name}"
+    check_vectors(embedding.vectors, where)
 
 
 def check_complete(document: Document, written: Container[int]) -> None:

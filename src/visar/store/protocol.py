@@ -57,6 +57,11 @@ class Store(Protocol):
 
     Several processes may use the same index at once, several threads the same store. A document is
     always seen whole, in its old or its new state, whatever happens to a process that changes it.
+
+    What is read by an id (pages, vectors, embeddings, summaries) is at least as new as the last
+    catalog that this store has read (`documents`, `get`), and reads no catalog itself. `NotInIndex`
+    says that the document was removed since.
+
     All methods raise `StoreError`: what is wrong, where, and what to do.
     """
 

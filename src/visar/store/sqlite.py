@@ -27,6 +27,7 @@ from visar.store.checks import (
     find_document,
     matching,
     page_numbers,
+    removed,
 )
 from visar.store.database import (
     ARRAYS,
@@ -110,7 +111,7 @@ class SqliteStore:
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
         """Return the pages with these numbers, in that order; all if none are given."""
         with self.reading() as connection:
-            stored = self.get(document)
+            stored = self._read_one(connection, document)
             wanted = page_numbers(stored, numbers)
             query = f"SELECT {PAGE_COLUMNS} FROM pages WHERE document = ?"  # noqa: S608
             arguments: list[Any] = [stored.id]
@@ -130,10 +131,15 @@ class SqliteStore:
         tried = None
         while True:
             with self.reading() as connection:
-                stored = self.get(document)
-                check_encoder(stored, encoder)
-                query = "SELECT array, lengths FROM vectors WHERE document = ? AND encoder = ?"
-                entry = connection.execute(query, (stored.id, encoder.name)).fetchone()
+                stored = self._read_one(connection, document)
+                query = (
+                    "SELECT array, lengths FROM vectors "
+                    "WHERE document = ? AND encoder = ? AND version = ? AND dimension = ?"
+                )
+                values = (document, encoder.name, encoder.version, encoder.dimension)
+                entry = connection.execute(query, values).fetchone()
+                if entry is None:
+                    check_encoder(read_catalog(connection, document)[document], encoder)
             array, lengths = entry
             try:
                 return self._mapped(array, lengths, encoder.dimension)
@@ -256,6 +262,14 @@ class SqliteStore:
             if self._listed is None or self._listed[0] != version:
                 self._listed = version, read_catalog(connection)
             return self._listed[1]
+
+    def _read_one(self, connection: sqlite3.Connection, document: str) -> Document:
+        """Return what is needed of a document to read it, without a look at the others."""
+        query = "SELECT id, name, pages, size FROM documents WHERE id = ?"
+        row = connection.execute(query, (document,)).fetchone()
+        if row is None:
+            raise removed(document, self.location)
+        return Document(*row)
 
     def _mapped(self, array: str, lengths: bytes, dimension: int) -> DocumentVectors:
         import numpy as np

@@ -93,7 +93,7 @@ class SqliteAddition:
     def put(self, page: Page, embedding: PageEmbedding) -> None:
         """Write a page and its vectors; a page that was written before is replaced."""
         claim = self._open()
-        check_put(self._document, page, embedding, self._encoder.dimension, self._put)
+        check_put(self._document, page, embedding, self._encoder, self._put)
         content = page_values(page) if claim.revision is None else (None,) * 9
         vectors, patches = embedding_bytes(embedding)
         with explained(self._store.location):
@@ -371,13 +371,22 @@ def _drop_draft(connection: sqlite3.Connection, array: str, garbage: Garbage) ->
     garbage.arrays.add(array)
 
 
-def _make_room(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
-    """Delete another document that came from the same place."""
-    if document.source:
-        query = "SELECT id FROM documents WHERE source = ? AND id <> ?"
-        values = (document.source, document.id)
-        for (other,) in connection.execute(query, values).fetchall():
-            delete_document(connection, other, garbage)
+def _replace_previous(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
+    """Delete an earlier version of a file; the new one keeps its metadata and collections."""
+    if not document.source:
+        return
+    query = "SELECT id, metadata FROM documents WHERE source = ? AND id <> ?"
+    values = (document.source, document.id)
+    for previous, metadata in connection.execute(query, values).fetchall():
+        query = "SELECT metadata FROM documents WHERE id = ?"
+        (own,) = connection.execute(query, (document.id,)).fetchone()
+        merged = json.dumps({**json.loads(metadata), **json.loads(own)})
+        connection.execute("UPDATE documents SET metadata = ? WHERE id = ?", (merged, document.id))
+        connection.execute(
+            "INSERT OR IGNORE INTO collections SELECT name, ? FROM collections WHERE document = ?",
+            (document.id, previous),
+        )
+        delete_document(connection, previous, garbage)
 
 
 def _update_place(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
@@ -387,7 +396,7 @@ def _update_place(connection: sqlite3.Connection, document: Document, garbage: G
         (document.name, document.source, document.id),
     )
     if changed.rowcount:
-        _make_room(connection, document, garbage)
+        _replace_previous(connection, document, garbage)
 
 
 def _insert_document(
@@ -398,7 +407,6 @@ def _insert_document(
     garbage: Garbage,
 ) -> None:
     """Insert a document with the pages of a draft."""
-    _make_room(connection, document, garbage)
     connection.execute(
         "INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -411,3 +419,4 @@ def _insert_document(
         f"SELECT ?, {PAGE_COLUMNS}, page_checksum FROM draft_pages WHERE array = ? ORDER BY number",
         (document.id, array),
     )
+    _replace_previous(connection, document, garbage)

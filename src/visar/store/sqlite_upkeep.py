@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from visar.core.vectors import find_invalid
 from visar.errors import StoreError
 from visar.store.arrays import array_paths, checksum, map_arrays
 from visar.store.database import (
@@ -105,6 +106,8 @@ def _array_problems(folder: Path, entry: list[Any], words: dict[int, int]) -> It
             yield f"page {number} has a wrong checksum"
         elif count and patches["word"][rows].max() >= words.get(number, 0):
             yield f"page {number} names words that it does not have"
+        elif find_invalid(vectors[rows]) is not None:
+            yield f"page {number} has a vector that is not finite or not of length 1"
 
 
 def _dimension_problems(connection: sqlite3.Connection) -> Iterator[Problem]:

@@ -93,7 +93,7 @@ class LanceAddition:
     def put(self, page: Page, embedding: PageEmbedding) -> None:
         """Write a page and its vectors; a page that was written before is replaced."""
         self._check_open()
-        checks.check_put(self._document, page, embedding, self._encoder.dimension, self._put)
+        checks.check_put(self._document, page, embedding, self._encoder, self._put)
         content = page_to_bytes(page) if self._brings_pages else None
         self._put.add(page.number)
         self._take(page.number, content, b"".join(embedding_bytes(embedding)), embedding.invalid)
@@ -241,7 +241,7 @@ class LanceAddition:
             return self._moved(known)
         made = self._made = self._made or self._state(known)
         if known is None:
-            return made
+            return self._moved(made)
         same = known.pages.revision == self._pages
         if self._brings_pages:
             same = known.pages.checksums == made.pages.checksums
@@ -267,8 +267,16 @@ class LanceAddition:
         return Rows(revision, ids, checksums, sizes, notes)
 
     def _moved(self, state: DocumentState) -> DocumentState:
-        """Say where a known document lies now."""
-        return state.changed(name=self._document.name, source=self._document.source)
+        """Put a document where it lies now; it keeps metadata and collections of the file there."""
+        source = self._document.source
+        moved = state.changed(name=self._document.name, source=source)
+        previous = self._store.log.latest.at_source(source)
+        if previous is None or previous.id == state.id:
+            return moved
+        return moved.changed(
+            metadata={**previous.metadata, **moved.metadata},
+            collections=sorted({*previous.collections, *moved.collections}),
+        )
 
     def _write_original(self, known: DocumentState | None) -> int:
         """Write the files that are kept with the document; return how many there are."""

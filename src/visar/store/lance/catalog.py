@@ -156,6 +156,11 @@ class Catalog:
         asked = self.live if documents is None else self.live.keys() & set(documents)
         return set().union(*(self.live[document].revisions() for document in asked))
 
+    def at_source(self, source: str) -> DocumentState | None:
+        """The document that came from a source, if any."""
+        state = self.live.get(self._at_source.get(source, ""))
+        return state if source and state and state.source == source else None
+
     def changed_since(self, order: int) -> list[str]:
         """The documents that entries of a higher order have added, changed or removed."""
         latest = takewhile(lambda item: item[1] > order, reversed(self._changed.items()))
@@ -192,8 +197,8 @@ class Catalog:
 
     def _make_room(self, state: DocumentState, order: int) -> None:
         """Let another document go that came from the same place, and drafts that are finished."""
-        other = self.live.get(self._at_source.get(state.source, state.id))
-        if state.source and other and other.source == state.source and other.id != state.id:
+        other = self.at_source(state.source)
+        if other and other.id != state.id:
             self._forget(other.id, order)
         self._at_source[state.source] = state.id
         for revision, (document, draft) in list(self.drafts.items()):
@@ -243,6 +248,11 @@ class CatalogLog:
                 self._catalog = self._catalog.after(self.entries(self._catalog.seen))
                 self._version = version
             return self._catalog
+
+    @property
+    def latest(self) -> Catalog:
+        """What counted when the log was last read, which it is here if it never was."""
+        return self._catalog if self._version >= 0 else self.read()
 
     def entries(self, after: int = -1) -> list[Entry]:
         """The lines of the log with a higher order."""

@@ -16,8 +16,9 @@ from zlib import crc32
 
 import numpy as np
 
+from visar.core.vectors import find_invalid
 from visar.documents.page import Page
-from visar.errors import StoreError
+from visar.errors import NotInIndex, StoreError
 from visar.files import made_whole
 from visar.results import Document, EncoderRef
 from visar.store import checks
@@ -114,11 +115,11 @@ class LanceStore:
         self, places: Sequence[tuple[str, int]], encoder: EncoderRef
     ) -> list[PageEmbedding]:
         """Return the vectors of pages by an encoder: from memory, or all in one request."""
-        live = self.log.read().live
+        live = self.log.latest.live
         try:
             pages = [(_held(live[id_], encoder), number) for id_, number in places]
             read = list(self._kept_values(pages, self.rows.blobs))
-        except (KeyError, RowsMissing):
+        except (KeyError, NotInIndex, RowsMissing):
             # Of a document that was removed or replaced meanwhile, or is damaged.
             vectors = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in places}}
             return [vectors[id_].page(number) for id_, number in places]
@@ -247,15 +248,28 @@ class LanceStore:
         return live[checks.find_document(stored, document, self.location).id]
 
     def _read(self, document: str, load: Callable[[DocumentState], T]) -> T:
-        """Load something of a document, again if it was replaced in between."""
+        """Load something of a document, given by its id; again if it was replaced meanwhile.
+
+        The log is read only if the document is not as it was when the log was last read.
+        """
+        state = self.log.latest.live.get(document) or self._state(document)
         for _ in range(_ATTEMPTS):
-            state = self._find(document)
             try:
                 return load(state)
-            except RowsMissing as error:
-                if self.log.read().live.get(state.id) is state:
+            except (RowsMissing, NotInIndex) as error:
+                before, state = state, self._state(document)
+                if state is before and isinstance(error, RowsMissing):
                     raise checks.damaged(self.location, state.stored, str(error)) from error
+                if state is before:
+                    raise
         raise StoreError(f"other processes keep changing {document!r}: try again")
+
+    def _state(self, document: str) -> DocumentState:
+        """Return what the log says now of a document, given by its id."""
+        state = self.log.read().live.get(document)
+        if state is None:
+            raise checks.removed(document, self.location)
+        return state
 
     def _values(self, rows: Rows) -> Iterator[bytes]:
         """Give what rows hold, in their order."""
@@ -377,8 +391,14 @@ class LanceStore:
                     (data,) = self.rows.blobs([row])
                     if crc32(data) != checksum:
                         yield f"{of} {number} has a wrong checksum"
+                    elif isinstance(rows, Vectors) and _has_invalid_vector(data, rows.dimension):
+                        yield f"{of} {number} has a vector that is not finite or not of length 1"
                 except (RowsMissing, StoreError) as error:
                     yield f"{of} {number} cannot be read: {error}"
+
+
+def _has_invalid_vector(content: bytes, dimension: int) -> bool:
+    return find_invalid(bytes_to_embedding(content, dimension).vectors) is not None
 
 
 def _held(state: DocumentState, encoder: EncoderRef) -> Vectors:
