@@ -1,4 +1,4 @@
-"""The page in a real browser: fixtures that open it, and what a person does with it."""
+"""The page in a real browser: fixtures that open it, and helpers that use it."""
 
 from __future__ import annotations
 
@@ -34,33 +34,43 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def report_address(library: Index) -> Iterator[str]:
-    """A server of the example report."""
+    """Address of a server with the example report."""
     with serving(library) as address:
         yield address
 
 
 @pytest.fixture
 def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
-    """Open addresses in pages whose every error, blocked part or foreign request is a failure."""
-    wrong: list[str] = []
+    """Open pages in which every exception, blocked resource or foreign request is a failure.
+
+    So is every failed request, except with ``failing``.
+    """
+    errors: list[str] = []
     pages: list[Page] = []
 
-    def hear(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            wrong.append(message.text)
+    def check_message(message: ConsoleMessage, failing: bool) -> None:
+        if message.type == "error" and not (failing and "Failed to load" in message.text):
+            errors.append(message.text)
 
-    def check_host(sent: Request, address: str) -> None:
-        if urlsplit(sent.url).netloc != urlsplit(address).netloc:
-            wrong.append(f"asked {sent.url}")
+    def check_host(request: Request, address: str) -> None:
+        if urlsplit(request.url).netloc != urlsplit(address).netloc:
+            errors.append(f"requested {request.url}")
 
     def open_page(
-        path: str = "/", *, at: str = report_address, theme: Any = "light", size: Any = WIDE
+        path: str = "/",
+        *,
+        at: str = report_address,
+        theme: Any = "light",
+        size: Any = WIDE,
+        failing: bool = False,
+        script: str = "",
     ) -> Page:
         page = browser.new_page(viewport=size, color_scheme=theme)
         page.set_default_timeout(SECONDS)
-        page.on("console", hear)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda sent: check_host(sent, at))
+        page.on("console", lambda message: check_message(message, failing))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: check_host(request, at))
+        page.add_init_script(script)
         page.add_init_script(
             "addEventListener('securitypolicyviolation', (event) => "
             "console.error('blocked', event.violatedDirective, event.blockedURI))"
@@ -73,19 +83,24 @@ def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
     yield open_page
     for page in pages:
         page.close()
-    assert wrong == []
+    assert errors == []
 
 
-def asked(page: Page, question: str = QUESTION) -> Page:
-    """Ask a question and wait for the reasons."""
+def submit(page: Page, question: str = QUESTION) -> None:
+    """Ask a question."""
     page.get_by_label("Question", exact=True).fill(question)
     page.get_by_role("button", name="Ask", exact=True).click()
-    explained(page)
+
+
+def ask(page: Page, question: str = QUESTION) -> Page:
+    """Ask a question and wait for the explanation."""
+    submit(page, question)
+    wait_for_explanation(page)
     return page
 
 
-def explained(page: Page) -> None:
-    """Wait for the reasons."""
+def wait_for_explanation(page: Page) -> None:
+    """Wait until the page shows why it used these pages."""
     expect(page.get_by_role("heading", name="Why these pages")).to_be_visible()
 
 

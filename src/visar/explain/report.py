@@ -95,13 +95,20 @@ def report_data(
     dpi: float = _DPI,
     most_pictures: int = MOST_PICTURES,
 ) -> dict[str, Any]:
-    """Make what the scripts of the report show; the arguments are those of `html_report`."""
-    found = answer.search
+    """Return the data that the report shows. The arguments are those of `html_report`."""
+    found, plain = answer.search, to_plain(answer)
+    # No paths of documents or models: reports are passed on.
+    names = ("question", "method", "pages", "pages_searched", "k", "strength", "seconds")
+    plain["search"] = {
+        **{name: plain["search"][name] for name in names},
+        "passages": plain["passages"],
+        "documents": [{"id": one.id, "name": one.name} for one in found.documents],
+        "summary": why_so_many(found),
+    }
+    similarity = [[float(f"{value:.3g}") for value in row] for row in explanation.similarity]
     return {
-        "search": _search(found),
-        "answer": _answer(answer),
-        "explanation": _explanation(explanation),
-        "similarity": _base64(explanation.similarity.astype("<f4").tobytes()),
+        "answer": plain,
+        "explanation": {**to_plain(explanation), "similarity": similarity},
         "pictures": [_picture(source, found, hit, dpi) for hit in found.pages[:most_pictures]],
         "pairs": _pairs(source, found),
         "numbers": list(numbers(found)),
@@ -132,32 +139,6 @@ def _page(title: str, scripts: Sequence[str], data: str = "") -> str:
 </body>
 </html>
 """
-
-
-def _search(found: SearchResult) -> dict[str, Any]:
-    """What the views read of a search. Where documents are kept stays out of it."""
-    names = ("question", "pages", "pages_searched", "k", "strength", "seconds")
-    documents = [{"id": document.id, "name": document.name} for document in found.documents]
-    return {
-        **{name: to_plain(getattr(found, name)) for name in names},
-        "documents": documents,
-        "summary": why_so_many(found),
-    }
-
-
-def _answer(answer: Answer) -> dict[str, Any]:
-    citations = [{**to_plain(cited), "was_given": cited.was_given} for cited in answer.citations]
-    return {
-        **{name: to_plain(getattr(answer, name)) for name in ("found", "text", "passages")},
-        "citations": citations,
-        "model": answer.generation and answer.generation.model,
-    }
-
-
-def _explanation(explanation: Explanation) -> dict[str, Any]:
-    names = ("words", "pages", "cost", "k_star", "choices")
-    plain = {name: to_plain(getattr(explanation, name)) for name in names}
-    return {**plain, "matrix_size": len(explanation.similarity)}
 
 
 def _picture(source: PatchSource, found: SearchResult, hit: PageHit, dpi: float) -> dict[str, Any]:
