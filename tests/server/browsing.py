@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -114,3 +117,64 @@ def assert_accessible(page: Page) -> None:
         if each["impact"] in ("serious", "critical")
     ]
     assert serious == []
+
+
+class Cable:
+    """A proxy between a browser and a server that can be cut and mended."""
+
+    def __init__(self, address: str) -> None:
+        self._server = urlsplit(address)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: set[socket.socket] = set()
+        self._is_cut = False
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break all connections, and refuse new ones."""
+        self._is_cut = True
+        for one in list(self._sockets):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def close(self) -> None:
+        # A shutdown, since closing it would leave the thread waiting.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                browser, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._is_cut:
+                browser.close()
+                continue
+            assert self._server.hostname
+            server = socket.create_connection((self._server.hostname, self._server.port or 80))
+            self._sockets |= {browser, server}
+            for source, target in ((browser, server), (server, browser)):
+                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := source.recv(65536):
+                target.sendall(content)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+        self._sockets.discard(source)
+        source.close()
+
+
+@pytest.fixture
+def cable(report_address: str) -> Iterator[Cable]:
+    """A proxy in front of the server with the example report."""
+    cable = Cable(report_address)
+    yield cable
+    cable.close()
