@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -18,6 +19,7 @@ from tests.server.browsing import (
     Open,
     ask,
     assert_accessible,
+    submit,
     wait_for_explanation,
 )
 from tests.server.browsing import browser as browser
@@ -152,6 +154,37 @@ def test_every_view_has_an_address(open_page: Open) -> None:
     expect(page.get_by_label("Page number")).not_to_have_value("36")
     page.go_forward()
     expect(page.get_by_label("Page number")).to_have_value("36")
+
+
+def test_going_back_asks_nothing_again(open_page: Open) -> None:
+    page = open_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(urlsplit(request.url).path[8:]))
+    ask(page)
+    page.get_by_role("button", name="p. 36", exact=True).first.click()
+    heading = page.get_by_role("heading", level=1)
+    # A document, another question, and back to both.
+    page.get_by_role("button", name=re.compile(r"annual-report\.pdf 40 pages")).click()
+    expect(heading).not_to_contain_text("capital")
+    ask(page, "Who chairs the audit committee?")
+    expect(heading).to_contain_text("audit")
+    assert requests.count("ask/stream") == 2
+    page.go_back()
+    expect(heading).not_to_contain_text("audit")
+    page.go_back()
+    expect(heading).to_contain_text("capital")
+    wait_for_explanation(page)
+    expect(page.locator(".card .text").first).to_contain_text("47.5")
+    assert (requests.count("ask/stream"), requests.count("explain")) == (2, 2)
+    # The page of a document lists the questions of this visit.
+    page.go_forward()
+    page.get_by_role("button", name="Who chairs the audit committee?").click()
+    wait_for_explanation(page)
+    assert requests.count("ask/stream") == 2
+    # The button asks again.
+    with page.expect_request("**/ask/stream"):
+        submit(page, "Who chairs the audit committee?")
+    wait_for_explanation(page)
 
 
 def test_the_keyboard_is_enough(open_page: Open) -> None:

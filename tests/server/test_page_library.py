@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import write_pdf
 from tests.explain.browser import needs_chromium
-from tests.server.browsing import Open, ask, assert_accessible
+from tests.server.browsing import WIDE, Open, ask, assert_accessible
 from tests.server.browsing import browser as browser
 from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
 from tests.server.conftest import encrypt
 from tests.server.new_shape import new_shape as new_shape
 from tests.server.service import TOKEN, serving
+from tests.store.samples import TEXT, document, items, open_kind, put
 from visar.documents import ReadOptions
 from visar.index import Index
 from visar.server import Settings
@@ -42,6 +46,52 @@ def test_a_file_becomes_a_document(open_page: Open, address: str, tmp_path: Path
     expect(entry).to_be_visible()
     page.get_by_label("Find a document by name").fill("nothing")
     expect(page.get_by_label("Remove boats.pdf")).to_have_count(0)
+
+
+def test_files_are_uploaded_without_a_secure_context(
+    open_page: Open, address: str, tmp_path: Path
+) -> None:
+    """Browsers have no crypto.randomUUID on plain HTTP, except on localhost."""
+    page = open_page(at=address, script="delete Crypto.prototype.randomUUID")
+    assert page.evaluate("() => crypto.randomUUID") is None
+    page.locator("#files").set_input_files(write_pdf(tmp_path / "ropes.pdf", "The ropes are new."))
+    expect(page.get_by_role("button", name="ropes.pdf 1 page", exact=True)).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def large_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with 1,205 documents, more than one request lists."""
+    place = tmp_path_factory.mktemp("large") / "index"
+    with closing(open_kind("sqlite", place)) as store:
+        for number in range(1205):
+            put(store, document(f"note-{number:04}", 1), TEXT, items("note", 1, TEXT))
+    with Index.open(place) as index, serving(index) as address:
+        yield address
+
+
+def test_all_documents_are_listed_newest_first(open_page: Open, large_address: str) -> None:
+    page = open_page(at=large_address)
+    entries = page.locator("visar-library li.row")
+    more = page.get_by_role("button", name="Show more")
+    expect(entries.first).to_contain_text("note-1204.pdf")
+    expect(more).to_contain_text("1,005")
+    expect(entries).to_have_count(200)
+    more.click()
+    expect(entries).to_have_count(400)
+    expect(more).to_be_focused()
+    # The filter finds those that are not shown, too.
+    page.get_by_label("Find a document by name").fill("note-0000")
+    expect(entries).to_have_count(1)
+    expect(more).to_have_count(0)
+    entries.get_by_role("button", name="note-0000.pdf 1 page").click()
+    expect(page.get_by_label("Search in").locator("option:checked")).to_have_text("note-0000.pdf")
+
+
+def test_a_long_library_scrolls_by_itself(open_page: Open, large_address: str) -> None:
+    page = open_page(at=large_address)
+    expect(page.locator("visar-library li.row").nth(30)).to_be_attached()
+    height = page.evaluate("() => document.documentElement.scrollHeight")
+    assert height == WIDE["height"]
 
 
 DROP = """(content) => {
