@@ -1,7 +1,10 @@
-"""The page in a real browser: fixtures that open it, and what a person does with it."""
+"""The page in a real browser: fixtures that open it, and helpers that use it."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,33 +37,43 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def report_address(library: Index) -> Iterator[str]:
-    """A server of the example report."""
+    """Address of a server with the example report."""
     with serving(library) as address:
         yield address
 
 
 @pytest.fixture
 def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
-    """Open addresses in pages whose every error, blocked part or foreign request is a failure."""
-    wrong: list[str] = []
+    """Open pages in which every exception, blocked resource or foreign request is a failure.
+
+    So is every failed request, except with ``failing``.
+    """
+    errors: list[str] = []
     pages: list[Page] = []
 
-    def hear(message: ConsoleMessage) -> None:
-        if message.type == "error":
-            wrong.append(message.text)
+    def check_message(message: ConsoleMessage, failing: bool) -> None:
+        if message.type == "error" and not (failing and "Failed to load" in message.text):
+            errors.append(message.text)
 
-    def check_host(sent: Request, address: str) -> None:
-        if urlsplit(sent.url).netloc != urlsplit(address).netloc:
-            wrong.append(f"asked {sent.url}")
+    def check_host(request: Request, address: str) -> None:
+        if urlsplit(request.url).netloc != urlsplit(address).netloc:
+            errors.append(f"requested {request.url}")
 
     def open_page(
-        path: str = "/", *, at: str = report_address, theme: Any = "light", size: Any = WIDE
+        path: str = "/",
+        *,
+        at: str = report_address,
+        theme: Any = "light",
+        size: Any = WIDE,
+        failing: bool = False,
+        script: str = "",
     ) -> Page:
         page = browser.new_page(viewport=size, color_scheme=theme)
         page.set_default_timeout(SECONDS)
-        page.on("console", hear)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda sent: check_host(sent, at))
+        page.on("console", lambda message: check_message(message, failing))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: check_host(request, at))
+        page.add_init_script(script)
         page.add_init_script(
             "addEventListener('securitypolicyviolation', (event) => "
             "console.error('blocked', event.violatedDirective, event.blockedURI))"
@@ -73,19 +86,24 @@ def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
     yield open_page
     for page in pages:
         page.close()
-    assert wrong == []
+    assert errors == []
 
 
-def asked(page: Page, question: str = QUESTION) -> Page:
-    """Ask a question and wait for the reasons."""
+def submit(page: Page, question: str = QUESTION) -> None:
+    """Ask a question."""
     page.get_by_label("Question", exact=True).fill(question)
     page.get_by_role("button", name="Ask", exact=True).click()
-    explained(page)
+
+
+def ask(page: Page, question: str = QUESTION) -> Page:
+    """Ask a question and wait for the explanation."""
+    submit(page, question)
+    wait_for_explanation(page)
     return page
 
 
-def explained(page: Page) -> None:
-    """Wait for the reasons."""
+def wait_for_explanation(page: Page) -> None:
+    """Wait until the page shows why it used these pages."""
     expect(page.get_by_role("heading", name="Why these pages")).to_be_visible()
 
 
@@ -99,3 +117,64 @@ def assert_accessible(page: Page) -> None:
         if each["impact"] in ("serious", "critical")
     ]
     assert serious == []
+
+
+class Cable:
+    """A proxy between a browser and a server that can be cut and mended."""
+
+    def __init__(self, address: str) -> None:
+        self._server = urlsplit(address)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: set[socket.socket] = set()
+        self._is_cut = False
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """Break all connections, and refuse new ones."""
+        self._is_cut = True
+        for one in list(self._sockets):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def close(self) -> None:
+        # A shutdown, since closing it would leave the thread waiting.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                browser, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._is_cut:
+                browser.close()
+                continue
+            assert self._server.hostname
+            server = socket.create_connection((self._server.hostname, self._server.port or 80))
+            self._sockets |= {browser, server}
+            for source, target in ((browser, server), (server, browser)):
+                threading.Thread(target=self._copy, args=(source, target), daemon=True).start()
+
+    def _copy(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := source.recv(65536):
+                target.sendall(content)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+        self._sockets.discard(source)
+        source.close()
+
+
+@pytest.fixture
+def cable(report_address: str) -> Iterator[Cable]:
+    """A proxy in front of the server with the example report."""
+    cable = Cable(report_address)
+    yield cable
+    cable.close()

@@ -1,10 +1,11 @@
-"""The page in a real browser: questions, answers, and what it must never do."""
+"""The page in a real browser: questions, answers, views and accessibility."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -16,13 +17,15 @@ from tests.server.browsing import (
     SECONDS,
     WIDE,
     Open,
-    asked,
+    ask,
     assert_accessible,
-    explained,
+    submit,
+    wait_for_explanation,
 )
 from tests.server.browsing import browser as browser
 from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
+from tests.server.new_shape import new_shape as new_shape
 from tests.server.service import serving
 from visar.index import Index
 from visar.server import Settings
@@ -52,7 +55,7 @@ def wait_for_heat(page: Page, dots: Callable[[int], bool]) -> int:
 
 
 def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
-    page = asked(open_page())
+    page = ask(open_page())
     # The best page is shown, its passage framed and its words heated.
     expect(page.locator(".card .text").first).to_contain_text("47.5")
     page.get_by_label("Next page").click()
@@ -64,11 +67,11 @@ def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
     # The words can be selected and found.
     expect(page.locator(".words span").filter(has_text="expenditure").first).to_be_attached()
     # One word has another heat, also while it is only pointed at; without overlays there is none.
-    page.locator(".asked").get_by_role("button", name="expenditure").hover()
+    page.locator(".question").get_by_role("button", name="expenditure").hover()
     wait_for_heat(page, lambda dots: dots not in (0, every))
     page.mouse.move(0, 0)
     wait_for_heat(page, lambda dots: dots == every)
-    page.locator(".asked").get_by_role("button", name="expenditure").click()
+    page.locator(".question").get_by_role("button", name="expenditure").click()
     expect(page).to_have_url(re.compile("word=3"))
     wait_for_heat(page, lambda dots: dots not in (0, every))
     page.get_by_role("button", name="Off", exact=True).click()
@@ -76,20 +79,19 @@ def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
     page.get_by_role("button", name="All words").click()
     wait_for_heat(page, lambda dots: dots == every)
     # The reasons: a matrix, a curve, and which pages others would take.
-    expect(page.get_by_label(re.compile("Similarity of the best"))).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("The cost of each number"))).to_be_visible()
-    row = page.get_by_role("row", name=re.compile("ViSAR taken"))
-    expect(row.get_by_role("img", name=re.compile("taken"))).to_have_count(3)
-    expect(
-        page.get_by_text(re.compile("Against a fixed top 10, ViSAR reads 7 pages"))
-    ).to_be_visible()
+    expect(page.get_by_label(re.compile("Overlap of the top"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Cost by number of pages"))).to_be_visible()
+    row = page.get_by_role("row", name=re.compile("^ViSAR chosen"))
+    expect(row.get_by_role("img", name=re.compile("chosen"))).to_have_count(3)
+    compared = page.get_by_role("region", name="Compare methods")
+    expect(compared).to_contain_text(re.compile("top 10.*7 pages.*fewer"))
     page.get_by_role("button", name="Open Page 21").click()
     expect(page.get_by_label("Page number")).to_have_value("21")
 
 
 def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
-    page = asked(open_page())
-    matrix = page.get_by_label(re.compile("Similarity of the best"))
+    page = ask(open_page())
+    matrix = page.get_by_label(re.compile("Overlap of the top"))
     said = page.locator(".pairs")
     # The best two pages are compared at first: both pages, their patches framed.
     expect(said).to_contain_text("Page 36 with page 4")
@@ -125,7 +127,7 @@ def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
     expect(page).to_have_url(re.compile("order=page"))
     expect(page.locator(".marks .spot")).to_have_count(3)
     page.reload()
-    explained(page)
+    wait_for_explanation(page)
     expect(page.get_by_role("button", name="By page")).to_have_attribute("aria-pressed", "true")
     expect(said).to_contain_text("Page 4 with itself")
     page.go_back()
@@ -133,18 +135,18 @@ def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
 
 
 def test_every_view_has_an_address(open_page: Open) -> None:
-    page = asked(open_page())
+    page = ask(open_page())
     page.get_by_role("button", name="p. 36", exact=True).first.click()
-    page.locator(".asked").get_by_role("button", name="expenditure").click()
+    page.locator(".question").get_by_role("button", name="expenditure").click()
     expect(page.get_by_label("Page number")).to_have_value("36")
     address = page.url
     for _ in range(2):
         page.reload()
-        explained(page)
+        wait_for_explanation(page)
         assert page.url == address
         expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
         expect(page.get_by_label("Page number")).to_have_value("36")
-        pressed = page.locator(".asked").get_by_role("button", name="expenditure")
+        pressed = page.locator(".question").get_by_role("button", name="expenditure")
         expect(pressed).to_have_attribute("aria-pressed", "true")
     page.go_back()
     expect(pressed).to_have_attribute("aria-pressed", "false")
@@ -152,6 +154,37 @@ def test_every_view_has_an_address(open_page: Open) -> None:
     expect(page.get_by_label("Page number")).not_to_have_value("36")
     page.go_forward()
     expect(page.get_by_label("Page number")).to_have_value("36")
+
+
+def test_going_back_asks_nothing_again(open_page: Open) -> None:
+    page = open_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(urlsplit(request.url).path[8:]))
+    ask(page)
+    page.get_by_role("button", name="p. 36", exact=True).first.click()
+    heading = page.get_by_role("heading", level=1)
+    # A document, another question, and back to both.
+    page.get_by_role("button", name=re.compile(r"annual-report\.pdf 40 pages")).click()
+    expect(heading).not_to_contain_text("capital")
+    ask(page, "Who chairs the audit committee?")
+    expect(heading).to_contain_text("audit")
+    assert requests.count("ask/stream") == 2
+    page.go_back()
+    expect(heading).not_to_contain_text("audit")
+    page.go_back()
+    expect(heading).to_contain_text("capital")
+    wait_for_explanation(page)
+    expect(page.locator(".card .text").first).to_contain_text("47.5")
+    assert (requests.count("ask/stream"), requests.count("explain")) == (2, 2)
+    # The page of a document lists the questions of this visit.
+    page.go_forward()
+    page.get_by_role("button", name="Who chairs the audit committee?").click()
+    wait_for_explanation(page)
+    assert requests.count("ask/stream") == 2
+    # The button asks again.
+    with page.expect_request("**/ask/stream"):
+        submit(page, "Who chairs the audit committee?")
+    wait_for_explanation(page)
 
 
 def test_the_keyboard_is_enough(open_page: Open) -> None:
@@ -163,7 +196,7 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
             break
     page.keyboard.type(QUESTION)
     page.keyboard.press("Enter")
-    explained(page)
+    wait_for_explanation(page)
     # From the field, Tab reaches the citation, and Enter follows it.
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -196,14 +229,16 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
     expect(page.locator("visar-viewer")).to_be_hidden()
 
 
-def test_nothing_that_matches_is_said_clearly(open_page: Open) -> None:
-    page = asked(open_page(), "Which vaccines does the company produce?")
-    report = "harbour-light-annual-report.pdf"
-    expect(page.get_by_text(f"Nothing in {report} speaks of this.")).to_be_visible()
-    expect(page.get_by_text(re.compile("nearest is page .* unlikely to help"))).to_be_visible()
-    nearest = page.get_by_role("list", name="What comes nearest")
-    expect(nearest).to_be_visible()
-    expect(nearest).not_to_contain_text("possible")
+def test_a_question_without_an_answer_shows_the_closest_pages_apart(open_page: Open) -> None:
+    page = ask(open_page(), "Which vaccines does the company produce?")
+    closest = page.get_by_role("list", name="Closest pages")
+    expect(closest).to_be_visible()
+    expect(closest).not_to_contain_text("possible")
+    name = closest.locator("strong").first.inner_text()
+    answer = page.locator(".card").first
+    expect(answer).to_contain_text("harbour-light-annual-report.pdf")
+    expect(answer).to_contain_text(name.lower().replace("page", "page:"))
+    expect(page.get_by_role("list", name="Pages used")).to_have_count(0)
     # No frame claims otherwise.
     expect(page.locator(".sheet .spot")).to_have_count(0)
 
@@ -212,7 +247,7 @@ def test_a_phone_shows_one_thing_at_a_time(open_page: Open) -> None:
     page = open_page(size=PHONE)
     page.get_by_role("button", name="Library").click()
     expect(page.locator(".entry").first).to_be_in_viewport()
-    asked(page)
+    ask(page)
     # What is asked puts the library away.
     expect(page.locator(".entry").first).not_to_be_in_viewport()
     width = page.evaluate("() => document.documentElement.scrollWidth")
@@ -230,14 +265,14 @@ def test_it_is_accessible(open_page: Open, theme: str, size: dict[str, int]) -> 
     page = open_page(theme=theme, size=size)
     page.wait_for_selector(".entry", state="attached")
     assert_accessible(page)
-    asked(page)
+    ask(page)
     assert_accessible(page)
     background = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(251, 250, 248)", "dark": "rgb(21, 22, 26)"}[theme]
     # The other theme is a click away, and stays.
     page.get_by_role("button", name="Switch between light and dark").click()
     page.reload()
-    explained(page)
+    wait_for_explanation(page)
     assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") != background
 
 
@@ -257,10 +292,10 @@ def test_a_document_full_of_markup_is_shown_as_text(open_page: Open, tmp_path: P
                 "What colour have the boats in the <i>harbour</i>?"
             )
             page.keyboard.press("Enter")
-            explained(page)
+            wait_for_explanation(page)
             expect(page.locator(".card .text").first).to_contain_text("<b>gold</b>")
             expect(page.locator(".entry").first).to_contain_text(name)
-            expect(page.locator(".asked")).to_contain_text("<i>harbour</i>")
-            for tag in ("script:not([src='main.js'])", "b", ".asked i", "img[src='x']"):
+            expect(page.locator(".question")).to_contain_text("<i>harbour</i>")
+            for tag in ("script:not([src='main.js'])", "b", ".question i", "img[src='x']"):
                 expect(page.locator(f"body {tag}")).to_have_count(0)
             page.close()

@@ -1,82 +1,89 @@
-/** Elements without markup: text is always text, whatever a document or a model has written. */
+/** Elements without markup: text from documents and models always stays text. */
 
 /**
+ * @template {Element} T
+ * @param {T} element @param {Record<string, any>} attributes @param {(Node | string | null | undefined)[]} children
+ */
+function build(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    const isAria = name.startsWith("aria-");
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value != null && (value !== false || isAria)) element.setAttribute(name, value === true && !isAria ? "" : String(value));
+  }
+  element.append(...children.filter((child) => child != null));
+  return element;
+}
+
+/**
+ * Create an HTML element.
  * @param {string} tag
- * @param {Record<string, any>} [attributes] properties that begin with "on" are listeners
+ * @param {Record<string, any>} [attributes] names that start with "on" are event listeners
  * @param {...(Node | string | null | undefined)} children
  * @returns {HTMLElement}
  */
-export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name.startsWith("aria-") && value != null) element.setAttribute(name, String(value));
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value != null) element.setAttribute(name, String(value));
-  }
-  element.append(...children.filter((child) => child != null).map((child) => child ?? ""));
-  return element;
-}
+export const h = (tag, attributes = {}, ...children) => build(document.createElement(tag), attributes, children);
 
 /**
- * @param {string} tag
- * @param {Record<string, any>} [attributes]
- * @param {...(Node | string)} children
+ * Create an SVG element.
+ * @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node | string)} children
  * @returns {SVGElement}
  */
-export function svg(tag, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, String(value));
-  }
-  element.append(...children);
+export const svg = (tag, attributes = {}, ...children) =>
+  build(/** @type {SVGElement} */ (document.createElementNS("http://www.w3.org/2000/svg", tag)), attributes, children);
+
+/**
+ * Place an element on its parent.
+ * @template {HTMLElement | SVGElement} T
+ * @param {T} element @param {number[]} box left, top, right and bottom as fractions of the parent
+ */
+export function place(element, [left, top, right, bottom]) {
+  Object.assign(element.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%` });
   return element;
 }
 
 /**
- * Replace what an element holds; what had the focus there has it again, found by its name.
+ * Replace the children of an element. The control that had the focus gets it back, matched by its name.
  * @param {HTMLElement} parent
- * @param {...Node} children
+ * @param {...(Node | null)} children
  */
 export function refill(parent, ...children) {
-  const named = (/** @type {Element} */ one) => `${one.tagName} ${one.getAttribute("aria-label") ?? one.textContent}`;
+  const nameOf = (/** @type {Element} */ one) => `${one.tagName} ${one.getAttribute("aria-label") ?? one.textContent}`;
   const focused = parent.contains(document.activeElement) ? document.activeElement : null;
-  const wanted = focused && named(focused);
-  const alike = () => [...parent.querySelectorAll("a, button, input")].filter((one) => named(one) === wanted);
-  const place = focused ? alike().indexOf(focused) : -1;
-  parent.replaceChildren(...children);
-  if (focused) /** @type {HTMLElement | undefined} */ (alike()[place])?.focus({ preventScroll: true });
+  const name = focused && nameOf(focused);
+  const matches = () => [...parent.querySelectorAll("a, button, input")].filter((one) => nameOf(one) === name);
+  const index = focused ? matches().indexOf(focused) : -1;
+  parent.replaceChildren(...children.filter((child) => child !== null));
+  if (focused) /** @type {HTMLElement | undefined} */ (matches()[index])?.focus({ preventScroll: true });
 }
 
 /**
- * @typedef {object} Item an entry of a list that changes while it is used
+ * @typedef {object} Item an entry of a list that changes while it is in use
  * @property {string} key
  * @property {() => HTMLElement} make
  * @property {(item: HTMLElement) => void} [refresh]
  */
 
 /**
- * Show items in order. Those that are there already stay, with what is typed and focused in them.
+ * Show items in order. Existing elements stay, with the text and focus they have.
  * @param {HTMLElement} list
  * @param {Item[]} items
  */
 export function arrange(list, items) {
-  const known = new Map([...list.children].map((one) => [/** @type {HTMLElement} */ (one).dataset.key, /** @type {HTMLElement} */ (one)]));
+  const existing = new Map([...list.children].map((one) => [/** @type {HTMLElement} */ (one).dataset.key, /** @type {HTMLElement} */ (one)]));
   const keys = new Set(items.map((one) => one.key));
-  for (const [key, one] of known) if (!key || !keys.has(key)) one.remove();
-  items.forEach(({ key, make, refresh }, position) => {
-    const item = known.get(key) ?? make();
+  for (const [key, one] of existing) if (!key || !keys.has(key)) one.remove();
+  items.forEach(({ key, make, refresh }, index) => {
+    const item = existing.get(key) ?? make();
     item.dataset.key = key;
     refresh?.(item);
-    if (list.children[position] !== item) list.insertBefore(item, list.children[position] ?? null);
+    if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
   });
 }
 
 /**
- * Show a message for a while, perhaps with something to do about it.
+ * Show a message for a few seconds, optionally with a button.
  * @param {string} text
- * @param {{action?: string, run?: () => void, done?: () => void, seconds?: number}} [options]
+ * @param {{action?: string, run?: () => void, done?: () => void, seconds?: number}} [options] done is called when the time is up
  */
 export function notice(text, { action, run, done, seconds = 6 } = {}) {
   const box = h("div", { class: "notice" }, h("span", {}, text));
@@ -84,16 +91,14 @@ export function notice(text, { action, run, done, seconds = 6 } = {}) {
     box.remove();
     done?.();
   }, seconds * 1000);
-  if (action) {
-    const act = () => {
-      clearTimeout(timer);
-      box.remove();
-      run?.();
-    };
-    box.append(h("button", { onclick: act }, action));
-  }
+  const act = () => {
+    clearTimeout(timer);
+    box.remove();
+    run?.();
+  };
+  if (action) box.append(h("button", { onclick: act }, action));
   document.getElementById("notices")?.append(box);
 }
 
 /** @param {number} number @param {string} noun */
-export const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+export const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;

@@ -1,57 +1,57 @@
-/** How alike pages are in what was asked: a map of cells to zoom into and to walk through. */
+/** How much pages overlap on the question: a matrix to zoom into and step through. */
 
-import { h } from "./dom.js";
+import { h, place } from "./dom.js";
 
 /**
- * @typedef {object} Places where the map gets what it shows beside its cells
- * @property {(page: any) => string | undefined} picture of a page
- * @property {(first: any, second: any) => Promise<any[] | null>} pairs the best matching patches; null if they are not known
+ * @typedef {object} Callbacks
+ * @property {(page: any) => string | undefined} picture address of a page's image
+ * @property {(first: any, second: any) => Promise<any[] | null>} pairs best matching patches of two pages, or null if unavailable
  * @property {(page: any) => string} name
  * @property {(document: string, page: number) => void} open
- * @property {(changes: {order?: string, cell?: string}) => void} change called when another order or cell is chosen
+ * @property {(changes: {order?: string, cell?: string}) => void} change called when another order or cell is selected
  */
 
-const STEP = 1.5;
-const READABLE = 17;
-const PATIENCE = 150;
+const ZOOM_STEP = 1.5;
+const MIN_LABEL_PIXELS = 17;
+const HOVER_MILLISECONDS = 150;
 
 export class SimilarityMap {
   scale = 1;
   order = "rank";
-  /** @type {[number, number]} by rank from 0 */ pinned = [0, 0];
+  /** @type {[number, number]} ranks from 0 */ pinned = [0, 0];
   /** @type {[number, number]} */ shown = [-1, -1];
-  /** @type {Map<string, Promise<any[] | null>>} */ known = new Map();
-  /** @type {Map<number, PointerEvent>} */ fingers = new Map();
+  /** @type {Map<string, Promise<any[] | null>>} */ pairs = new Map();
+  /** @type {Map<number, PointerEvent>} */ pointers = new Map();
   dragged = false;
   timer = 0;
 
   /**
-   * @param {any[]} best the searched pages by rank
-   * @param {Float32Array} values row by row
-   * @param {number} size
+   * @param {any[]} pages all searched pages by rank
+   * @param {number[][]} rows similarity of the best of them, in the same order
    * @param {Set<number>} chosen ranks from 0
-   * @param {number} framed so many of the first are framed, by rank
-   * @param {Places} places
+   * @param {number} framed number of pages in the frame when sorted by rank
+   * @param {Callbacks} callbacks
    */
-  constructor(best, values, size, chosen, framed, places) {
-    this.best = best;
-    this.values = values;
+  constructor(pages, rows, chosen, framed, callbacks) {
+    const size = rows.length;
+    this.pages = pages;
+    this.rows = rows;
     this.size = size;
     this.chosen = chosen;
     this.framed = framed;
-    this.places = places;
-    this.largest = values.reduce((most, value) => Math.max(most, value), 0) || 1;
-    /** Which rank each row and column shows. @type {number[]} */ this.ranks = [...Array(size).keys()];
+    this.callbacks = callbacks;
+    this.largest = Math.max(0, ...rows.map((row) => Math.max(...row))) || 1;
+    /** Rank of the page in each row and column. @type {number[]} */ this.ranks = [...Array(size).keys()];
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { width: size || 1, height: size || 1, "aria-hidden": "true" }));
     this.marks = h("div", { class: "marks", "aria-hidden": "true" });
     this.field = h("div", { class: "field" }, this.canvas, this.marks);
-    this.box = h("div", { class: "map", tabindex: 0, role: "application", "aria-label": `Similarity of the best ${size} pages. Arrow keys step through cells, plus and minus zoom, Enter opens a page.` }, this.field);
+    this.box = h("div", { class: "map", tabindex: 0, role: "application", "aria-label": `Overlap of the top ${size} pages. Arrow keys step through the cells, plus and minus zoom, Enter opens a page.` }, this.field);
     this.switches = h("span", { class: "switch", role: "group", "aria-label": "Order of the pages" });
     const zoom = (/** @type {string} */ text, /** @type {string} */ label, /** @type {number} */ by) => h("button", { class: "small", "aria-label": label, onclick: () => this.zoom(by) }, text);
-    this.element = h("div", { class: "matrix" }, h("div", { class: "row small" }, this.switches, h("span", { class: "switch" }, zoom("−", "Zoom out of the matrix", 1 / STEP), zoom("+", "Zoom into the matrix", STEP))), this.box);
-    this.said = h("p", { class: "small", "aria-live": "polite" });
+    this.element = h("div", { class: "matrix" }, h("div", { class: "row small" }, this.switches, h("span", { class: "switch" }, zoom("−", "Zoom out of the matrix", 1 / ZOOM_STEP), zoom("+", "Zoom into the matrix", ZOOM_STEP))), this.box);
+    this.caption = h("p", { class: "small", "aria-live": "polite" });
     this.sheets = h("div", { class: "pair" });
-    this.detail = h("div", { class: "pairs" }, this.said, this.sheets);
+    this.detail = h("div", { class: "pairs" }, this.caption, this.sheets);
     if (size > 1) this.pinned = [0, 1];
     this.listen();
     this.set({});
@@ -63,13 +63,13 @@ export class SimilarityMap {
     box.addEventListener("pointerleave", () => this.show(this.pinned));
     box.addEventListener("pointerdown", (event) => {
       this.dragged = false;
-      this.fingers.set(event.pointerId, event);
+      this.pointers.set(event.pointerId, event);
     });
-    for (const end of ["pointerup", "pointercancel", "pointerleave"]) box.addEventListener(end, (event) => this.fingers.delete(/** @type {PointerEvent} */ (event).pointerId));
+    for (const end of ["pointerup", "pointercancel", "pointerleave"]) box.addEventListener(end, (event) => this.pointers.delete(/** @type {PointerEvent} */ (event).pointerId));
     box.addEventListener("click", (event) => {
       if (!this.dragged) this.pin(this.at(event));
     });
-    // Without the focus the wheel scrolls the page, as everywhere; a pinch on a touchpad is a wheel with Ctrl.
+    // Without focus the wheel scrolls the page as usual. A pinch on a touchpad is a wheel event with Ctrl.
     box.addEventListener("wheel", (event) => {
       const by = Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.002));
       if (!(event.ctrlKey || event.metaKey || document.activeElement === box) || (by < 1 && this.scale === 1)) return;
@@ -81,28 +81,28 @@ export class SimilarityMap {
 
   /** @param {PointerEvent} event */
   move(event) {
-    const before = this.fingers.get(event.pointerId);
-    const other = [...this.fingers.values()].find((one) => one.pointerId !== event.pointerId);
+    const before = this.pointers.get(event.pointerId);
+    const other = [...this.pointers.values()].find((one) => one.pointerId !== event.pointerId);
     if (before && other) {
-      const apart = (/** @type {PointerEvent} */ one) => Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY) || 1;
-      this.zoom(apart(event) / apart(before), event);
+      const distance = (/** @type {PointerEvent} */ one) => Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY) || 1;
+      this.zoom(distance(event) / distance(before), event);
       this.dragged = true;
     } else if (before && event.pointerType === "mouse" && this.scale > 1) {
       this.box.scrollBy(before.clientX - event.clientX, before.clientY - event.clientY);
       this.dragged ||= Math.hypot(before.clientX - event.clientX, before.clientY - event.clientY) > 2;
     }
-    if (before) this.fingers.set(event.pointerId, event);
+    if (before) this.pointers.set(event.pointerId, event);
     if (!this.dragged && this.size) this.show(this.at(event));
   }
 
-  /** @param {MouseEvent} event @returns {[number, number]} the cell below the pointer, by rank */
+  /** @param {MouseEvent} event @returns {[number, number]} the ranks of the cell under the pointer */
   at(event) {
     const area = this.field.getBoundingClientRect();
-    const place = (/** @type {number} */ share) => this.ranks[Math.min(this.size - 1, Math.max(0, Math.floor(share * this.size)))];
-    return [place((event.clientY - area.top) / area.height), place((event.clientX - area.left) / area.width)];
+    const rank = (/** @type {number} */ fraction) => this.ranks[Math.min(this.size - 1, Math.max(0, Math.floor(fraction * this.size)))];
+    return [rank((event.clientY - area.top) / area.height), rank((event.clientX - area.left) / area.width)];
   }
 
-  /** @param {number} by @param {{clientX: number, clientY: number}} [around] what stays where it is; else the cell shown */
+  /** @param {number} by @param {{clientX: number, clientY: number}} [around] the point that keeps its position; by default the current cell */
   zoom(by, around) {
     const before = this.field.getBoundingClientRect();
     const cell = this.shown.map((rank) => (this.ranks.indexOf(rank) + 0.5) / this.size);
@@ -124,27 +124,27 @@ export class SimilarityMap {
       const next = this.pinned.map((rank, axis) => this.ranks[Math.min(this.size - 1, Math.max(0, this.ranks.indexOf(rank) + steps[event.key][axis]))]);
       this.pin([next[0], next[1]]);
       this.marks.querySelector(".cell")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-    } else if (event.key === "+" || event.key === "-") this.zoom(event.key === "+" ? STEP : 1 / STEP);
-    else if (event.key === "Enter") this.places.open(this.best[this.pinned[0]].document, this.best[this.pinned[0]].page);
+    } else if (event.key === "+" || event.key === "-") this.zoom(event.key === "+" ? ZOOM_STEP : 1 / ZOOM_STEP);
+    else if (event.key === "Enter") this.callbacks.open(this.pages[this.pinned[0]].document, this.pages[this.pinned[0]].page);
     else return;
     event.preventDefault();
-    event.stopPropagation(); // the same keys step and zoom in the page viewer
+    event.stopPropagation(); // the page viewer uses the same keys
   }
 
   /** @param {[number, number]} cell */
   pin(cell) {
     this.pinned = cell;
     this.show(cell);
-    this.places.change({ cell: cell.map((rank) => rank + 1).join(".") });
+    this.callbacks.change({ cell: cell.map((rank) => rank + 1).join(".") });
   }
 
-  /** Show what an address says. @param {{order?: string, cell?: string}} view */
+  /** Show the order and cell of an address. @param {{order?: string, cell?: string}} view */
   set({ order, cell }) {
     this.order = order === "page" ? "page" : "rank";
     const [row, column] = (cell ?? "").split(".").map((rank) => Number(rank) - 1);
-    if (this.best[row] && this.best[column] && Math.max(row, column) < this.size) this.pinned = [row, column];
+    if (this.rows[row] && this.rows[column]) this.pinned = [row, column];
     this.ranks = [...Array(this.size).keys()];
-    if (this.order === "page") this.ranks.sort((a, b) => this.best[a].place - this.best[b].place);
+    if (this.order === "page") this.ranks.sort((a, b) => this.pages[a].index - this.pages[b].index);
     const choice = (/** @type {string} */ value, /** @type {string} */ text) => h("button", { class: "small", "aria-pressed": this.order === value, onclick: () => this.choose(value) }, text);
     const focused = this.switches.contains(document.activeElement);
     this.switches.replaceChildren(choice("rank", "By rank"), choice("page", "By page"));
@@ -157,7 +157,7 @@ export class SimilarityMap {
   /** @param {string} order */
   choose(order) {
     this.set({ order });
-    this.places.change({ order: order === "page" ? "page" : undefined });
+    this.callbacks.change({ order: order === "page" ? "page" : undefined });
   }
 
   draw() {
@@ -166,26 +166,22 @@ export class SimilarityMap {
     context.clearRect(0, 0, this.size, this.size);
     context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
     this.ranks.forEach((first, row) => this.ranks.forEach((second, column) => {
-      // The root spreads the small values, of which there are most.
-      context.globalAlpha = Math.sqrt(this.values[first * this.size + second] / this.largest);
+      // Most values are small: the square root makes them visible.
+      context.globalAlpha = Math.sqrt(this.rows[first][second] / this.largest);
       context.fillRect(column, row, 1, 1);
     }));
     this.label();
   }
 
-  /** Frame what was taken, and number the pages on the diagonal where there is room. */
+  /** Frame the chosen pages, and write page numbers on the diagonal where there is room. */
   label() {
-    const unit = 100 / this.size;
-    const put = (/** @type {string} */ kind, /** @type {number} */ row, /** @type {number} */ column, /** @type {number} */ cells, text = "") => {
-      const mark = h("div", { class: kind }, text);
-      Object.assign(mark.style, { left: `${column * unit}%`, top: `${row * unit}%`, width: `${cells * unit}%`, height: `${cells * unit}%` });
-      return mark;
-    };
-    const room = this.field.clientWidth / this.size >= READABLE;
-    const numbers = this.ranks.flatMap((rank, place) => room ? [put(this.chosen.has(rank) ? "number chosen" : "number", place, place, 1, String(this.best[rank].page))] : []);
-    const frames = this.order === "rank" ? [put("spot", 0, 0, this.framed)] : this.ranks.flatMap((rank, place) => this.chosen.has(rank) ? [put("spot", place, place, 1)] : []);
+    const mark = (/** @type {string} */ kind, /** @type {number} */ row, /** @type {number} */ column, /** @type {number} */ cells, text = "") =>
+      place(h("div", { class: kind }, text), [column, row, column + cells, row + cells].map((edge) => edge / this.size));
+    const hasRoom = this.field.clientWidth / this.size >= MIN_LABEL_PIXELS;
+    const numbers = this.ranks.flatMap((rank, index) => hasRoom ? [mark(this.chosen.has(rank) ? "number chosen" : "number", index, index, 1, String(this.pages[rank].page))] : []);
+    const frames = this.order === "rank" ? [mark("spot", 0, 0, this.framed)] : this.ranks.flatMap((rank, index) => this.chosen.has(rank) ? [mark("spot", index, index, 1)] : []);
     const [row, column] = this.shown.map((rank) => this.ranks.indexOf(rank));
-    this.marks.replaceChildren(...numbers, ...(this.size ? frames : []), ...(row < 0 ? [] : [put("cell", row, column, 1)]));
+    this.marks.replaceChildren(...numbers, ...(this.size ? frames : []), ...(row < 0 ? [] : [mark("cell", row, column, 1)]));
   }
 
   /** @param {[number, number]} cell */
@@ -193,45 +189,41 @@ export class SimilarityMap {
     if (String(cell) === String(this.shown)) return;
     this.shown = cell;
     this.label();
-    const [first, second] = cell.map((rank) => this.best[rank]);
-    const share = Math.round((100 * this.values[cell[0] * this.size + cell[1]]) / this.largest);
-    const { name } = this.places;
-    const title = cell[0] === cell[1] ? `${name(first)} with itself` : `${name(first)} with ${name(second).replace(/^Page/, "page")}`;
-    this.said.replaceChildren(h("strong", {}, title), ` · ${share} % of the most alike`);
+    const [first, second] = cell.map((rank) => this.pages[rank]);
+    const percent = Math.round((100 * this.rows[cell[0]][cell[1]]) / this.largest);
+    const { name } = this.callbacks;
+    const title = first === second ? `${name(first)} with itself` : `${name(first)} with ${name(second).replace(/^Page/, "page")}`;
+    this.caption.replaceChildren(h("strong", {}, title), ` · ${percent}% of the largest overlap`);
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.compare(cell, first, second), PATIENCE);
+    this.timer = setTimeout(() => this.compare(cell, first, second), HOVER_MILLISECONDS);
   }
 
   /** @param {[number, number]} cell @param {any} first @param {any} second */
   async compare(cell, first, second) {
     const key = String(cell);
-    if (!this.known.has(key)) this.known.set(key, this.places.pairs(first, second).catch(() => null));
-    const pairs = (await this.known.get(key)) ?? null;
+    if (!this.pairs.has(key)) this.pairs.set(key, this.callbacks.pairs(first, second).catch(() => null));
+    const pairs = (await this.pairs.get(key)) ?? null;
     if (key !== String(this.shown)) return;
-    if (!pairs) this.known.delete(key);
+    if (!pairs) this.pairs.delete(key);
     const sheets = [first, second].map((page, side) => this.sheet(page, (pairs ?? []).map((one) => (side ? one.second : one.first))));
-    this.sheets.replaceChildren(...sheets.slice(0, cell[0] === cell[1] ? 1 : 2), this.words(pairs));
+    this.sheets.replaceChildren(...sheets.slice(0, first === second ? 1 : 2), this.words(pairs));
   }
 
   /** @param {any} page @param {number[][]} boxes */
   sheet(page, boxes) {
-    const source = this.places.picture(page);
-    const frames = boxes.map(([left, top, right, bottom], place) => {
-      const frame = h("span", { class: place ? "patch" : "patch best" });
-      Object.assign(frame.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%` });
-      return frame;
-    });
-    const content = source ? [h("img", { src: source, alt: "" }), ...frames] : [h("span", { class: "soft small" }, "no picture here")];
-    return h("button", { class: "mini", onclick: () => this.places.open(page.document, page.page) }, h("span", { class: "small" }, this.places.name(page)), h("span", { class: "paper" }, ...content));
+    const source = this.callbacks.picture(page);
+    const frames = boxes.map((box, index) => place(h("span", { class: index ? "patch" : "patch best" }), box));
+    const content = source ? [h("img", { src: source, alt: "" }), ...frames] : [h("span", { class: "soft small" }, "No picture")];
+    return h("button", { class: "mini", onclick: () => this.callbacks.open(page.document, page.page) }, h("span", { class: "small" }, this.callbacks.name(page)), h("span", { class: "paper" }, ...content));
   }
 
   /** @param {any[] | null} pairs */
   words(pairs) {
-    if (!pairs) return h("p", { class: "soft small" }, "Their patches are not known here.");
+    if (!pairs) return h("p", { class: "soft small" }, "The matching patches aren't available.");
     const bare = (/** @type {string} */ word) => word.replace(/[.,;:!?]+$/, "");
     const texts = pairs.filter((one) => one.words[0] && one.words[1]).map(({ words: [first, second] }) => (bare(first) === bare(second) ? bare(first) : `${bare(first)} – ${bare(second)}`));
-    const alike = [...new Set(texts)].map((text) => h("li", {}, text));
-    const said = pairs.length ? "Framed: the patches that match best." : "They share nothing of what was asked.";
-    return h("div", { class: "small" }, h("p", { class: "soft" }, said), alike.length ? h("ul", { class: "chips", "aria-label": "Words that match best" }, ...alike) : "");
+    const items = [...new Set(texts)].map((text) => h("li", {}, text));
+    return h("div", { class: "small" }, h("p", { class: "soft" }, pairs.length ? "The best matching patches are framed." : "These pages don't overlap on your question."),
+      items.length ? h("ul", { class: "chips", "aria-label": "Best matching words" }, ...items) : null);
   }
 }

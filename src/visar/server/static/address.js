@@ -1,15 +1,15 @@
-/** The address of a view: everything that reload, back and a shared link must bring again. */
+/** The address of a view: everything that reload, back and a shared link restore. */
 
 /**
  * @typedef {object} View
  * @property {string} [q] the question
- * @property {string} [document] what it is about: an id, or nothing for all
- * @property {string} [collection] or this collection
- * @property {string} [shown] the document whose page is shown
- * @property {string} [page] its number
- * @property {string} [word] the number of the question's word whose heat is shown, or "off"
- * @property {string} [order] of the matrix: "page", or nothing for by rank
- * @property {string} [cell] of the matrix: two ranks from 1, with a dot between
+ * @property {string} [document] id of the document to search; all by default
+ * @property {string} [collection] name of the collection to search
+ * @property {string} [shown] id of the document in the page viewer
+ * @property {string} [page] page number in the viewer
+ * @property {string} [word] index of the question's word whose heat is shown, or "off"
+ * @property {string} [order] "page" to sort the matrix by page; by rank by default
+ * @property {string} [cell] cell of the matrix: two ranks from 1, joined by a dot
  */
 
 const FIELDS = /** @type {const} */ (["q", "document", "collection", "shown", "page", "word", "order", "cell"]);
@@ -21,7 +21,7 @@ export function current() {
 }
 
 /**
- * Change parts of the view; those set to undefined go. Listeners of "view" on the window are told.
+ * Change parts of the view; undefined removes a part. Fires "view" on the window.
  * @param {View} changes
  * @param {{replace?: boolean}} [options]
  */
@@ -29,9 +29,9 @@ export function go(changes, { replace = false } = {}) {
   const next = /** @type {Record<string, string | undefined>} */ ({ ...current(), ...changes });
   const query = new URLSearchParams();
   for (const name of FIELDS) if (next[name]) query.set(name, next[name]);
-  const address = query.size ? `?${query}` : location.pathname;
-  if (replace) history.replaceState(null, "", address);
-  else if (address !== location.search) history.pushState(null, "", address);
+  const search = query.size ? `?${query}` : "";
+  if (replace) history.replaceState(null, "", location.pathname + search);
+  else if (search !== location.search) history.pushState(null, "", location.pathname + search);
   window.dispatchEvent(new CustomEvent("view"));
 }
 

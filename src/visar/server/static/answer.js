@@ -1,101 +1,147 @@
-/** The question, its answer while it is written, and the pages it rests on. */
+/** The question, its answer while it is written, and the pages it is based on. */
 
 import { path, stream, url } from "./api.js";
 import { current, go } from "./address.js";
 import { h, refill } from "./dom.js";
-import { answered, hits, question, sentence } from "./views.js";
+import { answerCard, pageList, questionHeading, quoteCard, summaryLine } from "./views.js";
+
+const MAX_EXCHANGES = 30;
+
+/**
+ * @typedef {object} Exchange a question and what is known of its answer
+ * @property {{question: string, documents?: string[], collection?: string}} body the request
+ * @property {AbortController} controller
+ * @property {string} text the answer so far
+ * @property {any} [search]
+ * @property {any} [answer]
+ * @property {any} [problem] an error, if the request failed
+ * @property {Promise<any>} [explanation]
+ */
+
+/** The request of a view. @param {import("./address.js").View} view */
+const requestOf = ({ q = "", document: id, collection }) => ({ question: q, ...(id ? { documents: [id] } : {}), ...(collection ? { collection } : {}) });
 
 class Answer extends HTMLElement {
-  /** @type {any} */ search = null;
-  /** @type {any} */ answer = null;
-  /** @type {AbortController | null} */ running = null;
+  /** By request, oldest first: going back shows an answer without asking again. @type {Map<string, Exchange>} */ exchanges = new Map();
+  /** The one on display. @type {Exchange | undefined} */ exchange;
   /** @type {any[]} */ words = [];
-  asked = "";
-  text = "";
 
   connectedCallback() {
     window.addEventListener("view", () => this.update());
+    window.addEventListener("explained", (event) => {
+      this.words = /** @type {CustomEvent} */ (event).detail?.words ?? [];
+      this.show();
+    });
+    window.addEventListener("removed", (event) => {
+      const isSearched = (/** @type {any} */ one) => one.id === /** @type {CustomEvent} */ (event).detail;
+      for (const [key, one] of this.exchanges) if (one.search?.documents.some(isSearched)) this.exchanges.delete(key);
+    });
     this.update();
   }
 
-  /** What a question is asked of, as the API takes it. */
-  static body() {
-    const { q, document, collection } = current();
-    return { question: q, ...(document ? { documents: [document] } : {}), ...(collection ? { collection } : {}) };
+  /** Ask a question, even if it was asked before. @param {string} q */
+  ask(q) {
+    const key = JSON.stringify(requestOf({ ...current(), q }));
+    this.exchanges.get(key)?.controller.abort();
+    this.exchanges.delete(key);
+    go({ q, shown: undefined, page: undefined, word: undefined, cell: undefined });
   }
 
-  async update() {
-    const { q } = current();
-    const body = Answer.body();
-    const key = JSON.stringify(body);
-    if (!q) {
-      this.running?.abort();
-      this.asked = "";
-      this.tell(null);
-      this.empty();
-      return;
+  update() {
+    const view = current();
+    const body = requestOf(view);
+    const exchange = view.q ? this.exchanges.get(JSON.stringify(body)) ?? this.request(body) : undefined;
+    if (exchange !== this.exchange) {
+      this.exchange = exchange;
+      this.announce();
     }
-    if (key === this.asked) {
-      if (this.search) this.show();
-      return;
-    }
-    this.asked = key;
-    this.running?.abort();
-    this.running = new AbortController();
-    this.search = this.answer = null;
-    this.text = "";
-    this.tell(null);
-    this.replaceChildren(h("h1", { class: "asked" }, q), h("p", { class: "card soft", role: "status" }, "Looking through the pages …"));
-    try {
-      await stream("ask/stream", body, (event, data) => this.take(event, data), this.running.signal);
-    } catch (error) {
-      if (/** @type {Error} */ (error).name === "AbortError") return;
-      this.append(h("p", { class: "card bad", role: "alert" }, /** @type {Error} */ (error).message));
-    }
-  }
-
-  /** @param {string} event @param {any} data */
-  take(event, data) {
-    if (event === "search") {
-      this.search = data;
-      const [best] = data.pages;
-      // On a phone the page would cover the answer.
-      if (best && !current().shown && !matchMedia("(max-width: 700px)").matches) go({ shown: best.document, page: String(best.page) }, { replace: true });
-      this.tell(data);
-    } else if (event === "text") this.text += data;
-    else if (event === "answer") this.answer = data;
     this.show();
   }
 
-  /** @param {any} found */
-  tell(found) {
-    window.dispatchEvent(new CustomEvent("found", { detail: { search: found, body: Answer.body() } }));
+  /** @param {Exchange["body"]} body */
+  request(body) {
+    // One question at a time. A question that was left for a document is still answered.
+    for (const [key, { answer, problem, controller }] of this.exchanges) {
+      if (answer || problem) continue;
+      controller.abort();
+      this.exchanges.delete(key);
+    }
+    /** @type {Exchange} */ const exchange = { body, text: "", controller: new AbortController() };
+    this.exchanges.set(JSON.stringify(body), exchange);
+    const [oldest] = this.exchanges.keys();
+    if (this.exchanges.size > MAX_EXCHANGES) this.exchanges.delete(oldest);
+    stream("ask/stream", body, (event, data) => this.take(exchange, event, data), exchange.controller.signal).catch((error) => {
+      if (error.name === "AbortError") return;
+      exchange.problem = error;
+      if (exchange === this.exchange) this.show();
+    });
+    return exchange;
   }
 
-  /** @param {any} explanation */
-  shade(explanation) {
-    this.words = explanation?.words ?? [];
+  /** @param {Exchange} exchange @param {string} event @param {any} data */
+  take(exchange, event, data) {
+    if (event === "search") exchange.search = data;
+    else if (event === "answer") exchange.answer = data;
+    else exchange.text += data;
+    if (exchange !== this.exchange) return;
+    const live = event === "text" && this.querySelector(".live");
+    if (live) {
+      live.textContent = exchange.text;
+      live.classList.remove("soft");
+      return;
+    }
+    const [best] = event === "search" ? data.pages : [];
+    // On a phone the page would cover the answer.
+    if (best && !current().shown && !matchMedia("(max-width: 700px)").matches) go({ shown: best.document, page: String(best.page) }, { replace: true });
+    if (event === "search") this.announce();
     this.show();
   }
 
-  empty() {
-    const { document: chosen, collection } = current();
-    const what = chosen ? "this document" : collection ? "this collection" : "your documents";
-    this.replaceChildren(h("div", { class: "empty" },
-      h("h1", {}, `Ask ${what} a question`),
-      h("p", { class: "soft" }, "Drop PDFs, images or office files on the left. Each question gets as many pages as it needs, and you see why.")));
+  /** Tell the other parts of the page which question is on display. */
+  announce() {
+    window.dispatchEvent(new CustomEvent("found", { detail: this.exchange }));
   }
 
   show() {
-    const found = this.search;
-    if (!found) return;
+    if (!this.exchange) {
+      this.showEmpty();
+      return;
+    }
+    const { body, search, answer, problem, text } = this.exchange;
+    if (!search) {
+      refill(this, h("h1", { class: "question" }, body.question), problem ? this.problemCard() : h("p", { class: "card soft", role: "status" }, "Searching …"));
+      return;
+    }
     const { shown, page, word } = current();
-    const open = (/** @type {string} */ document, /** @type {number} */ number) => go({ shown: document, page: String(number) });
+    const open = (/** @type {string} */ id, /** @type {number} */ number) => go({ shown: id, page: String(number) });
     refill(this,
-      question(found.question, this.words, word, (chosen) => go({ word: chosen }), (peeked) => window.dispatchEvent(new CustomEvent("peek", { detail: peeked }))),
-      this.answer ? answered(found, this.answer, open) : h("div", { class: "card" }, h("p", { class: "text" }, this.text || "…")),
-      sentence(found),
-      hits(found, (hit) => url(`documents/${path(hit.document)}/pages/${hit.page}/thumbnail`), (hit) => hit.document === shown && String(hit.page) === page, open));
+      questionHeading(body.question, this.words, word, (selected) => go({ word: selected }), (preview) => window.dispatchEvent(new CustomEvent("preview", { detail: preview }))),
+      problem ? this.problemCard() : null,
+      problem && text ? h("div", { class: "card" }, h("p", { class: "text" }, text), h("p", { class: "small bad" }, "The answer broke off here.")) : null,
+      problem ? quoteCard(search, search.strength === "none" ? [] : search.passages, open) : null,
+      answer ? answerCard(search, answer, open) : null,
+      answer || problem ? null : h("div", { class: "card" }, h("p", { class: `text live ${text ? "" : "soft"}` }, text || "Writing the answer …")),
+      summaryLine(search),
+      pageList(search, (hit) => url(`documents/${path(hit.document)}/pages/${hit.page}/thumbnail`), (hit) => hit.document === shown && String(hit.page) === page, open));
+  }
+
+  problemCard() {
+    const { body, problem } = /** @type {Exchange} */ (this.exchange);
+    const isMissing = problem.code === "not_found" && (body.documents || body.collection);
+    return h("div", { class: "card problem" }, h("p", { class: "bad", role: "alert" }, problem.message),
+      h("p", {}, h("button", { onclick: () => this.ask(body.question) }, "Try again"), isMissing ? h("button", { onclick: () => go({ document: undefined, collection: undefined, shown: undefined, page: undefined }) }, "Search all documents") : null));
+  }
+
+  /** Invite a question, and list those of this visit. */
+  showEmpty() {
+    const { document: selected, collection } = current();
+    const subject = selected ? "this document" : collection ? "this collection" : "your documents";
+    const links = [...this.exchanges.values()].reverse().map(({ body: { question, documents, collection } }) =>
+      h("li", {}, h("button", { class: "link", onclick: () => go({ q: question, document: documents?.[0], collection, shown: undefined, page: undefined }) }, question)));
+    refill(this, h("div", { class: "empty" },
+      h("h1", {}, `Ask ${subject} a question`),
+      h("p", { class: "soft" }, "Drop PDFs, images or Office files on the left. ViSAR finds exactly the pages each question needs, and shows you why."),
+      ...(links.length ? [h("h2", { class: "label" }, "Your questions"), h("ul", {}, ...links)] : [])));
   }
 }
 

@@ -1,6 +1,13 @@
-/** Requests to the server. Every error has the sentence that the server says. */
+/** Requests to the server. Every failure is an `ApiError` whose message can be shown. */
 
 const ROOT = new URL("api/v1/", document.baseURI);
+const STATUS_TEXT = /** @type {Record<number, string>} */ ({
+  413: "This is too large for the server or a proxy in front of it: send fewer or smaller files",
+  429: "Too many requests: try again in a moment",
+  502: "The server isn't available: try again in a moment",
+  503: "The server isn't available: try again in a moment",
+  504: "The server took too long: try again in a moment",
+});
 
 export class ApiError extends Error {
   /** @param {string} message @param {string} code */
@@ -16,51 +23,58 @@ export const url = (path) => new URL(path, ROOT).href;
 /** @param {...string | number} parts */
 export const path = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
 
-/** @param {Response} response */
-async function refused(response) {
-  const said = await response.json().catch(() => ({}));
-  return new ApiError(said.detail ?? `The server answers ${response.status}.`, said.code ?? "");
+const unreachable = () => new ApiError("Can't reach the server. Check that it is running and that you are online.", "connection");
+
+/**
+ * Read a reply as JSON. A proxy may have answered instead of the server, with a page of its own.
+ * @param {number} status @param {string} text @returns {any}
+ */
+function read(status, text) {
+  let body;
+  try {
+    body = JSON.parse(text || "{}");
+  } catch {
+    body = undefined;
+  }
+  if (status < 300 && body !== undefined) return body;
+  const reason = status < 300 ? "The reply isn't from ViSAR" : STATUS_TEXT[status] ?? "The server failed";
+  throw new ApiError(body?.detail ?? `${reason} (HTTP ${status}).`, body?.code ?? "");
 }
 
 /**
- * @param {string} method
- * @param {string} where
- * @param {unknown} [body]
- * @param {AbortSignal} [signal]
+ * @param {string} method @param {string} where @param {unknown} [body]
+ * @param {{signal?: AbortSignal, headers?: Record<string, string>}} [options]
  * @returns {Promise<Response>}
  */
-async function send(method, where, body, signal) {
-  /** @type {Record<string, string>} */ const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+async function send(method, where, body, { signal, headers } = {}) {
   let response;
   try {
-    response = await fetch(url(where), { method, signal, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    const type = body === undefined ? undefined : { "Content-Type": "application/json" };
+    response = await fetch(url(where), { method, signal, headers: { ...type, ...headers }, body: JSON.stringify(body) });
   } catch (error) {
     if (/** @type {Error} */ (error).name === "AbortError") throw error;
-    throw new ApiError("The server does not answer. Is it still running?", "connection");
+    throw unreachable();
   }
-  if (!response.ok) throw await refused(response);
+  if (!response.ok) read(response.status, await response.text());
   return response;
 }
 
-/** @param {string} where @returns {Promise<any>} */
-export const get = async (where) => (await send("GET", where)).json();
-
-/** @param {string} where @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
-export const post = async (where, body, signal) => (await send("POST", where, body, signal)).json();
-
-/** @param {string} where @param {unknown} body @param {AbortSignal} [signal] */
-export const bytes = async (where, body, signal) => (await send("POST", where, body, signal)).arrayBuffer();
-
-/** @param {string} method @param {string} where @param {unknown} [body] */
-export const change = (method, where, body) => send(method, where, body);
-
-/** @param {string} token @returns {Promise<boolean>} whether it is the right one */
-export async function signIn(token) {
-  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-  return (await fetch(url("session"), { method: "POST", headers, body: "{}" })).ok;
+/** Send a request and read its reply. @param {string} method @param {string} where @param {unknown} [body] @returns {Promise<any>} */
+export async function call(method, where, body) {
+  const response = await send(method, where, body);
+  return read(response.status, await response.text().catch(() => Promise.reject(unreachable())));
 }
 
-/** A file of a tar stream: its header, with names of any length in one of its own, and its content. @param {File} file */
+/** @param {string} where */
+export const get = (where) => call("GET", where);
+
+/** @param {string} where @param {unknown} body */
+export const post = (where, body) => call("POST", where, body);
+
+/** Exchange the token for a cookie; fails if it is wrong. @param {string} token */
+export const signIn = (token) => send("POST", "session", {}, { headers: { Authorization: `Bearer ${token}` } });
+
+/** A file of a tar stream. An extended header carries its name, which can have any length. @param {File} file */
 function member(file) {
   const encoder = new TextEncoder();
   const header = (/** @type {string} */ name, /** @type {number} */ size, /** @type {string} */ kind) => {
@@ -87,8 +101,8 @@ function member(file) {
 /**
  * Send files in one request, as a tar stream.
  * @param {File[]} files
- * @param {string | null} collection
- * @param {(sent: number) => void} progress called with the bytes of content that were sent
+ * @param {string | undefined} collection
+ * @param {(sent: number) => void} progress called with the number of bytes sent
  * @returns {{done: Promise<{name: string, job: any, problem: any}[]>, abort: () => void}}
  */
 export function upload(files, collection, progress) {
@@ -98,12 +112,15 @@ export function upload(files, collection, progress) {
   const content = files.reduce((sum, file) => sum + file.size, 0);
   const done = new Promise((resolve, reject) => {
     request.upload.onprogress = (event) => progress((content * event.loaded) / body.size);
-    request.onerror = () => reject(new ApiError("The upload broke off.", "connection"));
-    request.onabort = () => reject(new ApiError("Cancelled.", "cancelled"));
+    // Servers that refuse a large body often close the connection before the browser reads why.
+    request.onerror = () => reject(new ApiError("The upload failed: the server can't be reached, or the files are too large for it.", "connection"));
+    request.onabort = () => reject(new ApiError("Canceled.", "cancelled"));
     request.onload = () => {
-      const said = JSON.parse(request.responseText || "{}");
-      if (request.status < 300) resolve(said);
-      else reject(new ApiError(said.detail ?? `The server answers ${request.status}.`, said.code ?? ""));
+      try {
+        resolve(read(request.status, request.responseText));
+      } catch (error) {
+        reject(error);
+      }
     };
     request.open("POST", url(`documents/batch${query}`));
     request.setRequestHeader("Content-Type", "application/x-tar");
@@ -113,21 +130,23 @@ export function upload(files, collection, progress) {
 }
 
 /**
- * Call back with each server-sent event of an answer to a question.
+ * Call back with each server-sent event of an answer. Fails unless the last one is an answer.
  * @param {string} where
  * @param {unknown} body
  * @param {(event: string, data: any) => void} take
  * @param {AbortSignal} signal
  */
 export async function stream(where, body, take, signal) {
-  const response = await send("POST", where, body, signal);
+  const response = await send("POST", where, body, { signal });
   const reader = /** @type {ReadableStream<BufferSource>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   let name = "";
   for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const lines = (rest + value).split("\n");
+    const { value, done } = await reader.read().catch((error) => {
+      if (error.name === "AbortError") throw error;
+      return { value: "", done: true };
+    });
+    const lines = (rest + (value ?? "")).split("\n");
     rest = lines.pop() ?? "";
     for (const line of lines) {
       if (line.startsWith("event: ")) name = line.slice(7).trim();
@@ -135,7 +154,9 @@ export async function stream(where, body, take, signal) {
         const data = JSON.parse(line.slice(6));
         if (name === "problem") throw new ApiError(data.detail, data.code);
         take(name, data);
+        if (name === "answer") return;
       }
     }
+    if (done) throw new ApiError("The connection was lost before the answer was complete.", "connection");
   }
 }

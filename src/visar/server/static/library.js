@@ -1,92 +1,123 @@
-/** The library: documents, those on their way, and collections. */
+/** The library: documents, files that are being added, and collections. */
 
-import { change, get, path, post, url } from "./api.js";
+import { call, get, path, url } from "./api.js";
 import { current, go } from "./address.js";
 import { arrange, counted, h, notice, refill } from "./dom.js";
+import { attempt, queueItems } from "./queue.js";
 import { Uploads } from "./uploads.js";
 
-const STAGES = { reading: "reading", ocr: "reading by OCR", encoding: "encoding" };
+const DOCUMENTS_PER_REQUEST = 1000;
+const DOCUMENTS_SHOWN = 200;
+const QUEUE_SHOWN = 50;
+const RECONNECT_MILLISECONDS = 5000;
 
 class Library extends HTMLElement {
-  /** @type {any[]} */ documents = [];
+  /** By id, oldest first. @type {Map<string, any>} */ documents = new Map();
   /** @type {any[]} */ collections = [];
   /** @type {Map<string, any>} */ jobs = new Map();
-  uploads = new Uploads(() => this.show(), (job) => this.jobs.set(job.id, this.jobs.get(job.id) ?? job));
   /** @type {Set<string>} */ removed = new Set();
+  uploads = new Uploads(() => this.show(), (job) => this.jobs.set(job.id, this.jobs.get(job.id) ?? job));
+  isLoaded = false;
+  problem = "";
   filter = "";
+  limit = DOCUMENTS_SHOWN;
 
   connectedCallback() {
     this.setAttribute("aria-label", "Library");
     this.setAttribute("role", "complementary");
     this.build();
-    this.load();
+    this.loading = this.load();
     this.follow();
     window.addEventListener("view", () => this.show());
     document.addEventListener("dragover", (event) => event.preventDefault());
     document.addEventListener("drop", (event) => {
       event.preventDefault();
-      this.take(event.dataTransfer);
+      attempt(this.drop(event.dataTransfer));
     });
   }
 
   build() {
-    const input = /** @type {HTMLInputElement} */ (
-      h("input", { type: "file", multiple: true, class: "hidden", id: "files" })
-    );
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "file", multiple: true, class: "hidden", id: "files" }));
     input.addEventListener("change", () => {
       this.uploads.add([...(input.files ?? [])]);
-      input.value = ""; // so that the same file can be chosen again
+      input.value = ""; // so that the same file can be selected again
     });
-    const filter = /** @type {HTMLInputElement} */ (
-      h("input", { class: "filter", type: "search", placeholder: "Find a document", "aria-label": "Find a document by its name" })
-    );
+    const filter = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", placeholder: "Find a document", "aria-label": "Find a document by name" }));
     filter.addEventListener("input", () => {
       this.filter = filter.value.toLowerCase();
+      this.limit = DOCUMENTS_SHOWN;
       this.show();
     });
+    this.lost = h("p", { class: "small bad", role: "status" });
     this.list = h("ul");
     this.groups = h("ul");
     this.append(
-      h("h2", { class: "label" }, "Library"),
-      filter,
-      this.list,
-      h("label", { class: "drop", for: "files" }, input, "Drop files or a folder here, or choose them"),
-      h("h2", { class: "label" }, "Collections"),
-      this.groups,
-    );
+      h("h2", { class: "label" }, "Library"), this.lost, filter, this.list,
+      h("label", { class: "drop", for: "files" }, input, "Drop files or a folder here, or click to choose"),
+      h("h2", { class: "label" }, "Collections"), this.groups);
   }
 
   async load() {
     try {
-      [this.documents, this.collections] = await Promise.all([get("documents?limit=1000"), get("collections")]);
+      const documents = new Map();
+      for (let offset = 0, part; !part || part.length === DOCUMENTS_PER_REQUEST; offset += part.length) {
+        part = await get(`documents?offset=${offset}&limit=${DOCUMENTS_PER_REQUEST}`);
+        for (const one of part) documents.set(one.id, one);
+      }
+      this.collections = await get("collections");
+      this.documents = documents;
+      this.problem = "";
     } catch (error) {
-      notice(/** @type {Error} */ (error).message);
+      this.problem = /** @type {Error} */ (error).message;
     }
-    this.show();
-    this.dispatchEvent(new CustomEvent("loaded"));
+    this.isLoaded = true;
+    this.changed();
   }
 
+  changed() {
+    this.show();
+    window.dispatchEvent(new CustomEvent("library"));
+  }
+
+  /** Follow the jobs of the server. */
   follow() {
     const events = new EventSource(url("jobs/events"));
+    const { lost } = this;
     events.addEventListener("job", (event) => {
       const job = JSON.parse(event.data);
       const before = this.jobs.get(job.id);
       this.jobs.set(job.id, job);
-      if (job.state === "done" && before && before.state !== "done") this.load();
+      if (job.state === "done" && before && before.state !== "done") attempt(this.added(job.document));
       else this.show();
     });
     events.addEventListener("forgotten", (event) => {
       this.jobs.delete(JSON.parse(event.data).id);
       this.show();
     });
-    events.onerror = () => this.classList.add("lost");
-    events.onopen = () => this.classList.remove("lost");
+    events.onopen = () => {
+      if (!lost?.textContent) return;
+      lost.textContent = "";
+      this.loading = this.load();
+    };
+    events.onerror = () => {
+      if (lost) lost.textContent = "Connection lost. Reconnecting …";
+      // The browser gives up when it gets an error page, such as that of a proxy.
+      if (events.readyState === EventSource.CLOSED) setTimeout(() => this.follow(), RECONNECT_MILLISECONDS);
+    };
   }
 
-  /** @param {DataTransfer | null} dropped */
-  async take(dropped) {
-    // Before anything is awaited: after that the items are gone. Some are files without an entry.
-    const items = [...(dropped?.items ?? [])].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
+  /** @param {string} id */
+  async added(id) {
+    await this.loading;
+    this.documents.set(id, await get(`documents/${path(id)}`));
+    this.collections = await get("collections");
+    this.changed();
+  }
+
+  /** @param {DataTransfer | null} transfer */
+  async drop(transfer) {
+    // Items are only there until the first await. Some are files without an entry.
+    const items = [...(transfer?.items ?? [])].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
     /** @type {File[]} */ const files = [];
     const walk = async (/** @type {any} */ entry) => {
       if (entry.isFile) files.push(await new Promise((resolve, reject) => entry.file(resolve, reject)));
@@ -106,34 +137,50 @@ class Library extends HTMLElement {
     this.uploads.add(files);
   }
 
+  /** Documents that match the filter and the selected collection, newest first. */
+  matching() {
+    const { collection } = current();
+    return [...this.documents.values()].reverse().filter((one) => !this.removed.has(one.id) && one.name.toLowerCase().includes(this.filter) && (!collection || one.collections.includes(collection)));
+  }
+
   show() {
-    const { document: chosen, collection } = current();
-    /** @type {import("./dom.js").Item[]} */ const entries = [];
-    for (const one of this.uploads.entries) {
-      entries.push({ key: `upload ${one.id} ${one.problem}`, make: () => (one.problem ? this.refused(one, one.problem) : this.uploading(one)), refresh: (item) => progress(item, one.cancelled ? "cancelling" : one.share ? `sending, ${Math.round(one.share * 100)} %` : "waiting", one.share, 1) });
-    }
-    for (const job of [...this.jobs.values()].reverse()) {
-      if (job.state === "done") continue;
-      const busy = job.state === "waiting" || job.state === "running";
-      entries.push({ key: `job ${job.id} ${busy || job.state} ${job.reason}`, make: () => this.job(job), refresh: busy ? (item) => progress(item, stage(job), job.pages_done, job.pages) : undefined });
-    }
-    for (const one of [...this.documents].reverse()) {
-      if (this.removed.has(one.id) || !one.name.toLowerCase().includes(this.filter)) continue;
-      if (collection && !one.collections.includes(collection)) continue;
-      entries.push({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (item) => item.firstElementChild?.setAttribute("aria-current", String(one.id === chosen)) });
-    }
-    const none = this.filter ? "No document has that in its name." : "Nothing here yet.";
-    if (!entries.some((one) => one.key.startsWith("document")) && (this.filter || !entries.length)) entries.push({ key: none, make: () => h("li", { class: "soft small" }, none) });
+    const { document: selected, collection } = current();
+    const queue = queueItems(this.uploads, [...this.jobs.values()]);
+    const documents = this.matching();
+    const entries = [
+      ...queue.slice(0, QUEUE_SHOWN),
+      ...(queue.length > QUEUE_SHOWN ? [this.line(`${counted(queue.length - QUEUE_SHOWN, "more file")} in the queue`)] : []),
+      ...documents.slice(0, this.limit).map((one) => ({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (/** @type {HTMLElement} */ item) => item.firstElementChild?.setAttribute("aria-current", String(one.id === selected)) })),
+    ];
+    if (documents.length > this.limit) entries.push(this.more(documents.length - this.limit));
+    if (this.problem) entries.push(this.line(this.problem, () => (this.loading = this.load())));
+    else if (!this.isLoaded) entries.push(this.line("Loading …"));
+    else if (!documents.length && (this.filter || !queue.length)) entries.push(this.line(this.filter ? "No document has this in its name." : "No documents yet."));
     if (!this.list || !this.groups) return;
     arrange(this.list, entries);
+    const link = (/** @type {string} */ text, /** @type {() => void} */ act) => h("li", {}, h("button", { class: "link small", onclick: act }, text));
     refill(this.groups,
       ...this.collections.map((one) =>
         h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
-          one.name, h("div", { class: "soft small" }, counted(one.documents, "document")))),
-      ),
-      ...(collection ? [h("li", {}, h("button", { class: "link small", onclick: () => this.dissolve(collection) }, "End this collection"))] : []),
-      this.documents.length ? h("li", {}, h("button", { class: "link small", onclick: () => this.collect() }, collection ? "Rename this collection" : "New collection from the shown documents")) : h("li", { class: "soft small" }, "Groups of documents to ask at once."),
-    );
+          one.name, h("div", { class: "soft small" }, counted(one.documents, "document"))))),
+      collection ? link("Rename collection", () => this.rename(collection)) : null,
+      collection ? link("Delete collection (documents are kept)", () => this.changeCollection("DELETE", path(collection), undefined, undefined)) : null,
+      !collection && documents.length ? link(`New collection from ${counted(documents.length, "document")}`, () => this.collect(documents)) : null,
+      this.documents.size ? null : h("li", { class: "line soft small" }, "Groups of documents that you search together."));
+  }
+
+  /** @param {string} text @param {() => void} [retry] */
+  line(text, retry) {
+    return { key: text, make: () => h("li", { class: `line small ${retry ? "bad" : "soft"}` }, h("span", { role: "status" }, text), retry ? h("button", { class: "link", onclick: retry }, "Try again") : null) };
+  }
+
+  /** @param {number} count */
+  more(count) {
+    const show = () => {
+      this.limit += DOCUMENTS_SHOWN;
+      this.show();
+    };
+    return { key: "more", make: () => h("li", {}, h("button", { class: "link small", onclick: show })), refresh: (/** @type {HTMLElement} */ item) => { if (item.firstChild) item.firstChild.textContent = `Show more (${count.toLocaleString("en")} left)`; } };
   }
 
   /** @param {any} one */
@@ -141,118 +188,55 @@ class Library extends HTMLElement {
     const open = () => go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined, cell: undefined });
     return h("li", { class: "row" },
       h("button", { class: "entry", onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"))),
-      h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.remove_(one) }, "×"));
+      h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.removeDocument(one) }, "×"));
   }
 
-  /** @param {import("./uploads.js").Sending} one */
-  uploading(one) {
-    return h("li", { class: "entry" }, one.name,
-      h("div", { class: "row small soft" }, h("span"), h("button", { class: "link", onclick: () => this.uploads.cancel(one) }, "Cancel")),
-      h("progress", { "aria-label": `Sending ${one.name}` }));
-  }
-
-  /** @param {import("./uploads.js").Sending} one @param {string} why */
-  refused(one, why) {
-    const again = () => {
-      this.uploads.forget(one);
-      this.uploads.add([one.file]);
-    };
-    return h("li", { class: "entry" }, one.name, h("div", { class: "small bad" }, why),
-      h("div", { class: "small" }, h("button", { class: "link", onclick: again }, "Try again"), h("button", { class: "link", "aria-label": `Dismiss ${one.name}`, onclick: () => this.uploads.forget(one) }, "Dismiss")));
-  }
-
-  /** @param {any} job */
-  job(job) {
-    const act = (/** @type {string} */ what, body = {}) => post(`jobs/${path(job.id, what)}`, body).catch((error) => notice(error.message));
-    const entry = h("li", { class: "entry" }, job.name);
-    if (job.state === "waiting" || job.state === "running") {
-      entry.append(
-        h("div", { class: "row small soft" }, h("span"), h("button", { class: "link", onclick: () => act("cancel") }, "Cancel")),
-        h("progress", { "aria-label": `Adding ${job.name}` }));
-      return entry;
-    }
-    const drop = h("button", { class: "link", "aria-label": `Dismiss ${job.name}`, onclick: () => change("DELETE", `jobs/${path(job.id)}`) }, "Dismiss");
-    if (job.code === "password") {
-      const field = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": `Password of ${job.name}`, placeholder: "Password", autocomplete: "off" }));
-      const form = h("form", { class: "row" }, field, h("button", {}, "Open"));
-      form.addEventListener("submit", (event) => {
-        event.preventDefault();
-        act("retry", { password: field.value });
-      });
-      entry.append(h("div", { class: "small bad" }, "encrypted: it needs a password"), form, drop);
-      return entry;
-    }
-    const why = job.state === "cancelled" ? "cancelled" : job.reason;
-    entry.append(h("div", { class: `small ${job.state === "failed" ? "bad" : "soft"}` }, why),
-      h("div", { class: "small" }, h("button", { class: "link", onclick: () => act("retry") }, "Try again"), drop));
-    return entry;
-  }
-
-  /** Gone from sight at once, from the index when there was time to think again. @param {any} one */
-  remove_(one) {
+  /** Hide a document now, and delete it unless the user changes their mind. @param {any} one */
+  removeDocument(one) {
+    const { document: selected, shown } = current();
     this.removed.add(one.id);
-    this.show();
-    notice(`${one.name} is removed.`, {
-      action: "Undo",
-      run: () => {
-        this.removed.delete(one.id);
-        this.show();
-      },
-      done: async () => {
-        try {
-          await change("DELETE", `documents/${path(one.id)}`);
-        } catch (error) {
-          this.removed.delete(one.id);
-          notice(/** @type {Error} */ (error).message);
-        }
-        this.load();
-      },
-    });
-  }
-
-  /** Its documents stay, so nothing is asked. @param {string} collection */
-  async dissolve(collection) {
-    try {
-      await change("DELETE", `collections/${path(collection)}`);
-      await this.load();
-      go({ collection: undefined });
-    } catch (error) {
-      notice(/** @type {Error} */ (error).message);
-    }
-  }
-
-  async collect() {
-    const { collection } = current();
-    const name = window.prompt(collection ? "Its new name" : "Name of the collection", collection ?? "")?.trim();
-    if (!name) return;
-    try {
-      if (collection) await change("PATCH", `collections/${path(collection)}`, { name });
-      else {
-        const shown = this.documents.filter((one) => one.name.toLowerCase().includes(this.filter));
-        await change("PUT", `collections/${path(name)}/documents`, { documents: shown.map((one) => one.id) });
+    if (selected === one.id) go({ document: undefined });
+    if (shown === one.id) go({ shown: undefined, page: undefined });
+    const restore = () => {
+      this.removed.delete(one.id);
+      this.changed();
+    };
+    const remove = async () => {
+      try {
+        await call("DELETE", `documents/${path(one.id)}`);
+        this.documents.delete(one.id);
+        this.collections = await get("collections");
+        window.dispatchEvent(new CustomEvent("removed", { detail: one.id }));
+      } finally {
+        restore();
       }
-      await this.load();
-      go({ collection: name, document: undefined });
+    };
+    this.changed();
+    notice(`Removed ${one.name}.`, { action: "Undo", run: restore, done: () => attempt(remove()) });
+  }
+
+  /** @param {any[]} documents */
+  collect(documents) {
+    const name = window.prompt("Name of the collection")?.trim();
+    if (name) this.changeCollection("PUT", `${path(name)}/documents`, { documents: documents.map((one) => one.id) }, name);
+  }
+
+  /** @param {string} collection */
+  rename(collection) {
+    const name = window.prompt("New name", collection)?.trim();
+    if (name) this.changeCollection("PATCH", path(collection), { name }, name);
+  }
+
+  /** @param {string} method @param {string} where @param {unknown} body @param {string | undefined} collection the one to select afterwards */
+  async changeCollection(method, where, body, collection) {
+    try {
+      await call(method, `collections/${where}`, body);
+      await (this.loading = this.load());
+      go({ collection, document: undefined });
     } catch (error) {
       notice(/** @type {Error} */ (error).message);
     }
   }
-}
-
-/** @param {any} job */
-function stage(job) {
-  if (job.state === "waiting") return "waiting";
-  const doing = STAGES[/** @type {keyof STAGES} */ (job.stage)] ?? "opening";
-  return job.pages ? `${doing} page ${job.pages_done} of ${job.pages}` : doing;
-}
-
-/** @param {HTMLElement} item @param {string} said @param {number} done @param {number} all */
-function progress(item, said, done, all) {
-  const bar = item.querySelector("progress");
-  const text = item.querySelector(".row > span");
-  if (!bar || !text) return;
-  text.textContent = said;
-  Object.assign(bar, { max: Math.max(1, all), value: done });
 }
 
 customElements.define("visar-library", Library);

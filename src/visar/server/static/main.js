@@ -1,23 +1,26 @@
-/** The page: its form, its theme, and what its parts tell each other. */
+/** The page: the question form, the theme, and signing in. */
 
 import "./library.js";
 import "./answer.js";
 import "./why.js";
 import "./viewer.js";
-import { ApiError, get, signIn } from "./api.js";
+import { get, signIn } from "./api.js";
 import { current, go } from "./address.js";
 import { h } from "./dom.js";
+
+const SCOPES_SHOWN = 100;
 
 const form = /** @type {HTMLFormElement} */ (document.getElementById("ask"));
 const field = /** @type {HTMLInputElement} */ (document.getElementById("question"));
 const scope = /** @type {HTMLSelectElement} */ (document.getElementById("scope"));
 const library = /** @type {any} */ (document.getElementById("library"));
 const menu = /** @type {HTMLElement} */ (document.getElementById("menu"));
+const answer = /** @type {any} */ (document.querySelector("visar-answer"));
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const q = field.value.trim();
-  if (q) go({ q, shown: undefined, page: undefined, word: undefined, cell: undefined });
+  if (q) answer.ask(q);
 });
 
 scope.addEventListener("change", () => {
@@ -26,18 +29,22 @@ scope.addEventListener("change", () => {
 });
 
 function showScope() {
-  const { document: chosen, collection, q } = current();
-  const options = [["a:", "All documents"], ...library.collections.map((/** @type {any} */ one) => [`c:${one.name}`, one.name]), ...library.documents.map((/** @type {any} */ one) => [`d:${one.id}`, one.name])];
-  const value = chosen ? `d:${chosen}` : collection ? `c:${collection}` : "a:";
+  const { document: selected, collection, q } = current();
+  const value = selected ? `d:${selected}` : collection ? `c:${collection}` : "a:";
+  const documents = [...library.documents.values()].reverse();
+  // A menu of thousands is no use: the library lists the others.
+  const listed = documents.filter((one, index) => index < SCOPES_SHOWN || one.id === selected);
+  const options = [["a:", "All documents"], ...library.collections.map((/** @type {any} */ one) => [`c:${one.name}`, one.name]), ...listed.map((one) => [`d:${one.id}`, one.name])];
   scope.replaceChildren(...options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));
+  if (listed.length < documents.length) scope.append(h("option", { disabled: true }, "Find more in the library"));
   if (document.activeElement !== field) field.value = q ?? "";
   document.title = q ? `${q} · ViSAR` : "ViSAR";
 }
 
-/** @param {boolean} open whether the library is drawn out, where it has no column of its own */
-function draw(open) {
-  library.classList.toggle("open", open);
-  menu.setAttribute("aria-expanded", String(open));
+/** Open or close the library where it is a drawer. @param {boolean} isOpen */
+function draw(isOpen) {
+  library.classList.toggle("open", isOpen);
+  menu.setAttribute("aria-expanded", String(isOpen));
 }
 menu.addEventListener("click", () => draw(!library.classList.contains("open")));
 document.getElementById("answer")?.addEventListener("pointerdown", () => draw(false));
@@ -45,40 +52,38 @@ window.addEventListener("view", () => draw(false));
 
 const theme = /** @type {HTMLElement} */ (document.getElementById("theme"));
 const root = document.documentElement;
-const kept = localStorage.getItem("theme");
-if (kept) root.dataset.theme = kept;
+root.dataset.theme = localStorage.getItem("theme") ?? "";
 theme.addEventListener("click", () => {
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = isDark ? "light" : "dark";
   localStorage.setItem("theme", root.dataset.theme);
   window.dispatchEvent(new CustomEvent("theme"));
 });
 
-window.addEventListener("explained", (event) => {
-  /** @type {any} */ (document.querySelector("visar-answer")).shade(/** @type {CustomEvent} */ (event).detail);
-});
-/** Ask for the token once where the server wants one; a cookie stands for it from then on. */
+/** Ask for the token if the server needs one. A cookie replaces it from then on. */
 async function checkToken() {
-  try {
-    await get("health");
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.code !== "token") return;
-    const field = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": "Token", autocomplete: "off", required: true }));
-    const said = h("p", { class: "small bad", role: "alert" });
-    const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { class: "card" }, h("h2", {}, "This server wants a token"),
-      h("p", { class: "soft small" }, "Who runs it has set one in VISAR_TOKEN."), h("form", { class: "row" }, field, h("button", {}, "Sign in")), said));
-    dialog.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      if (await signIn(field.value)) location.reload();
-      else said.textContent = "That is not its token.";
-    });
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
-    document.body.append(dialog);
-    dialog.showModal();
-  }
+  const problem = await get("health").then(() => null, (error) => error);
+  if (problem?.code !== "token") return;
+  const input = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": "Token", autocomplete: "off", required: true }));
+  const message = h("p", { class: "small bad", role: "alert" });
+  const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { class: "card" }, h("h2", {}, "This server needs a token"),
+    h("p", { class: "soft small" }, "Ask the person who runs it: it is the value of VISAR_TOKEN."), h("form", { class: "row" }, input, h("button", {}, "Sign in")), message));
+  dialog.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await signIn(input.value);
+      location.reload();
+    } catch (error) {
+      const { code, message: text } = /** @type {import("./api.js").ApiError} */ (error);
+      message.textContent = code === "token" ? "Wrong token." : text;
+    }
+  });
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 checkToken();
 window.addEventListener("view", showScope);
-library.addEventListener("loaded", showScope);
+window.addEventListener("library", showScope);
 showScope();

@@ -1,21 +1,21 @@
-/** The page viewer: its picture, its words to select and find, the heat, and the cited passage. */
+/** The page viewer: the picture of a page, its text to select and find, the heat, and the passage found. */
 
-import { change, get, path, post, url } from "./api.js";
+import { get, path, post, url } from "./api.js";
 import { current, go } from "./address.js";
-import { h, refill } from "./dom.js";
-import { paint, spots } from "./views.js";
+import { h, place, refill } from "./dom.js";
+import { paint, passageFrames } from "./views.js";
 
 const ZOOMS = [0.5, 0.75, 1, 1.5, 2, 3];
 
 class Viewer extends HTMLElement {
   /** @type {any} */ document = null;
   /** @type {any} */ page = null;
-  /** @type {any} */ found = null;
+  /** @type {import("./answer.js").Exchange | undefined} */ exchange;
   /** @type {any[]} */ words = [];
-  /** @type {{key: string, patches: Promise<any>} | null} */ heated = null;
+  /** @type {{key: string, patches: Promise<any>} | null} */ cache = null;
   turn = 0;
   zoom = 1;
-  inverted = false;
+  isInverted = false;
   key = "";
 
   connectedCallback() {
@@ -23,11 +23,11 @@ class Viewer extends HTMLElement {
     this.setAttribute("role", "region");
     this.tools = h("div", { class: "tools" });
     this.sheet = h("div", { class: "sheet" });
-    this.stage = h("div", { class: "stage", tabindex: 0, "aria-label": "The page" }, this.sheet);
+    this.stage = h("div", { class: "stage", tabindex: 0, "aria-label": "Page content" }, this.sheet);
     this.append(this.grip(), this.tools, this.stage);
     window.addEventListener("view", () => this.update());
     window.addEventListener("found", (event) => {
-      this.found = /** @type {CustomEvent} */ (event).detail;
+      this.exchange = /** @type {CustomEvent} */ (event).detail;
       this.words = [];
       this.mark();
     });
@@ -37,7 +37,7 @@ class Viewer extends HTMLElement {
       this.heat();
     });
     window.addEventListener("theme", () => this.heat());
-    window.addEventListener("peek", (event) => this.heat(/** @type {CustomEvent} */ (event).detail));
+    window.addEventListener("preview", (event) => this.heat(/** @type {CustomEvent} */ (event).detail));
     document.addEventListener("keydown", (event) => this.press(event));
     this.update();
   }
@@ -66,8 +66,8 @@ class Viewer extends HTMLElement {
 
   /** @param {number} by */
   scale(by) {
-    const place = ZOOMS.indexOf(this.zoom) + by;
-    this.zoom = ZOOMS[Math.min(ZOOMS.length - 1, Math.max(0, place))];
+    const index = ZOOMS.indexOf(this.zoom) + by;
+    this.zoom = ZOOMS[Math.min(ZOOMS.length - 1, Math.max(0, index))];
     this.size();
   }
 
@@ -82,13 +82,19 @@ class Viewer extends HTMLElement {
     }
     this.key = key;
     try {
-      if (this.document?.id !== shown) this.document = await get(`documents/${path(shown)}`);
-      const read = await get(`documents/${path(shown)}/pages/${Number(page) || 1}`);
+      const document = this.document?.id === shown ? this.document : await get(`documents/${path(shown)}`);
+      const content = await get(`documents/${path(shown)}/pages/${Number(page) || 1}`);
       if (this.key !== key) return;
-      this.page = read;
+      this.document = document;
+      this.page = content;
       this.draw();
     } catch (error) {
-      this.sheet?.replaceChildren(h("p", { class: "bad" }, /** @type {Error} */ (error).message));
+      if (this.key !== key) return;
+      const retry = () => {
+        this.key = "";
+        this.update();
+      };
+      this.sheet?.replaceChildren(h("div", { class: "locked" }, h("p", { class: "bad", role: "alert" }, /** @type {Error} */ (error).message), h("p", {}, h("button", { onclick: retry }, "Try again"))));
     }
     this.bar();
   }
@@ -100,40 +106,38 @@ class Viewer extends HTMLElement {
     image.addEventListener("error", () => this.explainMissing());
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": "true" }));
     const layer = h("div", { class: "words" });
-    for (const one of words) {
-      const [left, top, right, bottom] = one.box;
-      const span = h("span", {}, `${one.text} `);
-      Object.assign(span.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%`, fontSize: `${100 * (bottom - top) * 0.9}cqh` });
+    for (const { text, box } of words) {
+      const span = place(h("span", {}, `${text} `), box);
+      span.style.fontSize = `${90 * (box[3] - box[1])}cqh`;
       layer.append(span);
     }
-    this.layer = layer;
     this.sheet?.replaceChildren(image, this.canvas, layer);
     this.size();
     this.mark();
     this.heat();
   }
 
-  /** Say why there is no picture; where a password is missing, ask for it. */
+  /** Say why there is no picture, and ask for the password if that is the reason. */
   async explainMissing() {
     const key = this.key;
     const { id, name } = this.document;
-    const error = await get(`documents/${path(id)}/pages/${this.page.number}/image`).then(() => null, (reason) => reason);
+    const problem = await get(`documents/${path(id)}/pages/${this.page.number}/image`).then(() => null, (error) => error);
     if (key !== this.key || !this.sheet) return;
-    if (error?.code !== "password") {
-      this.sheet.append(h("p", { class: "locked small bad" }, error?.message ?? "The picture of this page cannot be had."));
+    if (problem?.code !== "password") {
+      this.sheet.append(h("p", { class: "locked small bad", role: "alert" }, problem?.message ?? "Can't load the picture of this page."));
       return;
     }
-    const field = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": `Password of ${name}`, placeholder: "Password", autocomplete: "off", required: true }));
-    const said = h("p", { class: "small bad", role: "alert" });
-    const form = h("form", { class: "locked" }, h("strong", {}, "This document is encrypted"), h("p", { class: "soft small" }, "Its words are in the index; its password shows the pages. The server keeps it in memory until it ends."), h("div", { class: "row" }, field, h("button", {}, "Unlock")), said);
+    const field = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": `Password for ${name}`, placeholder: "Password", autocomplete: "off", required: true }));
+    const message = h("p", { class: "small bad", role: "alert" });
+    const form = h("form", { class: "locked" }, h("strong", {}, "This document is encrypted"), h("p", { class: "soft small" }, "Enter its password to see the pages. The server keeps the password in memory until it stops."), h("div", { class: "row" }, field, h("button", {}, "Unlock")), message);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {
-        await change("POST", `documents/${path(id)}/unlock`, { password: field.value });
+        await post(`documents/${path(id)}/unlock`, { password: field.value });
         this.draw();
-        window.dispatchEvent(new CustomEvent("view")); // thumbnails elsewhere come now, too
-      } catch (reason) {
-        said.textContent = /** @type {any} */ (reason).code === "password" ? "That is not its password." : /** @type {Error} */ (reason).message;
+        window.dispatchEvent(new CustomEvent("view")); // loads the thumbnails, too
+      } catch (error) {
+        message.textContent = /** @type {any} */ (error).code === "password" ? "Wrong password." : /** @type {Error} */ (error).message;
         field.select();
       }
     });
@@ -144,7 +148,7 @@ class Viewer extends HTMLElement {
     if (!this.sheet || !this.page) return;
     this.sheet.style.width = `${100 * this.zoom}%`;
     this.sheet.style.aspectRatio = `${this.page.width} / ${this.page.height}`;
-    this.sheet.classList.toggle("inverted", this.inverted);
+    this.sheet.classList.toggle("inverted", this.isInverted);
   }
 
   bar() {
@@ -154,10 +158,10 @@ class Viewer extends HTMLElement {
     const field = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: this.document.pages, value: number, "aria-label": "Page number" }));
     field.addEventListener("change", () => this.step(Number(field.value) - number));
     const overlay = (/** @type {string | undefined} */ value, /** @type {string} */ text) => h("button", { class: "small", "aria-pressed": word === value, onclick: () => go({ word: value }) }, text);
-    const strongest = this.words.map((one, place) => ({ ...one, place })).sort((a, b) => b.influence - a.influence).slice(0, 2).sort((a, b) => a.place - b.place);
-    const overlays = this.words.length ? [h("span", { class: "switch", role: "group", "aria-label": "Heat" }, overlay(undefined, "All words"), ...strongest.map((one) => overlay(String(one.place), one.text)), overlay("off", "Off"))] : [];
+    const strongest = this.words.map((one, index) => ({ ...one, index })).sort((a, b) => b.influence - a.influence).slice(0, 2).sort((a, b) => a.index - b.index);
+    const overlays = this.words.length ? [h("span", { class: "switch", role: "group", "aria-label": "Heat" }, overlay(undefined, "All words"), ...strongest.map((one) => overlay(String(one.index), one.text)), overlay("off", "Off"))] : [];
     const original = h("a", { href: `${url(`documents/${path(this.document.id)}/original`)}#page=${number}`, target: "_blank", rel: "noopener", class: "small" }, "Original ↗");
-    const invert = h("button", { class: "small", "aria-pressed": this.inverted, "aria-label": "Invert the page", onclick: () => { this.inverted = !this.inverted; this.size(); this.bar(); } }, "◑");
+    const invert = h("button", { class: "small", "aria-pressed": this.isInverted, "aria-label": "Invert colors", onclick: () => { this.isInverted = !this.isInverted; this.size(); this.bar(); } }, "◑");
     refill(this.tools,
       h("button", { "aria-label": "Previous page", onclick: () => this.step(-1) }, "‹"), field, h("span", { class: "soft small" }, `of ${this.document.pages}`),
       h("button", { "aria-label": "Next page", onclick: () => this.step(1) }, "›"), original,
@@ -165,38 +169,37 @@ class Viewer extends HTMLElement {
         h("button", { class: "small", "aria-label": "Close the page", onclick: () => this.close() }, "×")));
   }
 
-  /** Frame the passage that was found here, if the page is likely enough to trust it. */
+  /** Frame the best passage of the page. */
   mark() {
     this.sheet?.querySelectorAll(".spot").forEach((spot) => spot.remove());
-    const hit = this.found?.search?.pages.find((/** @type {any} */ one) => one.document === this.document?.id && one.page === this.page?.number);
-    this.sheet?.append(...spots(this.found?.search, hit));
+    const search = this.exchange?.search;
+    const hit = search?.pages.find((/** @type {any} */ one) => one.document === this.document?.id && one.page === this.page?.number);
+    this.sheet?.append(...passageFrames(search, hit));
   }
 
-  /** Colour the patches by their weight, or by how well they match one word. @param {string} [peeked] the word pointed at, if any */
-  async heat(peeked) {
-    const canvas = this.canvas;
-    const word = peeked ?? current().word;
+  /** Color the patches by their weight, or by how well they match one word. @param {string} [preview] the word under the pointer */
+  async heat(preview) {
+    const { canvas, exchange } = this;
+    const word = preview ?? current().word;
     const context = canvas?.getContext("2d");
     const turn = (this.turn += 1);
     if (!canvas || !context) return;
-    const asked = JSON.stringify(this.found?.body) + this.key;
-    if (asked !== this.heated?.key) context.clearRect(0, 0, canvas.width, canvas.height);
-    if (!this.found?.search || word === "off" || !this.words.length) {
-      context.clearRect(0, 0, canvas.width, canvas.height);
-      return;
-    }
-    // The patches of a page are those of all words: they are asked for once.
-    if (asked !== this.heated?.key) this.heated = { key: asked, patches: post("explain/patches", { ...this.found.body, document: this.document.id, page: this.page.number }) };
-    const patches = await this.heated.patches.catch(() => null);
-    if (!patches) this.heated = null;
+    const key = JSON.stringify(exchange?.body) + this.key;
+    const isOff = !exchange?.search || word === "off" || !this.words.length;
+    if (isOff || key !== this.cache?.key) context.clearRect(0, 0, canvas.width, canvas.height);
+    if (isOff) return;
+    // One request has the patches for all words.
+    if (key !== this.cache?.key) this.cache = { key, patches: post("explain/patches", { ...exchange.body, document: this.document.id, page: this.page.number }) };
+    const patches = await this.cache.patches.catch(() => null);
+    if (!patches) this.cache = null;
     if (!patches || turn !== this.turn || canvas !== this.canvas) return;
     [canvas.width, canvas.height] = [900, Math.round((900 * this.page.height) / this.page.width)];
     paint(canvas, patches, word === undefined ? undefined : this.words[Number(word)]);
   }
 
-  /** The edge that makes the viewer wider or narrower. */
+  /** The edge that resizes the viewer. */
   grip() {
-    const grip = h("button", { class: "grip", "aria-label": "Width of the page: left and right arrow" });
+    const grip = h("button", { class: "grip", "aria-label": "Resize the page with the left and right arrow keys" });
     const set = (/** @type {number} */ width) => this.parentElement?.style.setProperty("--viewer", `${Math.round(Math.min(innerWidth - 620, Math.max(380, width)))}px`);
     grip.addEventListener("pointerdown", (event) => {
       grip.setPointerCapture(event.pointerId);

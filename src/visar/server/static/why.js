@@ -1,53 +1,52 @@
-/** Why these pages: the activity of every page, how alike the best are, and the cost of stopping. */
+/** Why these pages: the relevance of every page, how much the best ones overlap, and the cost of stopping. */
 
-import { bytes, path, post, url } from "./api.js";
+import { path, post, url } from "./api.js";
 import { current, go } from "./address.js";
 import { h } from "./dom.js";
 import { reasons } from "./views.js";
 
 class Why extends HTMLElement {
-  /** @type {AbortController | null} */ running = null;
-  /** @type {import("./matrix.js").SimilarityMap | null} */ map = null;
+  /** @type {import("./answer.js").Exchange | undefined} */ exchange;
+  /** @type {import("./matrix.js").SimilarityMap | null} */ matrix = null;
 
   connectedCallback() {
     window.addEventListener("found", (event) => this.load(/** @type {CustomEvent} */ (event).detail));
-    window.addEventListener("view", () => this.map?.set(current()));
-    window.addEventListener("theme", () => this.map?.draw());
+    window.addEventListener("view", () => this.matrix?.set(current()));
+    window.addEventListener("theme", () => this.matrix?.draw());
   }
 
-  /** @param {{search: any, body: any}} found */
-  async load({ search, body }) {
-    this.running?.abort();
+  /** @param {import("./answer.js").Exchange | undefined} exchange */
+  async load(exchange) {
+    this.exchange = exchange;
     this.hidden = true;
-    this.map = null;
-    this.tell(null);
-    if (!search || search.pages_searched < 2) return;
-    this.running = new AbortController();
-    const { signal } = this.running;
+    this.matrix = null;
+    this.announce(null);
+    if (!exchange?.search || exchange.search.pages_searched < 2) return;
+    const { search, body } = exchange;
     try {
-      const explanation = await post("explain", body, signal);
-      const matrix = new Float32Array(await bytes("explain/matrix", body, signal));
-      if (signal.aborted) return;
-      this.tell(explanation);
-      const place = (/** @type {any} */ page) => ({ document: page.document, page: page.page });
-      const { element, map } = reasons(search, explanation, matrix, (document, page) => go({ shown: document, page: String(page) }), {
+      const explanation = await (exchange.explanation ??= post("explain", body));
+      if (exchange !== this.exchange) return;
+      this.announce(explanation);
+      const pageOf = (/** @type {any} */ page) => ({ document: page.document, page: page.page });
+      const { element, matrix } = reasons(search, explanation, (id, page) => go({ shown: id, page: String(page) }), {
         picture: (page) => url(`documents/${path(page.document)}/pages/${page.page}/image?dpi=72`),
-        pairs: (first, second) => post("explain/pair", { ...body, first: place(first), second: place(second) }, signal),
+        pairs: (first, second) => post("explain/pair", { ...body, first: pageOf(first), second: pageOf(second) }),
         change: go,
       });
       this.replaceChildren(element);
       this.hidden = false;
-      this.map = map;
-      map.set(current());
+      this.matrix = matrix;
+      matrix.set(current());
     } catch (error) {
-      if (/** @type {Error} */ (error).name === "AbortError") return;
-      this.replaceChildren(h("p", { class: "card soft" }, "The reasons could not be had: ", /** @type {Error} */ (error).message));
+      delete exchange.explanation;
+      if (exchange !== this.exchange) return;
+      this.replaceChildren(h("div", { class: "card problem" }, h("p", { class: "soft", role: "alert" }, "Can't explain the choice of pages. ", /** @type {Error} */ (error).message), h("p", {}, h("button", { onclick: () => this.load(exchange) }, "Try again"))));
       this.hidden = false;
     }
   }
 
   /** @param {any} explanation */
-  tell(explanation) {
+  announce(explanation) {
     window.dispatchEvent(new CustomEvent("explained", { detail: explanation }));
   }
 }
