@@ -14,11 +14,12 @@ from tests.integrations.conftest import QUESTION
 from visar.client import Client
 from visar.errors import InvalidOption
 from visar.index import Index
-from visar.integrations.pages import Source, retrieve
+from visar.integrations.pages import open_library, retrieve
+from visar.library import Library
 
 
-def test_a_page_has_text_picture_place_and_reasons(source: Source) -> None:
-    page = retrieve(source, QUESTION, dpi=72)[0]
+def test_a_page_has_text_picture_place_and_reasons(any_library: Library) -> None:
+    page = retrieve(any_library, QUESTION, dpi=72)[0]
     assert "warranty of the Aurora lantern is seven years.\nKeep the bill." in page.text
     with Image.open(io.BytesIO(page.load_png())) as image:
         assert (image.format, image.size) == ("PNG", (400, 500))
@@ -47,8 +48,8 @@ def test_pages_come_ranked_by_their_scores(index: Index, k: int | None) -> None:
     assert len({page.id for page in pages}) == len(pages)
 
 
-def test_options_of_a_search_are_passed_on(source: Source) -> None:
-    beside = retrieve(source, QUESTION, search_kwargs={"max_k": 1, "neighbors": 1})
+def test_options_of_a_search_are_passed_on(any_library: Library) -> None:
+    beside = retrieve(any_library, QUESTION, search_kwargs={"max_k": 1, "neighbors": 1})
     assert [page.metadata["page"] for page in beside] == [2, 1, 3]
 
 

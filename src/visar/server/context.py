@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
@@ -21,7 +20,7 @@ from visar.errors import (
 )
 from visar.explain.explanation import Explanation
 from visar.index import Index
-from visar.ingest.sources import source_text
+from visar.public import public_message
 from visar.results import SearchResult
 from visar.server.jobs import JobQueue, TooManyJobs
 from visar.server.settings import Settings
@@ -47,20 +46,6 @@ ERRORS: Mapping[type[Exception], tuple[int, str]] = {
     GenerationError: (502, "generator"),
     StoreError: (503, "index"),
 }
-
-
-def public_message(error: object, index: Index) -> str:
-    """What an error says to whoever is not at this machine: not where anything is kept on it."""
-    hint = "Its pages are shown once it is unlocked with its password"
-    said = str(error).replace(EncryptedDocument.HINT, hint)
-    location = index.location
-    said = said.replace(f"index {location}", "index").replace(location, "the index")
-    if os.sep in said:  # perhaps of the path of a document
-        with contextlib.suppress(StoreError):  # which may be what there is to tell
-            for document in index.documents():
-                if document.source:
-                    said = said.replace(source_text(document.source), document.name)
-    return said
 
 
 class QuestionGate:

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MAX_QUESTION = 4_000
+from visar.public import MAX_QUESTION
+
 Box = Annotated[
     tuple[float, float, float, float],
     Field(description="Left, top, right, bottom as shares of the page."),
