@@ -1,4 +1,4 @@
-"""Limits and error messages for clients on other machines."""
+"""Error messages for clients on other machines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import os
 from visar.errors import EncryptedDocument, ServiceError, StoreError
 from visar.ingest.sources import source_text
 from visar.library import Library
-
-MAX_QUESTION = 4_000
-"""Maximum number of characters of a question."""
 
 
 def public_message(error: object, library: Library) -> str:

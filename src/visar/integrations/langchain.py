@@ -23,15 +23,15 @@ class VisarRetriever(BaseRetriever):
     """Finds the pages a question needs, or exactly ``k`` pages.
 
     Each document is a page: its text as ``page_content``; as ``metadata`` the fields of its
-    `PageHit` (``name``, ``page``, ``score``, ``boxes``, ``likelihood`` …), the reasons for the
-    number of pages (``k``, ``k_star``, ``strength`` …), and its image.
+    `PageHit`, the reasons for the number of pages (``k``, ``k_star``, ``strength`` …), and its
+    image.
 
     Parameters
     ----------
     index
         A library: a `visar.Index` or a `visar.Client`.
     k
-        Number of pages. None lets ViSAR decide for each question.
+        Number of pages; None lets ViSAR decide for each question.
     images
         "base64" adds each page as base64 PNG as ``metadata["image"]``, with its type as
         ``metadata["mime_type"]``; "loader" adds a function, ``metadata["load_image"]``, that
@@ -39,8 +39,7 @@ class VisarRetriever(BaseRetriever):
     dpi
         Resolution of the images.
     search_kwargs
-        More options of `visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
-        ``encoder``, ``method``.
+        More options of `visar.Index.search`, such as ``documents`` and ``max_k``.
 
     ``invoke``, ``ainvoke``, ``batch`` and ``abatch`` take ``k`` and these options for one call.
     """

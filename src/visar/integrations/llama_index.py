@@ -24,22 +24,20 @@ class VisarRetriever(BaseRetriever):
     """Finds the pages a question needs, or exactly ``k`` pages.
 
     Each node is a page: its text, its image in base64, its score, and as ``metadata`` the fields
-    of its `PageHit` (``name``, ``page``, ``boxes``, ``likelihood`` …) and the reasons for the
-    number of pages (``k``, ``k_star``, ``strength`` …). Models only see name and page number.
+    of its `PageHit` and the reasons for the number of pages (``k``, ``k_star``, ``strength`` …).
+    Models only see name and page number.
 
     Parameters
     ----------
     index
         A library: a `visar.Index` or a `visar.Client`.
     k
-        Number of pages. None lets ViSAR decide for each question.
-    images
-        Whether nodes are ``ImageNode`` with the page as PNG; otherwise they are ``TextNode``.
-    dpi
-        Resolution of the images.
+        Number of pages; None lets ViSAR decide for each question.
+    images, dpi
+        Whether nodes are ``ImageNode`` with the page as PNG, and its resolution; otherwise they
+        are ``TextNode``.
     search_kwargs
-        More options of `visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
-        ``encoder``, ``method``.
+        More options of `visar.Index.search`, such as ``documents`` and ``max_k``.
     options
         Options of LlamaIndex's ``BaseRetriever``, such as ``callback_manager``.
     """

@@ -55,16 +55,9 @@ def retrieve(
     dpi: float = DPI,
     search_kwargs: Mapping[str, Any] | None = None,
 ) -> list[RetrievedPage]:
-    """Find the pages a question needs, best first.
+    """Find the pages a question needs, or the ``k`` best by late interaction; best first.
 
-    Parameters
-    ----------
-    k
-        Number of pages, the best by late interaction; None lets ViSAR decide.
-    dpi
-        Resolution of the images.
-    search_kwargs
-        More options of `Library.search`, such as ``documents``, ``max_k`` and ``encoder``.
+    ``search_kwargs`` are more options of `Library.search`.
     """
     options = dict(search_kwargs or {})
     if k is not None:

@@ -23,16 +23,7 @@ from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import ValidationError
 
 from visar._version import __version__
-from visar.errors import (
-    DocumentError,
-    EmptyQuestion,
-    GenerationError,
-    InvalidOption,
-    MissingExtra,
-    NotInIndex,
-    ServiceError,
-    StoreError,
-)
+from visar.errors import NotInIndex
 from visar.explain.report import html_app
 from visar.generation.protocol import Generator
 from visar.integrations.mcp.output import output_schema
@@ -48,16 +39,6 @@ PATH = "/mcp"
 MAX_BODY = 1_000_000
 EXPLAIN_APP = "ui://visar/explain.html"
 PAGE = "visar://{document}/{page}"
-# Errors whose message helps the client. Others may speak of this machine: they are only logged.
-_PUBLIC_ERRORS = (
-    DocumentError,
-    EmptyQuestion,
-    GenerationError,
-    InvalidOption,
-    MissingExtra,
-    ServiceError,
-    StoreError,
-)
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -77,44 +58,32 @@ def create_server(
     generator: str | Generator | None = None,
     roots: Sequence[Path] | None = None,
 ) -> MCPServer[Any]:
-    """Create an MCP server for a library.
+    """Create an MCP server for a library, which the caller closes.
 
     Parameters
     ----------
-    library
-        An index or a client; the caller closes it.
-    encoder
-        Name of the encoder to search with; the library's default if None.
-    generator
-        Generator that writes the answers of ``ask``; the library's default if None.
+    encoder, generator
+        Encoder of searches and writer of answers; the library's defaults if None.
     roots
         Folders that documents may be added from. Without them the server is read-only: it has no
-        tools that change the library.
-
-    Raises
-    ------
-    InvalidOption
-        If a root isn't a folder.
+        tools that change the library. Raises InvalidOption if one isn't a folder.
     """
     tools = Tools(library, encoder, generator, Roots(roots or ()))
-    app = {"ui": {"resourceUri": EXPLAIN_APP}}
     offered = [
         _tool(tools.list_documents, "List documents", _READS),
         _tool(tools.list_collections, "List collections", _READS),
         _tool(tools.ask, "Ask", _READS),
         _tool(tools.search, "Search", _READS),
         _tool(tools.read_page, "Read a page", _READS),
-        _tool(tools.explain, "Explain", _READS, meta=app),
+        _tool(tools.explain, "Explain", _READS, meta={"ui": {"resourceUri": EXPLAIN_APP}}),
     ]
     if roots:
-        offered += [
-            _tool(tools.add, "Add documents", _ADDS),
-            _tool(tools.remove, "Remove a document", _REMOVES),
-        ]
+        offered.append(_tool(tools.add, "Add documents", _ADDS))
+        offered.append(_tool(tools.remove, "Remove a document", _REMOVES))
     apps = Apps()
     apps.add_html_resource(EXPLAIN_APP, html_app(), name="explain", title="Why these pages")
     server = _Server(
-        tools.clean,
+        tools,
         name="visar",
         title="ViSAR",
         version=__version__,
@@ -130,21 +99,11 @@ def create_server(
     return server
 
 
-def _tool(
-    function: Callable[..., Any],
-    title: str,
-    hints: ToolAnnotations,
-    meta: dict[str, Any] | None = None,
-) -> Tool:
-    """Describe a tool; the schema of its output is that of the class in its return annotation."""
-    description = inspect.getdoc(function)
+def _tool(function: Callable[..., Any], title: str, hints: ToolAnnotations, **more: Any) -> Tool:
+    """Describe a tool; its return annotation names the class of its output."""
+    text = inspect.getdoc(function)
     tool = Tool.from_function(
-        function,
-        title=title,
-        description=description,
-        annotations=hints,
-        meta=meta,
-        structured_output=False,
+        function, title=title, description=text, annotations=hints, structured_output=False, **more
     )
     returned = get_type_hints(function, include_extras=True)["return"]
     tool.fn_metadata.output_schema = output_schema(returned.__metadata__[0])
@@ -156,11 +115,8 @@ def http_app(
 ) -> ASGIApp:
     """Return the application that serves an MCP server as streamable HTTP, at `PATH`.
 
-    Parameters
-    ----------
-    token, hosts
-        Options of `visar.serving.RequestGuard`. Requests must name the server by an address or by
-        one of these hosts, also off loopback, and must not come from another site's web page.
+    ``token`` and ``hosts`` are options of `visar.serving.RequestGuard`: requests must name the
+    server by an address or by one of these hosts, also off loopback.
     """
     inner = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -185,8 +141,8 @@ def http_app(
 class _Server(MCPServer[Any]):
     """A server whose clients see the messages of ViSAR's own errors, and of no others."""
 
-    def __init__(self, clean: Callable[[object], str], **options: Any) -> None:
-        self._clean = clean
+    def __init__(self, offered: Tools, **options: Any) -> None:
+        self._offered = offered
         super().__init__(**options)
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
@@ -196,8 +152,8 @@ class _Server(MCPServer[Any]):
             cause = error.__cause__
             if isinstance(cause, ValidationError):
                 raise ToolError(first_mistake(cause.errors())) from None
-            if isinstance(cause, _PUBLIC_ERRORS):
-                raise ToolError(await to_thread.run_sync(self._clean, cause)) from None
+            if self._offered.is_public(cause):
+                raise ToolError(await to_thread.run_sync(self._offered.clean, cause)) from None
             raise
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
@@ -207,8 +163,8 @@ class _Server(MCPServer[Any]):
             cause = error.__cause__
             if isinstance(cause, NotInIndex | ValidationError):
                 raise ResourceNotFoundError(f"No resource {uri}.") from None
-            if isinstance(cause, _PUBLIC_ERRORS):
-                raise ResourceError(await to_thread.run_sync(self._clean, cause)) from None
+            if self._offered.is_public(cause):
+                raise ResourceError(await to_thread.run_sync(self._offered.clean, cause)) from None
             raise
 
     async def get_prompt(self, name: str, *_: Any) -> Any:

@@ -8,8 +8,8 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,41 +20,46 @@ from pydantic import Field
 
 from visar.documents import find_documents
 from visar.documents.finding import page_images
-from visar.documents.page import Page
-from visar.errors import DocumentError, InvalidOption
+from visar.documents.page import Box, Page
+from visar.errors import DocumentError, InvalidOption, VisarError
 from visar.explain.report import report_data
 from visar.generation.answering import page_text, quoted_answer
 from visar.generation.prompts import fit_pixels
 from visar.generation.protocol import Generator
 from visar.integrations.mcp.output import (
-    MAX_RESULT,
-    CollectionList,
-    DocumentList,
-    Explained,
-    Line,
-    PageContent,
     limit_left_out,
     make_result,
     page_link,
     page_links,
     shorten,
-    size_of,
 )
 from visar.library import AnswerStream, Library, SearchOptions
-from visar.public import MAX_QUESTION, public_message
-from visar.results import Additions, Answer, Document, Refusal, SearchResult
+from visar.public import public_message
+from visar.results import (
+    Additions,
+    Answer,
+    Collection,
+    Document,
+    QuestionWord,
+    Refusal,
+    SearchResult,
+)
 from visar.retrieval.wording import numbers
+from visar.serialization import Result
 
 REPORT = "visar/report"
 """Key of the app's data in the metadata of a result of ``explain``; models don't get it."""
 PIXELS = 1_200_000
 """Default number of pixels of a page's image: models scale larger ones down."""
+MAX_QUESTION = 4_000
 _QUALITY = 80
 _MAX_DPI = 200
 _REPORT_DPI = 80
 _REPORT_PICTURES = 8
-# Bytes of a page's lines, which a result has twice.
-_MAX_TEXT = 200_000
+# Bytes of a page's lines, which a result has twice, and of its image. Together they stay below
+# MAX_RESULT, though base64 makes four bytes of three, and the text escapes quotes again.
+_MAX_TEXT = 100_000
+_MAX_JPEG = 450_000
 
 Question = Annotated[
     str, Field(min_length=1, max_length=MAX_QUESTION, description="Question in plain words.")
@@ -71,8 +76,62 @@ DocumentName = Annotated[str, Field(description="Id or name of a document.")]
 PageNumber = Annotated[int, Field(ge=1, description="Page number, from 1.")]
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentList(Result):
+    """Documents in the order they were added."""
+
+    documents: tuple[Document, ...]
+    total: int
+    """Number of documents, including those before and after these."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionList(Result):
+    """All collections."""
+
+    collections: tuple[Collection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained(Result):
+    """An answer, and the reasons for its pages."""
+
+    answer: Answer
+    words: tuple[QuestionWord, ...]
+    """Words of the question with their influence."""
+    cuts: Mapping[str, int]
+    """Number of pages that each method would take."""
+    numbers: tuple[str, ...]
+    """Numbers behind the choice of pages, as sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line(Result):
+    """A line of a page."""
+
+    text: str
+    box: Box
+    """Left, top, right, bottom as shares of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent(Result):
+    """A page with its text."""
+
+    document: Document
+    number: int
+    """Page number, from 1."""
+    label: str
+    """Printed page number if it differs, otherwise empty."""
+    lines: tuple[Line, ...]
+    cut_off: bool
+    """Whether the page has more lines than fit in a result."""
+    image: str = ""
+    """Size of the image in pixels, or the reason why there is none."""
+
+
 class Roots:
-    """Folders that documents may be added from, whatever links in them point to."""
+    """Folders that documents may be added from, wherever links in them lead."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self.folders = [folder.expanduser().resolve() for folder in folders]
@@ -81,50 +140,46 @@ class Roots:
                 raise InvalidOption(f"{folder} isn't a folder. Give an existing one with --root.")
 
     def find(self, path: str) -> Path:
-        """Return a file or folder in one of the folders; a relative path may be in any of them."""
+        """Return a file or folder in these folders; a relative path may be in any of them."""
         for folder in self.folders:
-            found = _resolve(folder / path)
-            if found is not None and found.is_relative_to(folder) and found.exists():
-                return found
+            if self._hold(folder / path) and (folder / path).exists():
+                return (folder / path).resolve()
         raise InvalidOption(
             f"Can't add {path!r}: no such file in the folders that documents may be added from."
         )
 
     def hold(self, document: Path) -> bool:
         """Return whether all files of a document are in these folders."""
-        files = [document, *(page_images(document) if document.is_dir() else ())]
-        return all(
-            path is not None and any(path.is_relative_to(folder) for folder in self.folders)
-            for path in map(_resolve, files)
-        )
+        files = page_images(document) if document.is_dir() else ()
+        return all(map(self._hold, (document, *files)))
+
+    def _hold(self, path: Path) -> bool:
+        try:
+            resolved = path.resolve()
+        except (OSError, RuntimeError, ValueError):  # a loop of links, or not a path at all
+            return False
+        return any(resolved.is_relative_to(folder) for folder in self.folders)
 
 
-def _resolve(path: Path) -> Path | None:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError, ValueError):  # a loop of links, or not a path at all
-        return None
-
-
+@dataclass(frozen=True)
 class Tools:
-    """The tools, as methods. Their docstrings and annotations are what clients see of them."""
+    """The tools, as methods. Clients see their docstrings and annotations."""
 
-    def __init__(
-        self,
-        library: Library,
-        encoder: str | None,
-        generator: str | Generator | None,
-        roots: Roots,
-    ) -> None:
-        self._library = library
-        self._encoder = encoder
-        self._generator = generator
-        self._roots = roots
+    library: Library
+    encoder: str | None
+    generator: str | Generator | None
+    roots: Roots
+
+    def is_public(self, error: object) -> bool:
+        """Return whether clients may read an error's message; others may speak of this machine."""
+        # A server has removed from its messages what clients must not read.
+        remote = self.library.location.startswith(("http://", "https://"))
+        return isinstance(error, VisarError) and (remote or error.code != VisarError.code)
 
     def clean(self, error: object) -> str:
         """Return an error's message with local paths removed."""
-        message = public_message(error, self._library)
-        for root in self._roots.folders:
+        message = public_message(error, self.library)
+        for root in self.roots.folders:
             if root.name:
                 message = message.replace(str(root), root.name)
         return message
@@ -136,12 +191,12 @@ class Tools:
         limit: Annotated[int, Field(ge=1, le=1_000)] = 100,
     ) -> Annotated[CallToolResult, DocumentList]:
         """List the documents that can be searched, with their ids and numbers of pages."""
-        found = self._library.documents(collection=collection)
+        found = self.library.documents(collection=collection)
         return make_result(DocumentList(tuple(found[offset : offset + limit]), len(found)))
 
     def list_collections(self) -> Annotated[CallToolResult, CollectionList]:
         """List the collections, which are named groups of documents."""
-        return make_result(CollectionList(tuple(self._library.collections())))
+        return make_result(CollectionList(tuple(self.library.collections())))
 
     def search(
         self,
@@ -150,12 +205,9 @@ class Tools:
         collection: CollectionName = None,
         max_pages: MaxPages = 20,
     ) -> Annotated[CallToolResult, SearchResult]:
-        """Find the pages that a question needs, each with the line that matches best.
-
-        The number of pages depends on the question. Read them with read_page.
-        """
-        found = self._library.search(question, **self._options(documents, collection, max_pages))
-        return make_result(limit_left_out(found), links=page_links(found))
+        """Find the pages that a question needs, each with its best line; see read_page."""
+        found = self.library.search(question, **self._options(documents, collection, max_pages))
+        return make_result(limit_left_out(found), *page_links(found))
 
     def ask(
         self,
@@ -164,14 +216,11 @@ class Tools:
         collection: CollectionName = None,
         max_pages: MaxPages = 20,
     ) -> Annotated[CallToolResult, Answer]:
-        """Answer a question from the documents, with the passages and pages it is based on.
-
-        The text is empty if the documents don't hold an answer.
-        """
+        """Answer a question from the documents, with the passages and pages it is based on."""
         options = self._options(documents, collection, max_pages)
-        answer = self._library.ask(question, generator=self._generator, **options)
-        answer = replace(answer, search=limit_left_out(answer.search))
-        return make_result(answer, links=page_links(answer.search))
+        answer = self.library.ask(question, generator=self.generator, **options)
+        found = answer.search
+        return make_result(replace(answer, search=limit_left_out(found)), *page_links(found))
 
     def explain(
         self,
@@ -180,76 +229,62 @@ class Tools:
         collection: CollectionName = None,
         max_pages: MaxPages = 20,
     ) -> Annotated[CallToolResult, Explained]:
-        """Show the user why a question needs these pages and this many, with pictures.
-
-        For people who want to see the reasons; use ask or search to get an answer.
-        """
-        found = self._library.search(question, **self._options(documents, collection, max_pages))
+        """Show the user, in pictures, why a question needs these pages. For answers, use ask."""
+        found = self.library.search(question, **self._options(documents, collection, max_pages))
         answer = AnswerStream(found, quoted_answer(found)).answer
-        explanation = self._library.explain(found)
+        explanation = self.library.explain(found)
         explained = Explained(
-            replace(answer, search=limit_left_out(found)),
-            explanation.words,
-            explanation.cuts,
-            tuple(numbers(found)),
+            answer=replace(answer, search=limit_left_out(found)),
+            words=explanation.words,
+            cuts=explanation.cuts,
+            numbers=tuple(numbers(found)),
         )
-        links = page_links(found)
         with contextlib.suppress(DocumentError):  # there is no file to draw pages from
             report = report_data(
-                self._library, answer, explanation, dpi=_REPORT_DPI, most_pictures=_REPORT_PICTURES
+                self.library, answer, explanation, dpi=_REPORT_DPI, most_pictures=_REPORT_PICTURES
             )
             for pictures in range(len(report["pictures"]), -1, -1):
                 smaller = {**report, "pictures": report["pictures"][:pictures]}
                 with contextlib.suppress(InvalidOption):
-                    return make_result(explained, links=links, meta={REPORT: smaller})
+                    return make_result(explained, *page_links(found), meta={REPORT: smaller})
         # Of very many pages even the matrix is too long; the data has the best pages.
-        return make_result(explained, links=links)
+        return make_result(explained, *page_links(found))
 
     def read_page(
         self,
         document: DocumentName,
         page: PageNumber,
-        max_pixels: Annotated[
-            int, Field(ge=10_000, le=8_000_000, description="Maximum number of pixels.")
-        ] = PIXELS,
+        max_pixels: Annotated[int, Field(ge=10_000, le=8_000_000)] = PIXELS,
     ) -> Annotated[CallToolResult, PageContent]:
-        """Read a page of a document: its image, and its lines with their positions.
-
-        Boxes are left, top, right, bottom as shares of the page.
-        """
-        stored = self._library.get(document)
-        read = self._library.page(stored.id, page)
+        """Read a page of a document: its image, and its lines with their positions."""
+        stored = self.library.get(document)
+        read = self.library.page(stored.id, page)
         content = PageContent(stored, page, read.label, *_lines(read))
         link = page_link(stored.id, stored.name, page)
-        # Base64 makes four bytes of three.
-        room = (MAX_RESULT - size_of(make_result(content, links=[link])) - 1_000) * 3 // 4
         try:
-            picture, size = self._picture(stored.id, page, max_pixels, room)
+            jpeg, size = self._picture(stored.id, page, max_pixels)
         except DocumentError as error:
             # The words are in the library all the same.
-            return make_result(replace(content, image=self.clean(error)), links=[link])
-        image = ImageContent(data=base64.b64encode(picture).decode(), mime_type="image/jpeg")
-        return make_result(replace(content, image=size), image, links=[link])
+            return make_result(replace(content, image=self.clean(error)), link)
+        image = ImageContent(data=base64.b64encode(jpeg).decode(), mime_type="image/jpeg")
+        return make_result(replace(content, image=size), image, link)
 
     def page_image(self, document: str, page: int) -> bytes:
         """Return a page as JPEG."""
-        return self._picture(self._library.get(document).id, page, PIXELS, MAX_RESULT * 3 // 4)[0]
+        return self._picture(self.library.get(document).id, page, PIXELS)[0]
 
     def page_words(self, document: str, page: int) -> str:
         """Return the lines of a page."""
-        return page_text(self._library.page(self._library.get(document).id, page))
+        return page_text(self.library.page(self.library.get(document).id, page))
 
     def add(
         self,
         path: Annotated[str, Field(description="A file, or a folder with documents.")],
         ctx: Context[Any, Any],
     ) -> Annotated[CallToolResult, Additions]:
-        """Add documents on this machine to the library: PDFs, images, Office files, or folders.
-
-        Documents that are there already are not read again.
-        """
-        found = find_documents([self._roots.find(path)])
-        inside = [one for one in found.paths if self._roots.hold(one)]
+        """Add documents on this machine to the library: PDFs, images, Office files, or folders."""
+        found = find_documents([self.roots.find(path)])
+        inside = [one for one in found.paths if self.roots.hold(one)]
         outside = [one for one in found.paths if one not in inside]
         steps = itertools.count(1)
 
@@ -260,7 +295,7 @@ class Tools:
 
             return report
 
-        added = self._library.add_all(inside, encoder=self._encoder, progress=progress)
+        added = self.library.add_all(inside, encoder=self.encoder, progress=progress)
         refused = [
             *(Refusal(str(one), reason) for one, reason in found.refused),
             *added.refused,
@@ -271,7 +306,7 @@ class Tools:
 
     def remove(self, document: DocumentName) -> Annotated[CallToolResult, Document]:
         """Remove a document from the library. Its file stays where it is."""
-        return make_result(self._library.remove(document))
+        return make_result(self.library.remove(document))
 
     def _options(
         self, documents: list[str] | None, collection: str | None, max_pages: int
@@ -279,25 +314,22 @@ class Tools:
         return {
             "documents": documents,
             "collection": collection,
-            "encoder": self._encoder,
+            "encoder": self.encoder,
             "max_k": max_pages,
         }
 
-    def _picture(
-        self, document: str, page: int, max_pixels: int, max_bytes: int
-    ) -> tuple[bytes, str]:
-        """Return a page as JPEG within these limits, and its size as text."""
-        read = self._library.page(document, page)
-        dpi = min(_MAX_DPI, 72 * math.sqrt(max_pixels / (read.width * read.height)))
-        image = self._library.image(document, page, dpi).convert("RGB")
-        pixels = max_pixels
+    def _picture(self, document: str, page: int, pixels: int) -> tuple[bytes, str]:
+        """Return a page as JPEG of at most these pixels, and its size as text."""
+        read = self.library.page(document, page)
+        dpi = min(_MAX_DPI, 72 * math.sqrt(pixels / (read.width * read.height)))
+        image = self.library.image(document, page, dpi).convert("RGB")
         while True:
             (image,) = fit_pixels([image], pixels)
             encoded = io.BytesIO()
             image.save(encoded, "JPEG", quality=_QUALITY, optimize=True)
-            if encoded.tell() <= max_bytes:
+            if encoded.tell() <= _MAX_JPEG:
                 return encoded.getvalue(), f"{image.width} × {image.height}"
-            pixels = int(0.9 * image.width * image.height * max_bytes / encoded.tell())
+            pixels = int(0.9 * image.width * image.height * _MAX_JPEG / encoded.tell())
 
 
 def _lines(page: Page) -> tuple[tuple[Line, ...], bool]:
@@ -305,12 +337,11 @@ def _lines(page: Page) -> tuple[tuple[Line, ...], bool]:
     lines: list[Line] = []
     size = 0
     for indices in page.lines():
-        words = [page.words[one] for one in indices]
-        lefts, tops, rights, bottoms = zip(*(word.box for word in words), strict=True)
-        box = (min(lefts), min(tops), max(rights), max(bottoms))
-        line = Line(" ".join(word.text for word in words), box)
-        size += len(json.dumps(shorten(line), ensure_ascii=False).encode())
+        words = [page.words[index] for index in indices]
+        left, top, right, bottom = zip(*(word.box for word in words), strict=True)
+        box = (min(left), min(top), max(right), max(bottom))
+        lines.append(Line(" ".join(word.text for word in words), box))
+        size += len(json.dumps(shorten(lines[-1])))
         if size > _MAX_TEXT:
-            return tuple(lines), True
-        lines.append(line)
+            return tuple(lines[:-1]), True
     return tuple(lines), False

@@ -20,9 +20,8 @@ class VisarRetriever:
     """Finds the pages a question needs, or exactly ``top_k`` pages.
 
     Each document is a page: its text as ``content``, its image as ``blob``, its score, and as
-    ``meta`` the fields of its `PageHit` (``name``, ``page``, ``boxes``, ``likelihood`` …) and the
-    reasons for the number of pages (``k``, ``k_star``, ``strength`` …). The second output has the
-    images, ready for a ``ChatPromptBuilder``.
+    ``meta`` the fields of its `PageHit` and the reasons for the number of pages (``k``,
+    ``k_star``, ``strength`` …). ``image_contents`` has the images for a ``ChatPromptBuilder``.
 
     Parameters
     ----------
@@ -30,14 +29,11 @@ class VisarRetriever:
         Location of an index, or http(s) address of a ViSAR server, which gets the token in
         ``VISAR_TOKEN``; or a `visar.Index` or `visar.Client`, which you close yourself.
     top_k
-        Number of pages. None lets ViSAR decide for each question.
-    images
-        Whether documents have the page as PNG in their ``blob``.
-    dpi
-        Resolution of the images.
+        Number of pages; None lets ViSAR decide for each question.
+    images, dpi
+        Whether documents have the page as PNG in their ``blob``, and its resolution.
     search_kwargs
-        More options of `visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
-        ``encoder``, ``method``. In a YAML file they are plain values.
+        More options of `visar.Index.search`, such as ``documents`` and ``max_k``.
     """
 
     def __init__(
@@ -79,27 +75,9 @@ class VisarRetriever:
 
     @component.output_types(documents=list[Document], image_contents=list[ImageContent])
     def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """Find the pages a question needs.
-
-        Parameters
-        ----------
-        query
-            The question.
-        top_k
-            Number of pages, instead of the component's own.
-
-        Returns
-        -------
-        dict
-            ``documents``, and their images as ``image_contents`` for a prompt.
-        """
-        pages = retrieve(
-            self._library(),
-            query,
-            self.top_k if top_k is None else top_k,
-            dpi=self.dpi,
-            search_kwargs=self.search_kwargs,
-        )
+        """Find the pages a question needs; ``top_k`` replaces the component's own."""
+        k = self.top_k if top_k is None else top_k
+        pages = retrieve(self._library(), query, k, dpi=self.dpi, search_kwargs=self.search_kwargs)
         documents = [self._document(page) for page in pages]
         blobs = [one.blob for one in documents if one.blob is not None]
         images = [ImageContent(base64.b64encode(blob.data).decode(), PNG) for blob in blobs]
