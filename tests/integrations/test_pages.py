@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.integrations.conftest import QUESTION
 from visar.client import Client
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, StoreError
 from visar.index import Index
 from visar.integrations.pages import open_library, retrieve
 from visar.library import Library
@@ -29,6 +29,15 @@ def test_a_page_has_text_picture_place_and_reasons(any_library: Library) -> None
     assert told["k"] <= told["k_star"] <= told["pages_searched"] == 5
     assert told["likelihood"] in ("likely", "possible", "unlikely")
     assert all(len(box) == 4 for box in told["boxes"])
+
+
+def test_a_library_is_opened_by_location_or_address(index: Index, client: Client) -> None:
+    for known in (index, client):
+        with open_library(known.location) as opened:
+            assert type(opened) is type(known)
+            assert opened.documents() == known.documents()
+    with pytest.raises(StoreError, match="nowhere"):
+        open_library("nowhere")
 
 
 def test_a_server_gives_what_its_index_gives(index: Index, client: Client) -> None:

@@ -20,7 +20,7 @@ MAX_LEFT_OUT = 20
 """Maximum number of documents listed as not searched; a library may have thousands."""
 # Models don't need these fields, and they can be long.
 _OMITTED: Mapping[type, Sequence[str]] = {
-    SearchResult: ("documents",),
+    SearchResult: ("documents", "encoder", "calibration"),
     Decision: ("cost", "timings"),
     Document: ("encoders", "invalid"),
     Answer: ("passages",),  # its search has the same

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from anyio import to_thread
 from mcp.server.apps import Apps
@@ -21,6 +21,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from visar._version import __version__
 from visar.errors import NotInIndex
@@ -30,9 +31,6 @@ from visar.integrations.mcp.output import output_schema
 from visar.integrations.mcp.tools import Roots, Tools
 from visar.library import Library
 from visar.serving import RequestGuard, first_mistake, problem, refusal
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 PATH = "/mcp"
 """Path that streamable HTTP is served at."""

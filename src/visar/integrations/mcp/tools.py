@@ -6,7 +6,6 @@ import base64
 import contextlib
 import io
 import itertools
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -26,13 +25,7 @@ from visar.explain.report import report_data
 from visar.generation.answering import page_text, quoted_answer
 from visar.generation.prompts import fit_pixels
 from visar.generation.protocol import Generator
-from visar.integrations.mcp.output import (
-    limit_left_out,
-    make_result,
-    page_link,
-    page_links,
-    shorten,
-)
+from visar.integrations.mcp.output import limit_left_out, make_result, page_link, page_links
 from visar.library import AnswerStream, Library, SearchOptions
 from visar.public import public_message
 from visar.results import (
@@ -51,27 +44,18 @@ REPORT = "visar/report"
 """Key of the app's data in the metadata of a result of ``explain``; models don't get it."""
 PIXELS = 1_200_000
 """Default number of pixels of a page's image: models scale larger ones down."""
-MAX_QUESTION = 4_000
 _QUALITY = 80
 _MAX_DPI = 200
 _REPORT_DPI = 80
 _REPORT_PICTURES = 8
-# Bytes of a page's lines, which a result has twice, and of its image. Together they stay below
-# MAX_RESULT, though base64 makes four bytes of three, and the text escapes quotes again.
-_MAX_TEXT = 100_000
+# A page of this many lines, which a result has twice, and bytes of JPEG stays below MAX_RESULT.
+_MAX_LINES = 1_000
 _MAX_JPEG = 450_000
 
-Question = Annotated[
-    str, Field(min_length=1, max_length=MAX_QUESTION, description="Question in plain words.")
-]
-Documents = Annotated[
-    list[str] | None,
-    Field(max_length=1_000, description="Ids or names of documents to search; default: all."),
-]
+Question = Annotated[str, Field(min_length=1, max_length=4_000)]
+Documents = Annotated[list[str] | None, Field(max_length=1_000, description="Ids or names.")]
 CollectionName = Annotated[str | None, Field(description="Only use this collection.")]
-MaxPages = Annotated[
-    int, Field(ge=1, le=100, description="Maximum number of pages; most questions need fewer.")
-]
+MaxPages = Annotated[int, Field(ge=1, le=100, description="Most questions need fewer.")]
 DocumentName = Annotated[str, Field(description="Id or name of a document.")]
 PageNumber = Annotated[int, Field(ge=1, description="Page number, from 1.")]
 
@@ -216,7 +200,7 @@ class Tools:
         collection: CollectionName = None,
         max_pages: MaxPages = 20,
     ) -> Annotated[CallToolResult, Answer]:
-        """Answer a question from the documents, with the passages and pages it is based on."""
+        """Answer a question, with the pages it is based on. Empty text means there is no answer."""
         options = self._options(documents, collection, max_pages)
         answer = self.library.ask(question, generator=self.generator, **options)
         found = answer.search
@@ -259,7 +243,14 @@ class Tools:
         """Read a page of a document: its image, and its lines with their positions."""
         stored = self.library.get(document)
         read = self.library.page(stored.id, page)
-        content = PageContent(stored, page, read.label, *_lines(read))
+        lines = read.lines()
+        content = PageContent(
+            document=stored,
+            number=page,
+            label=read.label,
+            lines=tuple(_line(read, line) for line in lines[:_MAX_LINES]),
+            cut_off=len(lines) > _MAX_LINES,
+        )
         link = page_link(stored.id, stored.name, page)
         try:
             jpeg, size = self._picture(stored.id, page, max_pixels)
@@ -309,14 +300,11 @@ class Tools:
         return make_result(self.library.remove(document))
 
     def _options(
-        self, documents: list[str] | None, collection: str | None, max_pages: int
+        self, documents: list[str] | None, collection: str | None, max_k: int
     ) -> SearchOptions:
-        return {
-            "documents": documents,
-            "collection": collection,
-            "encoder": self.encoder,
-            "max_k": max_pages,
-        }
+        return SearchOptions(
+            documents=documents, collection=collection, encoder=self.encoder, max_k=max_k
+        )
 
     def _picture(self, document: str, page: int, pixels: int) -> tuple[bytes, str]:
         """Return a page as JPEG of at most these pixels, and its size as text."""
@@ -332,16 +320,8 @@ class Tools:
             pixels = int(0.9 * image.width * image.height * _MAX_JPEG / encoded.tell())
 
 
-def _lines(page: Page) -> tuple[tuple[Line, ...], bool]:
-    """Return the lines of a page, and whether there are more than fit in a result."""
-    lines: list[Line] = []
-    size = 0
-    for indices in page.lines():
-        words = [page.words[index] for index in indices]
-        left, top, right, bottom = zip(*(word.box for word in words), strict=True)
-        box = (min(left), min(top), max(right), max(bottom))
-        lines.append(Line(" ".join(word.text for word in words), box))
-        size += len(json.dumps(shorten(lines[-1])))
-        if size > _MAX_TEXT:
-            return tuple(lines[:-1]), True
-    return tuple(lines), False
+def _line(page: Page, indices: Iterable[int]) -> Line:
+    words = [page.words[index] for index in indices]
+    left, top, right, bottom = zip(*(word.box for word in words), strict=True)
+    box = (min(left), min(top), max(right), max(bottom))
+    return Line(" ".join(word.text for word in words), box)
