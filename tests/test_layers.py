@@ -23,7 +23,7 @@ ROOMS = [
     {"ingest"},
     {"retrieval"},
     {"generation"},
-    {"library"},
+    {"library", "public"},
     {"explain"},
     {"index"},
     {"evaluation"},

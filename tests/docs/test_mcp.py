@@ -14,6 +14,8 @@ from mcp import Client, StdioServerParameters
 
 from tests.conftest import write_pdf
 from tests.integrations.mcp_client import program, talk
+from tests.server.service import serving
+from visar.index import Index
 from visar.integrations.mcp.server import PAGE
 
 DOCS = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text(encoding="utf-8")
@@ -25,7 +27,7 @@ async def tools(client: Client) -> set[str]:
 
 
 def test_the_commands_and_the_configuration_run(tmp_path: Path) -> None:
-    install, add, claude, write, http = COMMANDS
+    install, add, claude, write, remote, http = COMMANDS
     assert install == ["pip", "install", "visar-rag[mcp]"]
     environment = {**os.environ, "VISAR_INDEX": str(tmp_path / "index"), "HOME": str(tmp_path)}
     write_pdf(tmp_path / "annual-report.pdf", "The warranty is seven years.")
@@ -58,6 +60,12 @@ def test_the_commands_and_the_configuration_run(tmp_path: Path) -> None:
         set(re.findall(r"`(\w+)`", DOCS.partition("| --- |")[2].partition("\n\n")[0]))
         == (offered["writes"])
     )
+    *options, _ = remote
+    with Index.open(environment["VISAR_INDEX"]) as index, serving(index) as address:
+        command = StdioServerParameters(
+            command=sys.executable, args=["-m", *options, address], env=dict(os.environ)
+        )
+        assert talk(command, tools) == offered["reads"]
     assert http == ["visar", "mcp", "--http", "--port", "8766"]
     with program(VISAR_INDEX=environment["VISAR_INDEX"]) as (address, _):
         assert address.endswith("/mcp")

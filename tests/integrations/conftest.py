@@ -1,4 +1,4 @@
-"""A small document in an index, and the same behind a server; and an environment of its own."""
+"""A small document in an index and behind a server, and Python with the frameworks installed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conftest import write_pdf
 from tests.server.service import serving
 from visar.client import Client
 from visar.index import Index
-from visar.integrations.pages import Source
+from visar.library import Library
 
 # Read when haystack is first imported.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
@@ -50,10 +50,10 @@ def client(index: Index) -> Iterator[Client]:
 
 
 @pytest.fixture(params=["index", "client"])
-def source(request: pytest.FixtureRequest) -> Source:
-    """An index here, and a client of a server: adapters take both."""
-    source: Source = request.getfixturevalue(request.param)
-    return source
+def any_library(request: pytest.FixtureRequest) -> Library:
+    """An index, then a client of a server: adapters take both."""
+    library: Library = request.getfixturevalue(request.param)
+    return library
 
 
 Run = Callable[..., str]

@@ -12,10 +12,9 @@ from haystack import Document, Pipeline
 
 from haystack_integrations.components.retrievers.visar import VisarRetriever
 from tests.integrations.conftest import QUESTION
-from visar.client import Client
 from visar.errors import StoreError
 from visar.index import Index
-from visar.integrations.pages import Source
+from visar.library import Library
 
 
 def pipeline(retriever: VisarRetriever) -> Pipeline:
@@ -37,12 +36,12 @@ def test_no_telemetry_is_sent_from_tests() -> None:
     assert _telemetry.telemetry is None
 
 
-def test_without_top_k_the_question_decides_and_a_number_is_exact(source: Source) -> None:
-    made = pipeline(VisarRetriever(source))
+def test_without_top_k_the_question_decides_and_a_number_is_exact(any_library: Library) -> None:
+    made = pipeline(VisarRetriever(any_library))
     found = run(made)
     assert len(found) == found[0].meta["k"] == found[0].meta["k_star"]
     assert len(run(made, top_k=3)) == 3
-    assert len(run(pipeline(VisarRetriever(source, top_k=2)))) == 2
+    assert len(run(pipeline(VisarRetriever(any_library, top_k=2)))) == 2
 
 
 def test_a_document_is_a_page_with_its_picture_and_plain_metadata(index: Index) -> None:
@@ -61,11 +60,11 @@ def test_a_document_is_a_page_with_its_picture_and_plain_metadata(index: Index) 
 
 
 @pytest.mark.parametrize("given", ["object", "location"])
-def test_a_pipeline_comes_back_from_yaml(source: Source, given: str) -> None:
+def test_a_pipeline_comes_back_from_yaml(any_library: Library, given: str) -> None:
     """Under Haystack's own rules of what such a file may name."""
-    location = source.address if isinstance(source, Client) else source.location
+    location = any_library.location
     retriever = VisarRetriever(
-        source if given == "object" else location,
+        any_library if given == "object" else location,
         dpi=36,
         search_kwargs={"max_k": 1, "documents": ["manual.pdf"]},
     )
@@ -81,7 +80,7 @@ def test_a_pipeline_comes_back_from_yaml(source: Source, given: str) -> None:
     # It opens again what it had opened, and has left alone what it was given.
     assert run(loaded) == found
     loaded.close()
-    assert source.search(QUESTION).pages
+    assert any_library.search(QUESTION).pages
 
 
 def test_async_finds_the_same(index: Index) -> None:

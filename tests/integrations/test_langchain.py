@@ -16,7 +16,7 @@ from tests.integrations.conftest import QUESTION, Run
 from visar.errors import InvalidOption
 from visar.index import Index
 from visar.integrations.langchain import VisarRetriever
-from visar.integrations.pages import Source
+from visar.library import Library
 
 PNG = b"\x89PNG"
 
@@ -33,14 +33,14 @@ def test_the_standard_suite_passes(index: Index, in_own_environment: Run) -> Non
     assert "5 passed" in ran
 
 
-def test_without_k_the_question_decides_and_a_number_is_exact(source: Source) -> None:
-    adaptive = VisarRetriever(source)
+def test_without_k_the_question_decides_and_a_number_is_exact(any_library: Library) -> None:
+    adaptive = VisarRetriever(any_library)
     found = adaptive.invoke(QUESTION)
     assert len(found) == found[0].metadata["k"] == found[0].metadata["k_star"]
-    assert len(VisarRetriever(source, k=3).invoke(QUESTION)) == 3
+    assert len(VisarRetriever(any_library, k=3).invoke(QUESTION)) == 3
     assert len(adaptive.invoke(QUESTION, None, k=4)) == 4
     # None is a number too: for one call, that of ViSAR.
-    assert VisarRetriever(source, k=3).invoke(QUESTION, k=None) == found
+    assert VisarRetriever(any_library, k=3).invoke(QUESTION, k=None) == found
     assert len(adaptive.invoke(QUESTION)) == len(found)
 
 
@@ -83,18 +83,18 @@ def test_callbacks_hear_of_the_pages_and_of_errors(index: Index) -> None:
     assert heard.events == [QUESTION, numbers(found), QUESTION, InvalidOption]
 
 
-def test_pictures_come_as_base64_or_when_asked_for(source: Source) -> None:
-    (inline,) = VisarRetriever(source, k=1).invoke(QUESTION)
+def test_pictures_come_as_base64_or_when_asked_for(any_library: Library) -> None:
+    (inline,) = VisarRetriever(any_library, k=1).invoke(QUESTION)
     picture = base64.b64decode(inline.metadata["image"])
     assert picture.startswith(PNG)
     assert inline.metadata["mime_type"] == "image/png"
     json.dumps(inline.metadata)
-    (lazy,) = VisarRetriever(source, k=1, images="loader").invoke(QUESTION)
+    (lazy,) = VisarRetriever(any_library, k=1, images="loader").invoke(QUESTION)
     assert lazy.metadata["load_image"]() == picture
     assert lazy.id == inline.id
-    (small,) = VisarRetriever(source, k=1, images="loader", dpi=36).invoke(QUESTION)
+    (small,) = VisarRetriever(any_library, k=1, images="loader", dpi=36).invoke(QUESTION)
     assert len(small.metadata["load_image"]()) < len(picture)
-    (none,) = VisarRetriever(source, k=1, images="none").invoke(QUESTION)
+    (none,) = VisarRetriever(any_library, k=1, images="none").invoke(QUESTION)
     assert not {"image", "load_image"} & none.metadata.keys()
 
 

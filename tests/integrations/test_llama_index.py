@@ -12,14 +12,14 @@ from llama_index.core.schema import ImageNode, MetadataMode, TextNode
 from tests.integrations.conftest import QUESTION
 from visar.index import Index
 from visar.integrations.llama_index import VisarRetriever
-from visar.integrations.pages import Source
+from visar.library import Library
 
 
-def test_without_k_the_question_decides_and_a_number_is_exact(source: Source) -> None:
-    found = VisarRetriever(source).retrieve(QUESTION)
+def test_without_k_the_question_decides_and_a_number_is_exact(any_library: Library) -> None:
+    found = VisarRetriever(any_library).retrieve(QUESTION)
     assert len(found) == found[0].metadata["k"] == found[0].metadata["k_star"]
-    assert len(VisarRetriever(source, k=3).retrieve(QUESTION)) == 3
-    capped = VisarRetriever(source, search_kwargs={"max_k": 1, "neighbors": 1})
+    assert len(VisarRetriever(any_library, k=3).retrieve(QUESTION)) == 3
+    capped = VisarRetriever(any_library, search_kwargs={"max_k": 1, "neighbors": 1})
     assert len(capped.retrieve(QUESTION)) == 3
 
 

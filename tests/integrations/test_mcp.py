@@ -6,8 +6,10 @@ import asyncio
 import base64
 import io
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,15 @@ from PIL import Image
 
 from tests.conftest import write_pdf
 from tests.integrations.mcp_client import Mode, call, noisy_picture, talk, text_of
+from tests.server.service import serving
+from visar.client import Client as LibraryClient
 from visar.documents import Page, ReadOptions, Word
 from visar.errors import InvalidOption, StoreError
 from visar.index import Index
 from visar.integrations.mcp import create_server
-from visar.integrations.mcp.results import MAX_RESULT, PageContent, make_result
-from visar.integrations.mcp.tools import REPORT, Roots, _lines
-from visar.server.schemas import Collection
+from visar.integrations.mcp.output import MAX_LEFT_OUT, MAX_RESULT, make_result
+from visar.integrations.mcp.tools import REPORT, Roots
+from visar.results import Collection
 
 QUESTION = "How did capital expenditure change between 2020 and 2024?"
 READING = {"list_documents", "list_collections", "ask", "search", "read_page", "explain"}
@@ -89,7 +93,9 @@ def test_pages_are_found_as_the_library_finds_them(library: Index, server: Any, 
         [pytest.approx(side, abs=1e-4) for side in box] for box in found.pages[0].boxes
     ]
     links = [block for block in result.content if block.type == "resource_link"]
-    assert [link.uri for link in links] == [page["uri"] for page in data["pages"]]
+    assert [link.uri for link in links] == [
+        f"visar://{page['document']}/{page['page']}" for page in data["pages"]
+    ]
 
     async def follow(client: Client) -> Any:
         return await client.read_resource(links[0].uri)
@@ -98,6 +104,79 @@ def test_pages_are_found_as_the_library_finds_them(library: Index, server: Any, 
     assert page.mime_type == "image/jpeg"
     with Image.open(io.BytesIO(base64.b64decode(page.blob))) as image:
         assert image.format == "JPEG"
+
+
+@pytest.mark.parametrize("tool", ["search", "ask", "explain"])
+def test_a_server_of_another_machine_is_used_like_an_index(
+    library: Index, server: Any, tool: str
+) -> None:
+    with serving(library) as address, LibraryClient(address) as client:
+        there = call(create_server(client), tool, question=QUESTION)
+        here = call(server, tool, question=QUESTION)
+        read = call(create_server(client), "read_page", document=library.documents()[0].id, page=4)
+    assert without_times(there.structured_content) == without_times(here.structured_content)
+    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
+    assert [REPORT in (result.meta or {}) for result in (here, there)] == [tool == "explain"] * 2
+
+
+def without_times(value: Any) -> Any:
+    """Leave out what differs from search to search, and the encoder, which a client may omit."""
+    if isinstance(value, dict):
+        different = ("seconds", "summary", "numbers", "encoder")
+        return {name: without_times(value[name]) for name in value if name not in different}
+    return [without_times(one) for one in value] if isinstance(value, list) else value
+
+
+def test_an_unreachable_server_is_an_error_without_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with LibraryClient(address) as client:
+        result = call(create_server(client), "list_documents")
+    assert result.is_error
+    assert text_of(result).startswith("Can't reach the server:")
+
+
+def test_details_that_only_programs_use_stay_out(
+    index: Index, make_pdf: Callable[..., Path]
+) -> None:
+    """Neither in the data nor in its schema, which the client checks the data against."""
+    path = make_pdf("manual.pdf", "The warranty is seven years.", "The end.")
+    stored = index.add(path, metadata={"id": "x" * 40, "share": 0.123456789})
+    server = create_server(index)
+
+    async def look(client: Client) -> Any:
+        return {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+
+    schemas = talk(server, look)
+    listed = call(server, "list_documents").structured_content["documents"][0]
+    assert listed["id"] == stored.id[:16]
+    assert listed["metadata"] == stored.metadata, "an id of the user's own is not cut"
+    found = call(server, "search", question="How long is the warranty?").structured_content
+    for shown, described in (
+        (listed, schemas["list_documents"]["$defs"]["Document"]),
+        (found, schemas["search"]),
+        (found["decision"], schemas["search"]["$defs"]["Decision"]),
+    ):
+        assert set(shown) == set(described["properties"])
+    assert not {"source", "encoders"} & set(listed)
+    assert not {"trace", "documents"} & set(found)
+    assert not {"timings", "cost"} & set(found["decision"])
+    assert found["pages"][0]["score"] == round(found["pages"][0]["score"], 4)
+    assert schemas["search"]["properties"]["k"]["description"]
+
+
+def test_documents_that_could_not_be_searched_are_counted_and_some_named(
+    index: Index, make_pdf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = index.add(make_pdf("manual.pdf", "The warranty is seven years."))
+    found = index.search("How long is the warranty?")
+    many = tuple(replace(added, name=f"{number}.pdf") for number in range(5_000))
+    monkeypatch.setattr(index, "search", lambda *_, **__: replace(found, left_out=many))
+    result = call(create_server(index), "search", question="How long is the warranty?")
+    assert not result.is_error
+    assert "5,000 documents" in result.structured_content["summary"]
+    names = [document["name"] for document in result.structured_content["left_out"]]
+    assert names == [f"{number}.pdf" for number in range(MAX_LEFT_OUT)]
 
 
 def test_at_most_so_many_pages_are_given(server: Any) -> None:
@@ -110,10 +189,11 @@ def test_at_most_so_many_pages_are_given(server: Any) -> None:
 def test_an_answer_quotes_its_pages(server: Any, mode: Mode) -> None:
     result = call(server, "ask", mode, question="How long is the warranty on the Aurora 4 lantern?")
     data = result.structured_content
-    assert data["found"]
-    assert "seven years" in data["passages"][0]["text"]
-    assert data["passages"][0]["boxes"]
-    assert data["pages"][0]["page"] == 10
+    found = data["search"]
+    assert "seven years" in data["text"]
+    assert "seven years" in found["passages"][0]["text"]
+    assert found["passages"][0]["boxes"]
+    assert found["pages"][0]["page"] == 10
     nothing = call(server, "ask", mode, question="Which vaccines does the company produce?")
     assert nothing.structured_content["text"] == ""
     assert not nothing.is_error
@@ -159,7 +239,8 @@ def test_a_page_is_read_with_picture_words_and_places(
         assert image.width * image.height <= 1_200_000
         assert data["image"] == f"{image.width} × {image.height}"
     assert link.type == "resource_link"
-    assert link.uri == data["uri"] == f"visar://{data['document']}/10"
+    assert link.uri == f"visar://{data['document']['id']}/10"
+    assert (data["document"]["name"], data["number"]) == (name, 10)
     (line,) = [line for line in data["lines"] if "warranty of seven" in line["text"]]
     words = library.page(name, 10).words
     word = next(word for word in words if word.text == "warranty")
@@ -199,29 +280,33 @@ def test_no_result_is_larger_than_a_mebibyte(index: Index, tmp_path: Path) -> No
     assert [block.type for block in result.content] == ["text", "image", "resource_link"]
 
     async def resource(client: Client) -> Any:
-        return await client.read_resource(result.structured_content["uri"])
+        assert result.content[2].type == "resource_link"
+        return await client.read_resource(result.content[2].uri)
 
     (page,) = talk(server, resource).contents
     assert len(page.blob) <= MAX_RESULT
 
 
-def test_a_page_full_of_words_is_cut_off() -> None:
-    words = [Word(f'"{line}"' * 20, (0.1, 0.2, 0.3, 0.4), line) for line in range(3_000)]
-    lines, cut_off = _lines(Page(1, 400, 500, 0, tuple(words), "text layer"))
-    assert cut_off
-    assert 500 < len(lines) < 3_000
-    content = PageContent(
-        document="a", name="b", page=1, pages=1, label="", image="", uri="visar://a/1",
-        lines=lines, cut_off=cut_off,
-    )  # fmt: skip
-    # There is room for a picture beside them.
-    assert size(make_result(content)) < MAX_RESULT * 0.7
+def test_a_page_full_of_lines_is_cut_off(
+    library: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the page fits in a result, even beside an image that no JPEG makes small."""
+    words = [Word(f'"{line}"' * 10, (0.1, 0.2, 0.3, 0.4), line) for line in range(3_000)]
+    drawn = noisy_picture(tmp_path / "noise.png", 1000, 1000)
+    monkeypatch.setattr(library, "page", lambda *_: Page(1, 400, 500, 0, tuple(words), "ocr"))
+    monkeypatch.setattr(library, "image", lambda *_: Image.open(drawn))
+    name = library.documents()[0].name
+    result = call(create_server(library), "read_page", document=name, page=1)
+    assert result.structured_content["cut_off"]
+    assert 500 < len(result.structured_content["lines"]) < 3_000
+    assert [block.type for block in result.content] == ["text", "image", "resource_link"]
+    assert size(result) <= MAX_RESULT
 
 
 def test_what_is_too_long_is_refused() -> None:
-    make_result(Collection(name="x", documents=1))
+    make_result(Collection("x", 1))
     with pytest.raises(InvalidOption, match="too long"):
-        make_result(Collection(name="x" * MAX_RESULT, documents=1))
+        make_result(Collection("x" * MAX_RESULT, 1))
 
 
 def test_explain_tells_the_model_in_words_and_the_app_in_data(server: Any) -> None:
@@ -245,7 +330,7 @@ def test_explain_tells_the_model_in_words_and_the_app_in_data(server: Any) -> No
     assert result.meta is not None
     report = result.meta[REPORT]
     assert len(report["pictures"]) == 3
-    assert report["search"]["question"] == QUESTION
+    assert report["answer"]["search"]["query"]["question"] == QUESTION
     assert size(result) <= MAX_RESULT
     # The model is not given the pictures of the app.
     assert len(text_of(result)) < 10_000
@@ -259,8 +344,8 @@ def test_the_explanation_of_many_pages_has_fewer_pictures(
     monkeypatch.setattr(index, "image", lambda *_: Image.open(drawn))
     result = call(create_server(index), "explain", question="How long is the warranty?")
     assert result.meta is not None
-    found, shown = len(result.structured_content["pages"]), len(result.meta[REPORT]["pictures"])
-    assert 0 < shown < found
+    found = result.structured_content["answer"]["search"]["pages"]
+    assert 0 < len(result.meta[REPORT]["pictures"]) < len(found)
     assert size(result) <= MAX_RESULT
 
 
@@ -297,7 +382,7 @@ def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
     assert not (explained.meta or {}).get(REPORT)
 
     async def missing(client: Client) -> None:
-        known = gone.structured_content["uri"]
+        known = f"visar://{gone.structured_content['document']['id']}/1"
         for uri in ("visar://none/1", f"{known[:-1]}7", f"{known[:-1]}x", "visar://x"):
             with pytest.raises(MCPError) as refused:
                 await client.read_resource(uri)
@@ -385,9 +470,8 @@ def test_documents_are_added_and_removed(index: Index, tmp_path: Path, mode: Mod
     assert "broken.pdf" in data["refused"][0]["reason"]
     assert str(tmp_path) not in text_of(result)
     assert "manual.pdf: encoding, 2 of 2 pages" in told
-    assert call(server, "ask", mode, question="How long is the warranty?").structured_content[
-        "found"
-    ]
+    asked = call(server, "ask", mode, question="How long is the warranty?")
+    assert "seven years" in asked.structured_content["text"]
     removed = call(server, "remove", mode, document="manual.pdf")
     assert removed.structured_content["name"] == "manual.pdf"
     assert not index.documents()
@@ -416,10 +500,12 @@ def test_nothing_is_added_from_elsewhere(index: Index, tmp_path: Path) -> None:
         result = call(server, "add", path=path)
         assert result.is_error, path
         # Whether there is something elsewhere is not told.
-        assert "is not there, or not in a folder" in text_of(result)
+        assert text_of(result).startswith("Can't add")
     data = call(server, "add", path="images").structured_content
     assert data["added"] == []
-    assert data["refused"][0]["reason"] == "images is a link to elsewhere."
+    assert data["refused"] == [
+        {"path": "root/images", "reason": "images links to a file elsewhere."}
+    ]
     data = call(server, "add", path=str(root / "mixed")).structured_content
     assert [document["name"] for document in data["added"]] == ["own.pdf"]
     assert [refusal["path"] for refusal in data["refused"]] == ["root/mixed/link.pdf"]
@@ -442,5 +528,5 @@ def test_no_path_leads_out_of_the_roots(
 
 
 def test_a_root_is_a_folder(index: Index, tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="is no folder"):
+    with pytest.raises(InvalidOption, match="missing"):
         create_server(index, roots=[tmp_path / "missing"])

@@ -22,7 +22,9 @@ from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.conftest import write_pdf
 from tests.integrations.mcp_client import Mode, program, talk
+from tests.server.service import serving
 from visar.index import Index
+from visar.server import Settings
 
 TOKEN = "sixteen-letters-x"  # noqa: S105
 HELLO = {
@@ -57,9 +59,10 @@ def address(place: Path) -> Iterator[str]:
 async def conversation(client: Client) -> tuple[str, Any, Any]:
     """Ask, look at the page, and follow its link."""
     asked = await client.call_tool("ask", ASKED)
-    page = asked.structured_content["pages"][0]
+    page = asked.structured_content["search"]["pages"][0]
     read = await client.call_tool("read_page", {"document": page["document"], "page": page["page"]})
-    linked = await client.read_resource(page["uri"])
+    (link,) = [block for block in asked.content if block.type == "resource_link"]
+    linked = await client.read_resource(link.uri)
     return asked.structured_content["text"], read, linked
 
 
@@ -74,6 +77,24 @@ def test_standard_input_and_output(place: Path, mode: Mode) -> None:
     assert "seven years" in answer
     assert [block.type for block in read.content] == ["text", "image", "resource_link"]
     assert linked.contents[0].mime_type == "image/jpeg"
+
+
+def test_a_library_behind_a_server(place: Path) -> None:
+    """``visar serve`` has the index; ``visar mcp --server`` has none of its own."""
+    with (
+        Index.open(place / "index", create=False) as index,
+        serving(index, Settings(token=TOKEN)) as address,
+    ):
+        command = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "visar", "mcp", "--server", address],
+            env={**os.environ, "VISAR_TOKEN": TOKEN, "VISAR_INDEX": str(place / "missing")},
+        )
+        answer, read, linked = talk(command, conversation)
+    assert "seven years" in answer
+    assert [block.type for block in read.content] == ["text", "image", "resource_link"]
+    assert linked.contents[0].mime_type == "image/jpeg"
+    assert not (place / "missing").exists()
 
 
 @contextlib.contextmanager
@@ -197,7 +218,7 @@ def test_ctrl_c_ends_the_http_server(place: Path) -> None:
     [
         (["--write"], "--write and --root DIR go together"),
         (["--root", "."], "--write and --root DIR go together"),
-        (["--write", "--root", "missing"], "missing is no folder"),
+        (["--write", "--root", "missing"], "missing"),
         (["--http", "--host", "0.0.0.0"], "VISAR_TOKEN"),  # noqa: S104
         (["--encoder", "none"], "none"),
         (["--generator", "none"], "none"),
@@ -210,3 +231,14 @@ def test_a_wrong_option_is_said(
     assert ran.code == 2
     assert said in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "options", [["--write"], ["--root", "."], ["--index", "x"], ["--device", "cpu"]]
+)
+def test_an_option_of_a_local_index_is_refused_with_a_server(
+    visar: Visar, options: list[str]
+) -> None:
+    ran = visar("mcp", "--server", "http://127.0.0.1:9", *options)
+    assert ran.code == 2
+    assert f"{options[0]} doesn't work with --server" in ran.err

@@ -12,13 +12,14 @@ from PIL import Image
 
 from tests.integrations.conftest import QUESTION
 from visar.client import Client
-from visar.errors import InvalidOption
+from visar.errors import InvalidOption, StoreError
 from visar.index import Index
-from visar.integrations.pages import Source, retrieve
+from visar.integrations.pages import open_library, retrieve
+from visar.library import Library
 
 
-def test_a_page_has_text_picture_place_and_reasons(source: Source) -> None:
-    page = retrieve(source, QUESTION, dpi=72)[0]
+def test_a_page_has_text_picture_place_and_reasons(any_library: Library) -> None:
+    page = retrieve(any_library, QUESTION, dpi=72)[0]
     assert "warranty of the Aurora lantern is seven years.\nKeep the bill." in page.text
     with Image.open(io.BytesIO(page.load_png())) as image:
         assert (image.format, image.size) == ("PNG", (400, 500))
@@ -28,6 +29,15 @@ def test_a_page_has_text_picture_place_and_reasons(source: Source) -> None:
     assert told["k"] <= told["k_star"] <= told["pages_searched"] == 5
     assert told["likelihood"] in ("likely", "possible", "unlikely")
     assert all(len(box) == 4 for box in told["boxes"])
+
+
+def test_a_library_is_opened_by_location_or_address(index: Index, client: Client) -> None:
+    for known in (index, client):
+        with open_library(known.location) as opened:
+            assert type(opened) is type(known)
+            assert opened.documents() == known.documents()
+    with pytest.raises(StoreError, match="nowhere"):
+        open_library("nowhere")
 
 
 def test_a_server_gives_what_its_index_gives(index: Index, client: Client) -> None:
@@ -47,8 +57,8 @@ def test_pages_come_ranked_by_their_scores(index: Index, k: int | None) -> None:
     assert len({page.id for page in pages}) == len(pages)
 
 
-def test_options_of_a_search_are_passed_on(source: Source) -> None:
-    beside = retrieve(source, QUESTION, search_kwargs={"max_k": 1, "neighbors": 1})
+def test_options_of_a_search_are_passed_on(any_library: Library) -> None:
+    beside = retrieve(any_library, QUESTION, search_kwargs={"max_k": 1, "neighbors": 1})
     assert [page.metadata["page"] for page in beside] == [2, 1, 3]
 
 

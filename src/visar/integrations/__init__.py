@@ -1,1 +1,1 @@
-"""Adapters: ViSAR in the frameworks that applications are built with."""
+"""Adapters for frameworks and assistants: LangChain, LlamaIndex, Haystack and MCP."""

@@ -1,4 +1,4 @@
-"""A LangChain retriever that decides per question how many pages are needed."""
+"""A LangChain retriever that returns as many pages as each question needs."""
 
 from __future__ import annotations
 
@@ -20,27 +20,26 @@ with extra_needed("The LangChain retriever", "langchain"):
 
 
 class VisarRetriever(BaseRetriever):
-    """Finds the pages a question needs: as many as it needs, or exactly ``k``.
+    """Finds the pages a question needs, or exactly ``k`` pages.
 
-    A document is a page: its text as ``page_content``, and as ``metadata`` everything a
-    `PageHit` has (``name``, ``page``, ``score``, ``boxes``, ``likelihood`` …), why
-    there are so many pages (``k``, ``k_star``, ``strength`` …), and its picture.
+    Each document is a page: its text as ``page_content``; as ``metadata`` the fields of its
+    `PageHit`, the reasons for the number of pages (``k``, ``k_star``, ``strength`` …), and its
+    image.
 
     Parameters
     ----------
     index
-        A `visar.Index`, or a `visar.client.Client` of a server.
+        A library: a `visar.Index` or a `visar.Client`.
     k
-        How many pages. None lets ViSAR decide for every question.
+        Number of pages; None lets ViSAR decide for each question.
     images
-        "base64" puts each page as PNG in base64 into ``metadata["image"]``, and its type into
-        ``metadata["mime_type"]``; "loader" puts a function there, ``metadata["load_image"]``, that
-        draws the PNG when it is called; "none" leaves pictures out.
+        "base64" adds each page as base64 PNG as ``metadata["image"]``, with its type as
+        ``metadata["mime_type"]``; "loader" adds a function, ``metadata["load_image"]``, that
+        returns the PNG; "none" leaves images out.
     dpi
-        The resolution of the pictures.
+        Resolution of the images.
     search_kwargs
-        More options of `visar.Index.search`: ``documents``, ``max_k``, ``neighbors``,
-        ``encoder``, ``method``.
+        More options of `visar.Index.search`, such as ``documents`` and ``max_k``.
 
     ``invoke``, ``ainvoke``, ``batch`` and ``abatch`` take ``k`` and these options for one call.
     """
@@ -70,13 +69,8 @@ class VisarRetriever(BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        return await run_in_executor(
-            None,
-            self._get_relevant_documents,
-            query,
-            run_manager=run_manager.get_sync(),
-            **options,
-        )
+        options["run_manager"] = run_manager.get_sync()
+        return await run_in_executor(None, self._get_relevant_documents, query, **options)
 
     def _document(self, page: RetrievedPage) -> Document:
         metadata = page.metadata

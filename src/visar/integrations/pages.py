@@ -1,4 +1,4 @@
-"""What the adapters share: a question in, pages as text, picture and plain metadata out."""
+"""Retrieval for all framework adapters: a question in, pages as text, image and metadata out."""
 
 from __future__ import annotations
 
@@ -6,40 +6,35 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from visar.generation.answering import page_text
+from visar.library import Library
 from visar.serialization import to_plain
 
-if TYPE_CHECKING:
-    from visar.client import Client
-    from visar.index import Index
-
-Source: TypeAlias = "Index | Client"
-"""Where pages are looked for: an index on this machine, or a server that has one."""
 DPI = 144.0
 PNG = "image/png"
-_WHY = ("method", "k", "k_star", "pages_searched", "strength", "about")
+_REASONS = ("method", "k", "k_star", "pages_searched", "strength", "about")
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievedPage:
-    """A page that a question needs, in the parts that frameworks keep apart."""
+    """A page that a question needs, in the parts that frameworks store separately."""
 
     id: str
-    """Made of the document's id and the page's number: the same page always has the same."""
+    """Document id and page number: the same page always has the same id."""
     text: str
-    """The words of the page, line by line."""
+    """Words of the page, line by line."""
     score: float
-    """What the pages are ranked by: s_p, or the late-interaction score if not ViSAR chose them."""
+    """Score that the pages are ranked by: s_p for ViSAR, late interaction for other methods."""
     metadata: dict[str, Any]
-    """What JSON knows: the fields of a `PageHit`, and why there are so many pages."""
+    """JSON values: the fields of the `PageHit`, and the reasons for the number of pages."""
     load_png: Callable[[], bytes] = field(repr=False, compare=False)
-    """Draws the page."""
+    """Render the page as PNG."""
 
 
-def open_source(location: str) -> Source:
-    """Open the index at a location, or a client of the server at an http(s) address.
+def open_library(location: str) -> Library:
+    """Open the index at a location, or the library of the server at an http(s) address.
 
     Raises StoreError if there is no index.
     """
@@ -53,51 +48,36 @@ def open_source(location: str) -> Source:
 
 
 def retrieve(
-    source: Source,
+    library: Library,
     question: str,
     k: int | None = None,
     *,
     dpi: float = DPI,
     search_kwargs: Mapping[str, Any] | None = None,
 ) -> list[RetrievedPage]:
-    """Find the pages a question needs, best first.
+    """Find the pages a question needs, or the ``k`` best by late interaction; best first.
 
-    Parameters
-    ----------
-    source
-        An index, or a client of a server.
-    question
-        In plain words.
-    k
-        Exactly so many pages, the best by late interaction; None lets ViSAR decide.
-    dpi
-        The resolution of the pictures.
-    search_kwargs
-        More options of `visar.Index.search`, such as ``documents``, ``max_k`` and
-        ``encoder``; for a client those of ``POST /search``.
+    ``search_kwargs`` are more options of `Library.search`.
     """
     options = dict(search_kwargs or {})
     if k is not None:
         options |= {"method": "top-k", "k": k}
-    found = source.search(question, **options)
-    why = {name: getattr(found, name) for name in _WHY}
-    ranked_by = "score" if why["method"].startswith("visar") else "late_interaction"
+    found = library.search(question, **options)
+    reasons = {name: getattr(found, name) for name in _REASONS}
+    ranked_by = "score" if found.method.startswith("visar") else "late_interaction"
     return [
         RetrievedPage(
             id=f"{hit.document}-{hit.page}",
-            text=page_text(source.page(hit.document, hit.page)),
+            text=page_text(library.page(hit.document, hit.page)),
             score=getattr(hit, ranked_by),
-            metadata={**to_plain(hit), **why},
-            load_png=partial(_draw, source, hit.document, hit.page, dpi),
+            metadata={**to_plain(hit), **reasons},
+            load_png=partial(_png, library, hit.document, hit.page, dpi),
         )
         for hit in found.pages
     ]
 
 
-def _draw(source: Source, document: str, number: int, dpi: float) -> bytes:
-    image = source.image(document, number, dpi)
-    if isinstance(image, bytes):
-        return image
+def _png(library: Library, document: str, number: int, dpi: float) -> bytes:
     encoded = io.BytesIO()
-    image.save(encoded, "PNG")
+    library.image(document, number, dpi).save(encoded, "PNG")
     return encoded.getvalue()

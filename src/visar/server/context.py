@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from visar.errors import (
     VisarError,
 )
 from visar.index import Index
-from visar.ingest.sources import source_text
+from visar.public import public_message
 from visar.server.jobs import JobQueue, TooManyJobs
 from visar.server.settings import Settings
 from visar.serving import problem
@@ -59,20 +58,6 @@ ERRORS: Mapping[type[Exception], tuple[int, str]] = {
     kind: (_STATUS[kind.code], kind.code) for kind in _REPORTED
 }
 """Errors whose message is sent, with status and code; the first that fits counts."""
-
-
-def public_message(error: object, index: Index) -> str:
-    """Return the message of an error with local paths removed."""
-    hint = "Its pages are shown once it is unlocked with its password"
-    said = str(error).replace(EncryptedDocument.HINT, hint)
-    location = index.location
-    said = said.replace(f"index {location}", "index").replace(location, "the index")
-    if os.sep in said:  # perhaps of the path of a document
-        with contextlib.suppress(StoreError):  # which may be what there is to tell
-            for document in index.documents():
-                if document.source:
-                    said = said.replace(source_text(document.source), document.name)
-    return said
 
 
 class QuestionGate:

@@ -1,4 +1,4 @@
-"""An index as tools and resources of the Model Context Protocol, for ``visar mcp``."""
+"""A library as tools and resources of the Model Context Protocol, for ``visar mcp``."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The server: tools and resources of an index, over standard input and output or HTTP."""
+"""The MCP server of a library, over standard input and output or HTTP."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_type_hints
 
 from anyio import to_thread
 from mcp.server.apps import Apps
@@ -16,135 +16,118 @@ from mcp.server.mcpserver.exceptions import (
     ToolError,
     UnexpectedResourceError,
 )
+from mcp.server.mcpserver.tools import Tool
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ToolAnnotations
 from pydantic import ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from visar._version import __version__
-from visar.errors import MissingExtra, NotInIndex
+from visar.errors import NotInIndex
 from visar.explain.report import html_app
-from visar.generation import extractive
 from visar.generation.protocol import Generator
-from visar.index import Index
+from visar.integrations.mcp.output import output_schema
 from visar.integrations.mcp.tools import Roots, Tools
-from visar.server.context import ERRORS
+from visar.library import Library
 from visar.serving import RequestGuard, first_mistake, problem, refusal
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
 PATH = "/mcp"
-"""Of the address that streamable HTTP is served at."""
+"""Path that streamable HTTP is served at."""
 MAX_BODY = 1_000_000
 EXPLAIN_APP = "ui://visar/explain.html"
 PAGE = "visar://{document}/{page}"
-_TOLD = (*ERRORS, MissingExtra)
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 _REMOVES = _ADDS.model_copy(update={"destructive_hint": True})
 _INSTRUCTIONS = (
-    "Finds the pages of the user's own long documents that a question needs, however many those "
-    "are. Use ask for an answer in quotations with its pages, search for the pages alone, and "
-    "read_page to see a page with its charts and tables before relying on it. Name documents and "
-    "pages when you answer."
+    "Finds the pages of the user's own long documents that a question needs. Use ask for an "
+    "answer in quotations with its pages, search for the pages only, and read_page to see a page "
+    "with its charts and tables before relying on it. Name documents and pages when you answer."
 )
 
 
 def create_server(
-    index: Index,
+    library: Library,
     *,
-    encoder: str = "embedded",
-    generator: str | Generator = extractive.NAME,
+    encoder: str | None = None,
+    generator: str | Generator | None = None,
     roots: Sequence[Path] | None = None,
 ) -> MCPServer[Any]:
-    """Make an MCP server of an index.
+    """Create an MCP server for a library, which the caller closes.
 
     Parameters
     ----------
-    index
-        Stays the caller's: it is not closed with the server.
-    encoder
-        What questions are searched with.
-    generator
-        What writes the answers of ``ask``.
+    encoder, generator
+        Encoder of searches and writer of answers; the library's defaults if None.
     roots
-        The folders that documents may be added from. Without them the server only reads: there are
-        no tools that change the index.
-
-    Raises
-    ------
-    InvalidOption
-        If a root is no folder.
+        Folders that documents may be added from. Without them the server is read-only: it has no
+        tools that change the library. Raises InvalidOption if one isn't a folder.
     """
-    tools = Tools(index, encoder, generator, Roots(roots or ()))
+    tools = Tools(library, encoder, generator, Roots(roots or ()))
+    offered = [
+        _tool(tools.list_documents, "List documents", _READS),
+        _tool(tools.list_collections, "List collections", _READS),
+        _tool(tools.ask, "Ask", _READS),
+        _tool(tools.search, "Search", _READS),
+        _tool(tools.read_page, "Read a page", _READS),
+        _tool(tools.explain, "Explain", _READS, meta={"ui": {"resourceUri": EXPLAIN_APP}}),
+    ]
+    if roots:
+        offered.append(_tool(tools.add, "Add documents", _ADDS))
+        offered.append(_tool(tools.remove, "Remove a document", _REMOVES))
     apps = Apps()
     apps.add_html_resource(EXPLAIN_APP, html_app(), name="explain", title="Why these pages")
-    apps.tool(resource_uri=EXPLAIN_APP, **_described(tools.explain, "Explain", _READS))(
-        tools.explain
-    )
     server = _Server(
-        tools.clean,
+        tools,
         name="visar",
         title="ViSAR",
         version=__version__,
         instructions=_INSTRUCTIONS,
+        tools=offered,
         extensions=[apps],
         log_level="WARNING",
-        # Their streams would stay open for nothing: what changes, changes by a tool.
+        # Their streams would stay open for nothing: only tools change anything.
         subscriptions=False,
     )
-    offered: list[tuple[Callable[..., Any], str, ToolAnnotations]] = [
-        (tools.list_documents, "List documents", _READS),
-        (tools.list_collections, "List collections", _READS),
-        (tools.ask, "Ask", _READS),
-        (tools.search, "Search", _READS),
-        (tools.read_page, "Read a page", _READS),
-    ]
-    if roots:
-        offered += [
-            (tools.add, "Add documents", _ADDS),
-            (tools.remove, "Remove a document", _REMOVES),
-        ]
-    for tool, title, hints in offered:
-        server.add_tool(tool, **_described(tool, title, hints))
-    for resource, uri, mime_type in (
-        (tools.page_image, PAGE, "image/jpeg"),
-        (tools.page_words, f"{PAGE}/text", "text/plain"),
-    ):
-        server.resource(uri, mime_type=mime_type)(resource)
+    server.resource(PAGE, mime_type="image/jpeg")(tools.page_image)
+    server.resource(f"{PAGE}/text", mime_type="text/plain")(tools.page_words)
     return server
 
 
-def _described(tool: Callable[..., Any], title: str, hints: ToolAnnotations) -> dict[str, Any]:
-    return {"title": title, "annotations": hints, "description": inspect.getdoc(tool)}
+def _tool(function: Callable[..., Any], title: str, hints: ToolAnnotations, **more: Any) -> Tool:
+    """Describe a tool; its return annotation names the class of its output."""
+    text = inspect.getdoc(function)
+    tool = Tool.from_function(
+        function, title=title, description=text, annotations=hints, structured_output=False, **more
+    )
+    returned = get_type_hints(function, include_extras=True)["return"]
+    tool.fn_metadata.output_schema = output_schema(returned.__metadata__[0])
+    return tool
 
 
 def http_app(
     server: MCPServer[Any], *, token: str | None = None, hosts: Container[str] = ()
 ) -> ASGIApp:
-    """Make the application that serves an MCP server as streamable HTTP, at `PATH`.
+    """Return the application that serves an MCP server as streamable HTTP, at `PATH`.
 
-    Parameters
-    ----------
-    token, hosts
-        As `visar.serving.RequestGuard` takes them: off loopback too, requests are answered
-        to addresses and to these names only, and none that comes from another site's web page.
+    ``token`` and ``hosts`` are options of `visar.serving.RequestGuard`: requests must name the
+    server by an address or by one of these hosts, also off loopback.
     """
     inner = server.streamable_http_app(
         streamable_http_path=PATH,
-        # Every request is whole in itself: no session to keep, to steal or to use up.
+        # Without sessions there is none to keep, to steal or to use up.
         stateless_http=True,
         max_request_body_size=MAX_BODY,
-        # The guard does this, and off loopback too.
+        # The guard does this, also off loopback.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
     async def posts(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] != "POST":
-            message = "There is nothing to read or to end here: only POST is answered."
+            message = "Only POST is answered here: there are no sessions to read or to end."
             refused = problem(refusal(405, "method", message, {"Allow": "POST"}))
             await refused(scope, receive, send)
         else:
@@ -154,10 +137,10 @@ def http_app(
 
 
 class _Server(MCPServer[Any]):
-    """A server that tells clients what our own errors say, and nothing of any other."""
+    """A server whose clients see the messages of ViSAR's own errors, and of no others."""
 
-    def __init__(self, clean: Callable[[object], str], **options: Any) -> None:
-        self._clean = clean
+    def __init__(self, offered: Tools, **options: Any) -> None:
+        self._offered = offered
         super().__init__(**options)
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
@@ -167,8 +150,8 @@ class _Server(MCPServer[Any]):
             cause = error.__cause__
             if isinstance(cause, ValidationError):
                 raise ToolError(first_mistake(cause.errors())) from None
-            if isinstance(cause, _TOLD):
-                raise ToolError(await to_thread.run_sync(self._clean, cause)) from None
+            if self._offered.is_public(cause):
+                raise ToolError(await to_thread.run_sync(self._offered.clean, cause)) from None
             raise
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
@@ -177,10 +160,10 @@ class _Server(MCPServer[Any]):
         except UnexpectedResourceError as error:
             cause = error.__cause__
             if isinstance(cause, NotInIndex | ValidationError):
-                raise ResourceNotFoundError(f"There is no {uri}.") from None
-            if isinstance(cause, _TOLD):
-                raise ResourceError(await to_thread.run_sync(self._clean, cause)) from None
+                raise ResourceNotFoundError(f"No resource {uri}.") from None
+            if self._offered.is_public(cause):
+                raise ResourceError(await to_thread.run_sync(self._offered.clean, cause)) from None
             raise
 
     async def get_prompt(self, name: str, *_: Any) -> Any:
-        raise MCPError(INVALID_PARAMS, f"There is no prompt {name!r}: use a tool.")
+        raise MCPError(INVALID_PARAMS, f"No prompt {name!r}: use a tool.")

@@ -1,4 +1,4 @@
-"""ViSAR in Haystack, whose YAML files name components of ``haystack_integrations`` alone."""
+"""ViSAR for Haystack, whose YAML files may only name components of ``haystack_integrations``."""
 
 from haystack_integrations.components.retrievers.visar.retriever import VisarRetriever
 
