@@ -21,11 +21,11 @@ from visar.cli.options import (
     RayAddress,
     fetch_encoder,
     ray_messages_on_stderr,
-    with_storage_options,
+    with_options,
 )
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import ProgressDisplay, progress_shown
-from visar.errors import InvalidOption, MissingExtra
+from visar.errors import InvalidOption, MissingExtra, extra_needed
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
 from visar.text import counted
@@ -157,7 +157,7 @@ InvalidPages = Annotated[
 
 
 @app.command("run")
-@with_storage_options
+@with_options
 def run_evaluation(
     folder: Folder,
     *,
@@ -237,7 +237,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
-    from visar.evaluation.report import write_report
+    with extra_needed("A report", "eval"):
+        from visar.evaluation.report import write_report
 
     written = write_report(folder, out, invalid_pages=invalid_pages)
     _show_written(written, as_json=as_json)
