@@ -27,6 +27,7 @@ ROOMS = [
     {"explain"},
     {"index"},
     {"evaluation"},
+    {"requests"},
     {"server", "client"},
     {"integrations"},
     {"cli"},

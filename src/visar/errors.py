@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 
 class VisarError(Exception):
-    """The base of every error ViSAR raises on purpose."""
+    """Base class of every error that ViSAR raises on purpose."""
+
+    code: ClassVar[str] = "failed"
+    """The kind of error for programs, as servers send it. It never changes."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # Made anew from its message: processes send errors to each other, whatever arguments the
@@ -31,9 +35,13 @@ class InvalidVectors(VisarError, ValueError):
 class InvalidOption(VisarError, ValueError):
     """An option outside its range."""
 
+    code = "invalid"
+
 
 class EmptyQuestion(VisarError, ValueError):
     """A question without anything to look for."""
+
+    code = "empty_question"
 
 
 class DamagedModel(VisarError):
@@ -51,6 +59,8 @@ class GeneratorUnavailable(VisarError, ImportError):
 class GenerationError(VisarError):
     """An answer that could not be had: the message says from whom, why, and what to do."""
 
+    code = "generator"
+
 
 class CheckpointError(VisarError):
     """A model's checkpoint that is not to be had, or is of a kind that cannot be used."""
@@ -62,6 +72,8 @@ class OutOfMemory(VisarError, MemoryError):
 
 class MissingExtra(VisarError, ImportError):
     """An optional part is not installed."""
+
+    code = "extra"
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional part: pip install 'visar[{extra}]'")
@@ -80,6 +92,8 @@ def extra_needed(what: str, extra: str) -> Iterator[None]:
 class StoreError(VisarError):
     """The index cannot do what was asked, or holds what it should not."""
 
+    code = "index"
+
 
 class NotAnIndex(StoreError):
     """The place does not hold an index this version of ViSAR can read."""
@@ -88,9 +102,13 @@ class NotAnIndex(StoreError):
 class NotInIndex(StoreError, LookupError):
     """No such document in the index, or no such vectors for it."""
 
+    code = "not_found"
+
 
 class DocumentError(VisarError):
     """A document that cannot be read; the message names it and says why."""
+
+    code = "document"
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name} {reason}.")
@@ -99,6 +117,8 @@ class DocumentError(VisarError):
 
 class EncryptedDocument(DocumentError):
     """A document that needs a password, or another one."""
+
+    code = "password"
 
     HINT = "Give its password with --password, or VISAR_PASSWORD in the environment"
 
@@ -136,3 +156,18 @@ class ServiceError(VisarError):
 
 class NotARun(VisarError):
     """The folder does not hold an evaluation's run that this version of ViSAR can read."""
+
+
+def error_from_code(code: str, message: str) -> VisarError:
+    """Return the error that a server reports, of the class that the library there raised."""
+    kinds = (
+        InvalidOption,
+        EmptyQuestion,
+        GenerationError,
+        StoreError,
+        NotInIndex,
+        DocumentError,
+        EncryptedDocument,
+    )
+    kind = next((one for one in kinds if one.code == code), ServiceError)
+    return _restored(kind, (message,), {})

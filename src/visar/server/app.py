@@ -13,7 +13,7 @@ from typing import Any
 from visar._version import __version__
 from visar.index import Index
 from visar.server import library, questions, uploads
-from visar.server.context import ERRORS, Context, QuestionGate, RecentQuestions
+from visar.server.context import ERRORS, Context, QuestionGate
 from visar.server.jobs import JobQueue
 from visar.server.schemas import Available, Health, Problem
 from visar.server.settings import Settings
@@ -70,7 +70,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         enter that of this one: with it the jobs begin and end.
     """
     settings = settings or Settings()
-    context = Context(index, settings, QuestionGate(settings.max_questions), RecentQuestions(index))
+    context = Context(index, settings, QuestionGate(settings.max_questions))
     metrics = _Metrics()
 
     @asynccontextmanager

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from visar.errors import (
@@ -19,10 +18,8 @@ from visar.errors import (
     StoreError,
     VisarError,
 )
-from visar.explain.explanation import Explanation
 from visar.index import Index
 from visar.ingest.sources import source_text
-from visar.results import SearchResult
 from visar.server.jobs import JobQueue, TooManyJobs
 from visar.server.settings import Settings
 from visar.serving import problem
@@ -34,23 +31,38 @@ from fastapi.responses import JSONResponse  # isort: skip
 class TooManyQuestions(VisarError):
     """More questions at once than the operator allows."""
 
+    code = "busy"
 
-# The first that fits counts. Of these `public_message` is told.
-ERRORS: Mapping[type[Exception], tuple[int, str]] = {
-    TooManyJobs: (429, "busy"),
-    TooManyQuestions: (429, "busy"),
-    NotInIndex: (404, "not_found"),
-    EncryptedDocument: (409, "password"),
-    DocumentError: (409, "document"),
-    EmptyQuestion: (422, "empty_question"),
-    InvalidOption: (422, "invalid"),
-    GenerationError: (502, "generator"),
-    StoreError: (503, "index"),
+
+_STATUS = {
+    "busy": 429,
+    "not_found": 404,
+    "password": 409,
+    "document": 409,
+    "empty_question": 422,
+    "invalid": 422,
+    "generator": 502,
+    "index": 503,
 }
+_REPORTED: tuple[type[VisarError], ...] = (
+    TooManyJobs,
+    TooManyQuestions,
+    NotInIndex,
+    EncryptedDocument,
+    DocumentError,
+    EmptyQuestion,
+    InvalidOption,
+    GenerationError,
+    StoreError,
+)
+ERRORS: Mapping[type[Exception], tuple[int, str]] = {
+    kind: (_STATUS[kind.code], kind.code) for kind in _REPORTED
+}
+"""Errors whose message is sent, with status and code; the first that fits counts."""
 
 
 def public_message(error: object, index: Index) -> str:
-    """What an error says to whoever is not at this machine: not where anything is kept on it."""
+    """Return the message of an error with local paths removed."""
     hint = "Its pages are shown once it is unlocked with its password"
     said = str(error).replace(EncryptedDocument.HINT, hint)
     location = index.location
@@ -85,50 +97,6 @@ class QuestionGate:
                 self._running -= 1
 
 
-class RecentQuestions:
-    """What was found for the questions asked last, and why. Safe for threads.
-
-    The views of one question are several requests; each would search anew.
-    """
-
-    def __init__(self, index: Index, size: int = 8) -> None:
-        self._index = index
-        self._size = size
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, Recent] = OrderedDict()
-
-    def put(self, key: Hashable, found: SearchResult) -> Recent:
-        """Keep what was found; of more than so many questions the oldest goes."""
-        with self._lock:
-            recent = self._kept[key] = Recent(self._index, found)
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
-            return recent
-
-    def get(self, key: Hashable) -> Recent | None:
-        """What is kept under a key, if anything is."""
-        with self._lock:
-            return self._kept.get(key)
-
-
-class Recent:
-    """A search, and its explanation once that is asked for."""
-
-    def __init__(self, index: Index, found: SearchResult) -> None:
-        self.found = found
-        self._index = index
-        self._lock = threading.Lock()
-        self._explanation: Explanation | None = None
-
-    @property
-    def explanation(self) -> Explanation:
-        with self._lock:
-            if self._explanation is None:
-                self._explanation = self._index.explain(self.found)
-            return self._explanation
-
-
 @dataclass(slots=True)
 class Context:
     """The index, the settings, and what runs."""
@@ -136,7 +104,6 @@ class Context:
     index: Index
     settings: Settings
     gate: QuestionGate
-    recent: RecentQuestions
     jobs: JobQueue = field(init=False)
     """There from the start of the application to its end."""
 

@@ -16,16 +16,16 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from visar.errors import NotInIndex, StoreError, VisarError
+from visar.results import Job
+from visar.serialization import to_plain
 from visar.server.shared_uploads import SECONDS_PER_BEAT, SharedUploads, claim_folder
 
-State: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
-FINISHED: tuple[State, ...] = ("done", "failed", "cancelled")
 # Of jobs that have ended, the newest are remembered.
 KEPT = 500
 _SECONDS_TO_END = 5.0
@@ -42,37 +42,10 @@ CREATE TABLE IF NOT EXISTS jobs (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A document that is being added, or was."""
-
-    id: str
-    name: str
-    """Of the document, as it was uploaded."""
-    encoder: str
-    created: datetime
-    state: State = "waiting"
-    stage: str | None = None
-    """What is done with its pages now: reading, ocr or encoding."""
-    pages_done: int = 0
-    pages: int = 0
-    """0 while it is not known."""
-    collection: str | None = None
-    """What the document is put into."""
-    document: str | None = None
-    """Its id, once it is in the index."""
-    code: str | None = None
-    """Why it failed, for programs: "password", "document" or "failed"."""
-    reason: str | None = None
-    """Why it failed, for people."""
-
-    @property
-    def is_finished(self) -> bool:
-        return self.state in FINISHED
-
-
 class TooManyJobs(StoreError):
     """More documents are waiting to be added than the operator allows."""
+
+    code = "busy"
 
 
 @dataclass(slots=True)
@@ -324,7 +297,7 @@ class JobQueue:
 
     def _set(self, job: Job) -> None:
         """Keep a job as it is now, on disk too; the lock is held."""
-        content = {**asdict(job), "created": job.created.isoformat()}
+        content = {**to_plain(job), "created": job.created.isoformat()}
         with self._database:
             self._database.execute(
                 "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?)",

@@ -8,19 +8,13 @@ import io
 from collections.abc import AsyncIterator
 from typing import Annotated
 
+from visar.documents.page import Page
 from visar.errors import NotInIndex
+from visar.results import Collection, Document, Job
+from visar.serialization import to_plain
 from visar.server.context import Context
-from visar.server.schemas import (
-    Collection,
-    Document,
-    Job,
-    Members,
-    NewName,
-    Page,
-    Password,
-    Unlock,
-    to_schema,
-)
+from visar.server.responses import as_json
+from visar.server.schemas import Members, NewName, Password, Unlock
 from visar.serving import ENDLESS
 
 # After visar.serving, which says what to install if they are missing.
@@ -50,25 +44,26 @@ def router(context: Context) -> APIRouter:
 def _documents(routes: APIRouter, context: Context) -> None:
     index = context.index
 
-    @routes.get("/documents", tags=["documents"])
+    @routes.get("/documents", tags=["documents"], response_model=list[Document])
     def list_documents(
         collection: str | None = None,
+        where: str | None = None,
         offset: Annotated[int, _FROM_START] = 0,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    ) -> list[Document]:
-        """Documents in the order they were added."""
-        documents = index.documents(collection=collection)
-        return [to_schema(Document, one) for one in documents[offset : offset + limit]]
+    ) -> Response:
+        """List documents in the order they were added."""
+        documents = index.documents(collection=collection, where=where)
+        return as_json(documents[offset : offset + limit])
 
-    @routes.get("/documents/{document}", tags=["documents"])
-    def get_document(document: str) -> Document:
-        """A document by its id or name."""
-        return to_schema(Document, index.get(document))
+    @routes.get("/documents/{document}", tags=["documents"], response_model=Document)
+    def get_document(document: str) -> Response:
+        """Return a document by its id, the beginning of its id, or its name."""
+        return as_json(index.get(document))
 
-    @routes.delete("/documents/{document}", tags=["documents"])
-    def delete_document(document: str) -> Document:
+    @routes.delete("/documents/{document}", tags=["documents"], response_model=Document)
+    def delete_document(document: str) -> Response:
         """Remove a document with everything that belongs to it."""
-        return to_schema(Document, index.remove(index.get(document).id))
+        return as_json(index.remove(document))
 
     @routes.post("/documents/{document}/unlock", tags=["documents"], status_code=204)
     def unlock(document: str, given: Unlock) -> None:
@@ -78,18 +73,14 @@ def _documents(routes: APIRouter, context: Context) -> None:
         """
         index.unlock(document, given.password)
 
-    @routes.get(
-        "/documents/{document}/original",
-        tags=["documents"],
-        response_class=FileResponse,
-    )
+    @routes.get("/documents/{document}/original", tags=["documents"], response_class=FileResponse)
     def original(document: str) -> Response:
-        """The file, as it was uploaded."""
+        """Return the file as it was uploaded."""
         stored = index.get(document)
         path = index.original(stored.id)
         if path is None or not path.is_file():
             raise NotInIndex(f"The index keeps no file of {stored.name}.")
-        # A PDF is shown, in a sandbox as all answers; nothing else is more than a download.
+        # A PDF is shown, in a sandbox like all responses; anything else is a download.
         with path.open("rb") as file:
             is_pdf = b"%PDF-" in file.read(1024)
         return FileResponse(
@@ -103,10 +94,10 @@ def _documents(routes: APIRouter, context: Context) -> None:
 def _pages(routes: APIRouter, context: Context) -> None:
     index = context.index
 
-    @routes.get("/documents/{document}/pages/{number}", tags=["pages"])
-    def words(document: str, number: int) -> Page:
-        """The words of a page with their places."""
-        return to_schema(Page, index.page(document, number))
+    @routes.get("/documents/{document}/pages/{number}", tags=["pages"], response_model=Page)
+    def words(document: str, number: int) -> Response:
+        """Return a page with its words and their boxes."""
+        return as_json(index.page(document, number))
 
     @routes.get(
         "/documents/{document}/pages/{number}/image",
@@ -134,7 +125,8 @@ def _pages(routes: APIRouter, context: Context) -> None:
             raise NotInIndex(f"{stored.name} has the pages 1 to {stored.pages}, not {number}.")
         key = f"{stored.id}/{number}/{dpi:g}"
         tag = f'"{hashlib.sha256(key.encode()).hexdigest()[:32]}"'
-        headers = {"ETag": tag, "Cache-Control": _FOREVER}
+        # Another document may have the same name one day, but never the same id.
+        headers = {"ETag": tag, "Cache-Control": _FOREVER if document == stored.id else "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         picture = io.BytesIO()
@@ -145,45 +137,43 @@ def _pages(routes: APIRouter, context: Context) -> None:
 def _collections(routes: APIRouter, context: Context) -> None:
     index = context.index
 
-    @routes.get("/collections", tags=["collections"])
-    def list_collections() -> list[Collection]:
-        """All collections. One begins with its first document, and ends with its last."""
-        found = index.collections().items()
-        return [Collection(name=name, documents=count) for name, count in found]
+    @routes.get("/collections", tags=["collections"], response_model=list[Collection])
+    def list_collections() -> Response:
+        """List collections. One begins with its first document, and ends with its last."""
+        return as_json(index.collections())
 
-    @routes.put("/collections/{name}/documents", tags=["collections"])
-    def collect(name: str, members: Members) -> Collection:
+    @routes.put("/collections/{name}/documents", tags=["collections"], response_model=Collection)
+    def collect(name: str, members: Members) -> Response:
         """Put documents into a collection; those that are in it stay."""
-        index.collect(name, [index.get(one).id for one in members.documents])
-        return _collection(name)
+        index.collect(name, members.documents)
+        return as_json(_collection(name))
 
-    @routes.delete("/collections/{name}/documents/{document}", tags=["collections"])
-    def uncollect(name: str, document: str) -> Collection:
-        """Take a document out of a collection; the document stays."""
+    @routes.delete("/collections/{name}/documents", tags=["collections"], status_code=204)
+    def uncollect(name: str, document: Annotated[list[str], Query(min_length=1)]) -> None:
+        """Take documents out of a collection; the documents stay."""
         _collection(name)
-        index.uncollect(name, [index.get(document).id])
-        return Collection(name=name, documents=index.collections().get(name, 0))
+        index.uncollect(name, document)
 
-    @routes.patch("/collections/{name}", tags=["collections"])
-    def rename(name: str, renamed: NewName) -> Collection:
-        """Call a collection by another name; one of that name takes its documents too."""
+    @routes.patch("/collections/{name}", tags=["collections"], response_model=Collection)
+    def rename(name: str, renamed: NewName) -> Response:
+        """Rename a collection; one of the new name takes its documents too."""
         _collection(name)
         index.collect(renamed.name, [one.id for one in index.documents(collection=name)])
         if renamed.name != name:
             index.uncollect(name)
-        return _collection(renamed.name)
+        return as_json(_collection(renamed.name))
 
     @routes.delete("/collections/{name}", tags=["collections"], status_code=204)
     def delete_collection(name: str) -> None:
-        """End a collection; its documents stay."""
+        """Delete a collection; its documents stay."""
         _collection(name)
         index.uncollect(name)
 
     def _collection(name: str) -> Collection:
-        found = index.collections()
-        if name not in found:
-            raise NotInIndex(f"There is no collection {name!r}.")
-        return Collection(name=name, documents=found[name])
+        for collection in index.collections():
+            if collection.name == name:
+                return collection
+        raise NotInIndex(f"No collection {name!r}.")
 
 
 def _job_events(routes: APIRouter, context: Context) -> None:
@@ -196,10 +186,10 @@ def _job_events(routes: APIRouter, context: Context) -> None:
         while not await request.is_disconnected():
             if seen != context.jobs.changes:
                 seen = context.jobs.changes
-                now = {job.id: to_schema(Job, job) for job in reversed(context.jobs.jobs())}
+                now = {job.id: job for job in reversed(context.jobs.jobs())}
                 for id_, job in now.items():
                     if known.get(id_) != job:
-                        yield ServerSentEvent(event="job", data=job)
+                        yield ServerSentEvent(event="job", data=to_plain(job))
                 for id_ in known.keys() - now.keys():
                     yield ServerSentEvent(event="forgotten", data={"id": id_})
                 known = now
@@ -207,27 +197,27 @@ def _job_events(routes: APIRouter, context: Context) -> None:
 
 
 def _jobs(routes: APIRouter, context: Context) -> None:
-    @routes.get("/jobs", tags=["jobs"])
-    def list_jobs() -> list[Job]:
-        """Jobs, the newest first."""
-        return [to_schema(Job, job) for job in context.jobs.jobs()]
+    @routes.get("/jobs", tags=["jobs"], response_model=list[Job])
+    def list_jobs() -> Response:
+        """List jobs, the newest first."""
+        return as_json(context.jobs.jobs())
 
-    @routes.get("/jobs/{job}", tags=["jobs"])
-    def get_job(job: str) -> Job:
-        """A job by its id."""
-        return to_schema(Job, context.jobs.get(job))
+    @routes.get("/jobs/{job}", tags=["jobs"], response_model=Job)
+    def get_job(job: str) -> Response:
+        """Return a job by its id."""
+        return as_json(context.jobs.get(job))
 
-    @routes.post("/jobs/{job}/cancel", tags=["jobs"])
-    def cancel(job: str) -> Job:
-        """End a job that waits or runs. What it has done is kept for a retry."""
-        return to_schema(Job, context.jobs.cancel(job))
+    @routes.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job)
+    def cancel(job: str) -> Response:
+        """Cancel a job that waits or runs. Its work so far is kept for a retry."""
+        return as_json(context.jobs.cancel(job))
 
-    @routes.post("/jobs/{job}/retry", tags=["jobs"])
-    def retry(job: str, given: Password) -> Job:
-        """Queue a job again that failed or was cancelled, with a password if it needs one."""
-        return to_schema(Job, context.jobs.retry(job, given.password))
+    @routes.post("/jobs/{job}/retry", tags=["jobs"], response_model=Job)
+    def retry(job: str, given: Password) -> Response:
+        """Queue a failed or cancelled job again, with a password if it needs one."""
+        return as_json(context.jobs.retry(job, given.password))
 
     @routes.delete("/jobs/{job}", tags=["jobs"], status_code=204)
     def forget(job: str) -> None:
-        """Drop a job that has ended, with what was uploaded for it."""
+        """Delete a finished job and its uploaded file."""
         context.jobs.forget(job)

@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator
 from typing import IO, Annotated, Any
 
 from visar.errors import VisarError
+from visar.results import Job
 from visar.server import jobs
 from visar.server.context import Context
-from visar.server.schemas import Job, Problem, Uploaded, to_schema
+from visar.server.schemas import Problem, Uploaded
 from visar.serving import refusal
 from visar.text import clean_line
 
@@ -64,7 +65,7 @@ def router(context: Context) -> APIRouter:
                 raise ClientDisconnect
             job = await asyncio.to_thread(_submit, context, place, size, name, encoder, collection)
         response.headers["Location"] = f"{request.url.path.rpartition('/')[0]}/jobs/{job.id}"
-        return to_schema(Job, job)
+        return job
 
     @routes.post("/documents/batch", status_code=202, openapi_extra=_body("application/x-tar"))
     async def upload_several(
@@ -135,7 +136,7 @@ def _take(
                 file.write(part)
             _sync(file)
             job = _submit(context, place, size, name, encoder, collection)
-        return Uploaded(name=name, job=to_schema(Job, job))
+        return Uploaded(name=name, job=job)
     except (VisarError, _FileRefused) as error:
         _drop(content)
         return Uploaded(name=name, problem=_problem(error, context))
@@ -148,7 +149,7 @@ def _submit(
     name: str,
     encoder: str | None,
     collection: str | None,
-) -> jobs.Job:
+) -> Job:
     if not size:
         raise _FileRefused(422, "empty", "The file is empty.")
     if size > (limit := context.settings.options.limits.max_bytes):

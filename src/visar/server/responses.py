@@ -1,0 +1,16 @@
+"""Results as responses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from visar.serialization import to_plain
+
+
+def as_json(
+    value: Any, status_code: int = 200, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    """Return a result as JSON, without what says where files are on this machine."""
+    return JSONResponse(to_plain(value, public=True), status_code, headers)
