@@ -31,24 +31,12 @@ COMMANDS = (
         "Ask a question. Files are added to your index, so later questions are fast.",
     ),
     ("search", "asking:search", "Find the pages a question needs, without an answer."),
-    (
-        "explain",
-        "asking:explain",
-        "Explain the choice of pages. Can also save a report, or pictures.",
-    ),
+    ("explain", "asking:explain", "Explain the choice of pages; save a report or pictures."),
     ("chat", "chat:chat", "Ask several questions in a row. Models stay loaded in between."),
-    (
-        "add",
-        "library:add",
-        "Add documents to your index. Documents that are already there are not read again.",
-    ),
+    ("add", "library:add", "Add documents to your index. Known documents are not read again."),
     ("list", "library:list_documents", "List the documents in your index."),
     ("show", "library:show", "Show the details of a document."),
-    (
-        "remove",
-        "library:remove",
-        "Remove a document from your index. The file it came from is kept.",
-    ),
+    ("remove", "library:remove", "Remove a document from your index. Its file is kept."),
     ("verify", "library:verify", "Check everything in your index. Nothing is changed."),
     ("compact", "library:compact", "Clean up after interrupted adds."),
     ("serve", "serve:serve", "Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."),
@@ -122,7 +110,7 @@ def _program(
         ),
     ] = False,
 ) -> None:
-    """Take the options before a command."""
+    """Take options that come before the command."""
 
 
 def _load(place: str) -> Any:
@@ -137,7 +125,7 @@ def _load_command(place: str) -> Callable[..., None]:
 
 
 def _unloaded() -> None:
-    """Stand for a command that was not typed: never called."""
+    """Stand in for a command that was not typed."""
 
 
 def run() -> None:

@@ -35,29 +35,21 @@ _WORDS = typer.Argument(
 Question = Annotated[list[str], _WORDS]
 QuestionOrNone = Annotated[list[str] | None, _WORDS]
 OpenFolder = Annotated[
-    Path | None,
-    option("--open", "Save the pages as PNG, with a heat map of the question.", metavar="DIR"),
+    Path | None, option("--open DIR", "Save the pages as PNG, with a heat map of the question.")
 ]
 Why = Annotated[bool, option("--why", "Show the numbers behind the choice of pages.")]
 ImageFile = Annotated[
     Path | None,
     advanced(
-        "--image",
+        "--image FILE",
         "Search for this picture, such as a detail of a page, instead of a question. Needs an "
         "encoder of page images.",
-        metavar="FILE",
     ),
 ]
-ReportFile = Annotated[
-    Path | None, option("--out", "Save a report as one HTML file.", metavar="FILE")
-]
+ReportFile = Annotated[Path | None, option("--out FILE", "Save a report as one HTML file.")]
 PictureFolder = Annotated[
     Path | None,
-    option(
-        "--png",
-        "Save pictures: pages with their heat map, activity, similarity and cost.",
-        metavar="DIR",
-    ),
+    option("--png DIR", "Save pictures: pages with their heat map, activity, similarity and cost."),
 ]
 
 
@@ -140,7 +132,7 @@ def explain(
     pictures: PictureFolder = None,
     as_json: Json = False,
 ) -> None:
-    """Explain the choice of pages. Can also save a report, or pictures."""
+    """Explain the choice of pages; save a report or pictures."""
     files, question = split_question(words)
     with options.open_library(create=bool(files)) as library:
         from visar.cli.answers import print_answer, print_pages

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -216,7 +215,7 @@ def run_evaluation(
     with progress_shown(quiet=quiet) as display:
         listener = _listener(display)
         run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)
-        with ray_messages_on_stderr() if ray else nullcontext():
+        with ray_messages_on_stderr(ray is not None):
             outcome = run.run()
     if as_json:
         print_json(_plain(outcome))

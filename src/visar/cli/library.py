@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,32 +51,23 @@ DocumentName = Annotated[
 ]
 Metadata = Annotated[
     list[str] | None,
-    option(
-        "--set",
-        "Attach metadata, usable in --where: year=2021. Repeatable.",
-        metavar="NAME=VALUE",
-    ),
+    option("--set NAME=VALUE", "Attach metadata, usable in --where: year=2021. Repeatable."),
 ]
 IntoCollection = Annotated[
-    str | None, option("--collection", "Put the documents into this collection.", metavar="NAME")
+    str | None, option("--collection NAME", "Put the documents into this collection.")
 ]
 MaxPages = Annotated[
-    int, advanced("--max-pages", "Maximum number of pages of a document.", metavar="N", min=1)
+    int, advanced("--max-pages N", "Maximum number of pages of a document.", min=1)
 ]
-MaxMegabytes = Annotated[
-    int, advanced("--max-megabytes", "Maximum size of a file.", metavar="N", min=1)
-]
+MaxMegabytes = Annotated[int, advanced("--max-megabytes N", "Maximum size of a file.", min=1)]
 MaxMegapixels = Annotated[
     int,
     advanced(
-        "--max-megapixels",
-        "Maximum size of an image. Larger PDF pages are scaled down.",
-        metavar="N",
-        min=1,
+        "--max-megapixels N", "Maximum size of an image. Larger PDF pages are scaled down.", min=1
     ),
 ]
 SecondsPerPage = Annotated[
-    float, advanced("--seconds-per-page", "Maximum time to read a page.", metavar="N", min=0.1)
+    float, advanced("--seconds-per-page N", "Maximum time to read a page.", min=0.1)
 ]
 
 
@@ -98,9 +88,7 @@ class AddOptions(ReadingOptions):
             max_pixels=self.max_megapixels * 1_000_000,
             seconds_per_page=self.seconds_per_page,
         )
-        return ReadOptions(
-            password=self.password, ocr=self.ocr, ocr_engine=self.ocr_engine, limits=limits
-        )
+        return replace(super().read_options(), limits=limits)
 
 
 def add(
@@ -112,7 +100,8 @@ def add(
     ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Add documents to your index. Documents that are already there are not read again."""
+    """Add documents to your index. Known documents are not read again."""
+    from visar.results import Additions
     from visar.store.filters import parse_metadata
 
     named = parse_metadata(metadata or ())
@@ -120,22 +109,18 @@ def add(
     refused: list[Refusal] = []
     with options.open_library(create=True) as library:
         try:
-            add_files(
-                library,
-                files,
-                options,
-                added=added,
-                refused=refused,
-                metadata=named,
-                collection=collection,
-                ray=ray,
-            )
+            into = {"metadata": named, "collection": collection, "ray": ray}
+            add_files(library, files, options, added, refused, **into)
         finally:
             # Also when the index fails: these are in it.
-            _print_additions(added, refused, as_json=as_json)
+            if as_json:
+                print_json(Additions(tuple(added), tuple(refused)))
+            for document in added if not as_json else ():
+                line = Text.assemble(("added", "green"), f"  {document_line(document)}")
+                console.print(line, soft_wrap=True)
     if refused:
         total = counted(len(added) + len(refused), "document")
-        complain(f"{len(refused)} of {total} could not be added")
+        complain(f"{len(refused)} of {total} could not be added.")
         raise typer.Exit(1 if added else 2)
 
 
@@ -143,16 +128,14 @@ def add_files(
     library: Library,
     files: Iterable[str | Path],
     options: ReadingOptions,
-    *,
     added: list[Document],
     refused: list[Refusal],
-    metadata: Mapping[str, Any] | None = None,
-    collection: str | None = None,
-    ray: str | None = None,
+    **more: Any,
 ) -> None:
     """Add files with progress; say which were refused, or are in the library under another name.
 
     ``added`` and ``refused`` get each document as soon as it is done: an error ends the rest.
+    ``more`` are options of `visar.Library.add_all`.
     """
     from visar.results import Refusal
 
@@ -166,20 +149,16 @@ def add_files(
         if result.name != document_name(Path(path)):
             copies.append(f"{path} has the same content as {result.name}, which is in the index")
 
+    is_on_ray = more.get("ray") is not None
     try:
-        with (
-            progress_shown(quiet=options.quiet) as display,
-            ray_messages_on_stderr() if ray else contextlib.nullcontext(),
-        ):
+        with progress_shown(quiet=options.quiet) as display, ray_messages_on_stderr(is_on_ray):
             library.add_all(
                 files,
                 encoder=options.encoder_name(),
                 options=options.read_options(),
-                progress=display.many_documents() if ray else display.document,
+                progress=display.many_documents() if is_on_ray else display.document,
                 each=keep,
-                metadata=metadata,
-                collection=collection,
-                ray=ray,
+                **more,
             )
     finally:
         for line in copies:
@@ -198,21 +177,10 @@ def documents_to_search(
     if not files:
         return documents
     added: list[Document] = []
-    add_files(library, files, options, added=added, refused=[])
+    add_files(library, files, options, added, [])
     if not added:
         raise typer.Exit(2)
     return [*(document.id for document in added), *(documents or ())]
-
-
-def _print_additions(added: list[Document], refused: list[Refusal], *, as_json: bool) -> None:
-    if as_json:
-        from visar.results import Additions
-
-        print_json(Additions(tuple(added), tuple(refused)))
-        return
-    for document in added:
-        line = Text.assemble(("added", "green"), f"  {document_line(document)}")
-        console.print(line, soft_wrap=True)
 
 
 def list_documents(
@@ -260,7 +228,7 @@ def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = Fal
 
 
 def remove(document: DocumentName, *, options: LibraryOptions, as_json: Json = False) -> None:
-    """Remove a document from your index. The file it came from is kept."""
+    """Remove a document from your index. Its file is kept."""
     with options.open_library() as library:
         removed = library.remove(document)
     if as_json:

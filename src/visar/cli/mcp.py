@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from visar.cli.options import (
@@ -15,36 +14,28 @@ from visar.cli.options import (
     EncoderName,
     GeneratorName,
     IndexLocation,
+    advanced,
     open_generator,
+    option,
 )
 from visar.cli.output import errors
 from visar.errors import InvalidOption
 
 PORT = 8766
 
-Write = Annotated[
-    bool, typer.Option("--write", help="Let documents be added, from --root only, and removed.")
-]
+Write = Annotated[bool, option("--write", "Allow adding documents from --root, and removing them.")]
 Root = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--root",
-        metavar="DIR",
-        help="A folder that documents may be added from. May be given several times.",
-    ),
+    option("--root DIR", "Folder that documents may be added from. Repeatable."),
 ]
-Http = Annotated[
-    bool, typer.Option("--http", help="Serve streamable HTTP instead of standard input and output.")
+Http = Annotated[bool, option("--http", "Serve streamable HTTP instead of stdin and stdout.")]
+Host = Annotated[
+    str, advanced("--host ADDRESS", "With --http. Other than loopback needs VISAR_TOKEN.")
 ]
-Host = Annotated[str, typer.Option(help="With --http. Off loopback, VISAR_TOKEN must be set.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="With --http; 0 takes a free one.")]
+Port = Annotated[int, advanced("--port N", "With --http; 0 for a free one.", min=0, max=65535)]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-host",
-        metavar="NAME",
-        help="A name that clients reach --http by, beside addresses. May be given several times.",
-    ),
+    advanced("--allow-host NAME", "Host name that clients may use with --http. Repeatable."),
 ]
 
 
@@ -62,11 +53,9 @@ def mcp(
     port: Port = PORT,
     allow_host: AllowHost = None,
 ) -> None:
-    """Let assistants such as Claude use the index, over the Model Context Protocol."""
+    """Let assistants such as Claude use your index, over MCP."""
     if write != bool(root):
-        raise InvalidOption(
-            "--write and --root DIR go together: documents are added from such folders only."
-        )
+        raise InvalidOption("--write and --root DIR only work together: give both, or neither.")
     from visar.index import Index
     from visar.integrations.mcp import PATH, create_server, http_app
     from visar.network import own_token
@@ -81,7 +70,7 @@ def mcp(
             roots=root,
         )
         if not http:
-            # Python's own handler would wait for a line of input first.
+            # Python's own handler would first wait for a line of input.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             server.run("stdio")
             return

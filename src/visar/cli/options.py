@@ -25,78 +25,58 @@ if TYPE_CHECKING:
 
 TYPED = "COMMANDLINE"
 IN_ENVIRONMENT = "ENVIRONMENT"
-LOCAL_OPTIONS = frozenset(
-    {
-        "base_url",
-        "device",
-        "image",
-        "max_megabytes",
-        "max_megapixels",
-        "max_pages",
-        "ocr",
-        "ocr_engine",
-        "ray",
-        "seconds_per_page",
-        "send_megapixels",
-        "send_tokens",
-        "storage_option",
-    }
+LOCAL_OPTIONS = (
+    *("base_url", "device", "image", "ocr", "ocr_engine", "ray", "storage_option"),
+    *("max_pages", "max_megabytes", "max_megapixels", "seconds_per_page"),
+    *("send_megapixels", "send_tokens"),
 )
 """Options that only a local index can honor."""
 
 
 def option(flag: str, text: str, **more: Any) -> Any:
-    """Return an option with its help; ``advanced`` ones are listed below the others."""
-    panel = ADVANCED if more.pop("advanced", False) else None
-    return typer.Option(flag, help=text, rich_help_panel=panel, **more)
+    """Return an option with its help; the name of its value follows the flag: ``--k N``."""
+    name, _, metavar = flag.partition(" ")
+    return typer.Option(name, metavar=metavar or None, help=text, **more)
 
 
-advanced = functools.partial(option, advanced=True)
+advanced = functools.partial(option, rich_help_panel=ADVANCED)
 
 IndexLocation = Annotated[
     str | None,
     option(
-        "--index",
+        "--index LOCATION",
         "Your index: a folder, or an address such as s3://bucket/prefix.",
         envvar="VISAR_INDEX",
-        metavar="LOCATION",
     ),
 ]
 StorageOptions = Annotated[
     list[str] | None,
     advanced(
-        "--storage-option",
+        "--storage-option KEY=VALUE",
         "Option for object storage, such as aws_region=eu-west-1. Repeatable. "
         "[env var: VISAR_STORAGE_OPTIONS]",
-        metavar="KEY=VALUE",
     ),
 ]
 ServerAddress = Annotated[
     str | None,
     option(
-        "--server",
+        "--server URL",
         "Use a running `visar serve` instead of a local index.",
         envvar="VISAR_SERVER",
-        metavar="URL",
     ),
 ]
 RayAddress = Annotated[
     str | None,
-    advanced(
-        "--ray",
-        "Work on a Ray cluster: HOST:PORT of its head, auto, or local.",
-        metavar="ADDRESS",
-    ),
+    advanced("--ray ADDRESS", "Work on a Ray cluster: HOST:PORT of its head, auto, or local."),
 ]
 Json = Annotated[bool, option("--json", "Print the result as JSON.")]
 Quiet = Annotated[bool, advanced("--quiet", "Hide progress.")]
 EncoderName = Annotated[
     str,
     option(
-        "--encoder",
+        "--encoder NAME",
         "Encoder: a name from `visar encoders`, a checkpoint, a URL or module:Class.",
         envvar="VISAR_ENCODER",
-        metavar="NAME",
         autocompletion=completion.encoders,
     ),
 ]
@@ -107,43 +87,38 @@ DeviceChoice = Annotated[
 GeneratorName = Annotated[
     str,
     option(
-        "--generator",
+        "--generator NAME",
         "Generator that writes the answer: a name from `visar generators`, or a checkpoint.",
         envvar="VISAR_GENERATOR",
-        metavar="NAME",
         autocompletion=completion.generators,
     ),
 ]
 BaseUrl = Annotated[
     str | None,
     advanced(
-        "--base-url",
+        "--base-url URL",
         "Server of openai:MODEL, such as http://localhost:8000/v1.",
         envvar="OPENAI_BASE_URL",
-        metavar="URL",
     ),
 ]
 SendMegapixels = Annotated[
     float,
     advanced(
-        "--send-megapixels",
+        "--send-megapixels N",
         "Maximum size of all page images sent to a generator; larger ones are scaled down.",
-        metavar="N",
         min=0.01,
     ),
 ]
 SendTokens = Annotated[
     int,
     advanced(
-        "--send-tokens",
+        "--send-tokens N",
         "Maximum number of tokens of page text sent to a generator that reads text.",
-        metavar="N",
         min=1,
     ),
 ]
 Password = Annotated[
-    str | None,
-    advanced("--password", "Password for encrypted PDFs.", envvar="VISAR_PASSWORD", metavar="TEXT"),
+    str | None, advanced("--password TEXT", "Password for encrypted PDFs.", envvar="VISAR_PASSWORD")
 ]
 OcrChoice = Annotated[
     Literal["auto", "always", "never"],
@@ -155,21 +130,17 @@ OcrEngineChoice = Annotated[
 Documents = Annotated[
     list[str] | None,
     option(
-        "--doc",
+        "--doc NAME",
         "Only search this document, by name or id. Repeatable.",
-        metavar="NAME",
         autocompletion=completion.documents,
     ),
 ]
-Collection = Annotated[
-    str | None, option("--collection", "Only search this collection.", metavar="NAME")
-]
+Collection = Annotated[str | None, option("--collection NAME", "Only search this collection.")]
 Where = Annotated[
     str | None,
     advanced(
-        "--where",
+        "--where FILTER",
         "Only documents whose metadata match: 'year >= 2020 and kind = \"report\"'.",
-        metavar="FILTER",
     ),
 ]
 Exact = Annotated[
@@ -178,22 +149,18 @@ Exact = Annotated[
 MethodName = Annotated[
     str,
     advanced(
-        "--method",
+        "--method NAME",
         "Method that chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
         "score-cluster, visar-approx, or module:function.",
-        metavar="NAME",
         autocompletion=completion.methods,
     ),
 ]
-K = Annotated[int | None, advanced("--k", "Number of pages for top-k.", metavar="N", min=1)]
-MaxK = Annotated[int | None, option("--max-k", "Maximum number of pages.", metavar="N", min=1)]
+K = Annotated[int | None, advanced("--k N", "Number of pages for top-k.", min=1)]
+MaxK = Annotated[int | None, option("--max-k N", "Maximum number of pages.", min=1)]
 Neighbors = Annotated[
     int,
     advanced(
-        "--neighbors",
-        "Also include N pages on either side, for tables that span pages.",
-        metavar="N",
-        min=0,
+        "--neighbors N", "Also include N pages on either side, for tables that span pages.", min=0
     ),
 ]
 
@@ -233,7 +200,7 @@ class LibraryOptions:
 
         if self._source("index") == TYPED:
             raise InvalidOption("--index and --server exclude each other: leave one out.")
-        for name in sorted(LOCAL_OPTIONS):
+        for name in LOCAL_OPTIONS:
             # Other programs read OPENAI_BASE_URL too: it isn't meant for this command.
             if self._was_given(name) and (name != "base_url" or self._source(name) == TYPED):
                 raise InvalidOption(
@@ -447,6 +414,6 @@ def fetch_encoder(index: Index, encoder: str, *, quiet: bool = False) -> None:
         index.fetch(encoder)
 
 
-def ray_messages_on_stderr() -> contextlib.AbstractContextManager[object]:
-    """Send what Ray prints about its nodes where it does not mix with results."""
-    return contextlib.redirect_stdout(sys.stderr)
+def ray_messages_on_stderr(is_used: bool) -> contextlib.AbstractContextManager[object]:
+    """Send what Ray, if it is used, prints about its nodes where it doesn't mix with results."""
+    return contextlib.redirect_stdout(sys.stderr) if is_used else contextlib.nullcontext()
