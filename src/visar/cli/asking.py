@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from visar.library import Library
     from visar.results import Explanation, SearchResult
 
-_WORDS = typer.Argument(
-    metavar="[FILE]... QUESTION",
-    help="The question, after the files it is about. Without files: your whole index, or --doc.",
-)
-Question = Annotated[list[str], _WORDS]
-QuestionOrNone = Annotated[list[str] | None, _WORDS]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE]... QUESTION",
+        help="The question, after the files it is about. Without files: your whole index, or "
+        "--doc.",
+    ),
+]
 OpenFolder = Annotated[
     Path | None, option("--open DIR", "Save the pages as PNG, with a heat map of the question.")
 ]
@@ -54,7 +56,7 @@ PictureFolder = Annotated[
 
 
 def ask(
-    words: Question,
+    words: Words = None,
     *,
     options: AnswerOptions,
     open_folder: OpenFolder = None,
@@ -82,7 +84,7 @@ def ask(
 
 
 def search(
-    words: QuestionOrNone = None,
+    words: Words = None,
     *,
     options: QuestionOptions,
     image: ImageFile = None,
@@ -91,7 +93,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
-    files, question = _files_and_question(words or []) if image else split_question(words or [])
+    files, question = _files_and_question(words or []) if image else split_question(words)
     if image and question:
         raise InvalidOption(f"--image replaces the question: leave out {question!r:.60}.")
     with options.open_library(create=bool(files)) as library:
@@ -125,7 +127,7 @@ def _read_picture(path: Path, encoder: Encoder) -> Image:
 
 
 def explain(
-    words: Question,
+    words: Words = None,
     *,
     options: QuestionOptions,
     out: ReportFile = None,
@@ -162,9 +164,9 @@ def explain(
     _print_saved(written)
 
 
-def split_question(words: list[str]) -> tuple[list[str], str]:
+def split_question(words: list[str] | None) -> tuple[list[str], str]:
     """Return the files, and the question after them; ask for the question at a terminal."""
-    files, question = _files_and_question(words)
+    files, question = _files_and_question(words or [])
     if not question and files and sys.stdin.isatty():
         question = input("? ")
     question = clean_line(question)

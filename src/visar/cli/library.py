@@ -27,6 +27,7 @@ from visar.cli.output import complain, console, document_line, errors, print_doc
 from visar.cli.progress import progress_shown
 from visar.documents import Limits, ReadOptions
 from visar.documents.finding import document_name
+from visar.errors import InvalidOption
 from visar.text import clean_line, counted
 
 if TYPE_CHECKING:
@@ -174,6 +175,12 @@ def documents_to_search(
     options: ReadingOptions,
 ) -> Sequence[str] | None:
     """Add files, and return them together with documents that are named; None for all."""
+    if options.url is not None and options.password is not None:
+        # A local index was opened with the password.
+        for document in documents or ():
+            library.unlock(document, options.password)
+        if not (files or documents) and options.was_typed("password"):
+            raise InvalidOption("--password with --server needs the document: name it with --doc.")
     if not files:
         return documents
     added: list[Document] = []

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from visar.index import Index
     from visar.library import AskOptions, Library, SearchOptions
 
-TYPED = "COMMANDLINE"
-IN_ENVIRONMENT = "ENVIRONMENT"
 LOCAL_OPTIONS = (
     *("base_url", "device", "image", "ocr", "ocr_engine", "ray", "storage_option"),
     *("max_pages", "max_megabytes", "max_megapixels", "seconds_per_page"),
@@ -176,13 +174,13 @@ class LibraryOptions:
     index: IndexLocation = None
     server: ServerAddress = None
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where the value of each option of the command comes from, such as `TYPED`."""
+    """Where the value of each option comes from, as Click names it."""
 
     @property
     def url(self) -> str | None:
         """URL of the server to use; None for a local index."""
-        if self._source("index") == TYPED != self._source("server"):
-            return None  # what is typed wins over VISAR_SERVER
+        if self.was_typed("index") and not self.was_typed("server"):
+            return None  # --index wins over VISAR_SERVER
         return self.server or None
 
     def open_library(self, *, create: bool = False) -> Library:
@@ -198,11 +196,11 @@ class LibraryOptions:
             return self.open_index(create=create)
         from visar.errors import InvalidOption
 
-        if self._source("index") == TYPED:
+        if self.was_typed("index"):
             raise InvalidOption("--index and --server exclude each other: leave one out.")
         for name in LOCAL_OPTIONS:
-            # Other programs read OPENAI_BASE_URL too: it isn't meant for this command.
-            if self._was_given(name) and (name != "base_url" or self._source(name) == TYPED):
+            # OPENAI_BASE_URL may be set for other programs.
+            if self.was_typed(name) or (self._was_given(name) and name != "base_url"):
                 raise InvalidOption(
                     f"--{name.replace('_', '-')} only works with a local index, not with --server."
                 )
@@ -216,12 +214,13 @@ class LibraryOptions:
 
         return Index.open(self.index, create=create)
 
-    def _source(self, name: str) -> str | None:
-        return self.sources.get(name)
+    def was_typed(self, name: str) -> bool:
+        """Return whether an option was typed, and isn't a default or set in the environment."""
+        return self.sources.get(name) == "COMMANDLINE"
 
     def _was_given(self, name: str) -> bool:
-        """Return whether an option was typed or set in the environment."""
-        return self._source(name) in (TYPED, IN_ENVIRONMENT)
+        """Return whether an option was typed, or set in the environment."""
+        return self.sources.get(name) in ("COMMANDLINE", "ENVIRONMENT")
 
     def _model(self, name: str) -> str | None:
         """Return the encoder or generator to use; None for the server's own.
