@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 from visar._version import DISTRIBUTION
 
@@ -23,7 +22,7 @@ def install_hint(extra: str = "") -> str:
 class VisarError(Exception):
     """Base class of every error that ViSAR raises on purpose."""
 
-    code: ClassVar[str] = "failed"
+    code: str = "failed"
     """The kind of error for programs, as servers send it. It never changes."""
 
     def __reduce__(self) -> tuple[object, ...]:

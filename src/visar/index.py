@@ -335,7 +335,7 @@ class Index:
         return removed
 
     def jobs(self) -> list[Job]:
-        """Return the documents on their way into a local index through servers, the newest first."""
+        """Return the documents that servers are adding to a local index, the newest first."""
         from visar.ingest.jobs import jobs_folder, read_jobs
 
         folder = jobs_folder(self.location)

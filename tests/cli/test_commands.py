@@ -11,8 +11,8 @@ import pikepdf
 import pytest
 
 from tests.cli.typed import Visar
-from visar.cli import library
 from visar.core.baselines import Choice
+from visar.index import Index
 from visar.retrieval.methods import ScoredPages
 
 MakePdf = Callable[..., Path]
@@ -59,7 +59,7 @@ def test_ten_pages_are_shown_and_the_others_counted(visar: Visar, make_pdf: Make
     asked = ("search", make_pdf("towns.pdf", *pages), "Which towns have sailing boats?")
     shown = visar(*asked, "--method", "top-k", "--k", "12").out
     assert len([line for line in shown.splitlines() if "has sailing boats" in line]) == 10
-    assert "2 more pages follow" in shown
+    assert "2 more pages" in shown
     assert "12 of 12 pages" in shown
     found = json.loads(visar(*asked, "--method", "top-k", "--k", "12", "--json").out)
     assert len(found["pages"]) == 12
@@ -115,8 +115,8 @@ def test_the_plain_forms_are_readable(visar: Visar, make_pdf: MakePdf) -> None:
     visar("add", make_pdf("notes.pdf", BOATS, TAXES))
     assert "notes.pdf" in visar("list").out
     assert "2" in visar("show", "notes.pdf").out
-    assert "1 documents, 0 problems, 0 leftovers" in visar("verify").out
-    assert visar("compact").out.startswith("dropped 0 pages")
+    assert "1 document, 0 problems, 0 leftovers" in visar("verify").out
+    assert "0 pages" in visar("compact").out
     assert "encoders    ready" in visar("doctor").out
     assert "removed" in visar("remove", "notes.pdf").out
     assert "is empty" in visar("list").out
@@ -158,11 +158,11 @@ def test_an_encrypted_file_asks_for_its_password(
     [
         (["ask", "missing.pdf", "question?"], 2, "missing.pdf does not exist"),
         (["ask", "question?"], 2, "index"),
-        (["ask", "  "], 2, "The question is empty"),
+        (["ask", "  "], 2, "No question"),
         (["show", "nothing"], 2, "index"),
-        (["ask"], 2, "Missing argument"),
+        (["ask"], 2, "No question"),
+        (["show"], 2, "DOCUMENT"),
         (["frobnicate"], 2, "No such command"),
-        (["ask", "question?", "--method", "magic"], 2, "magic"),
         (["ask", "question?", "--max-k", "0"], 2, "--max-k"),
     ],
 )
@@ -178,7 +178,9 @@ def test_mistakes_go_to_stderr_without_a_traceback(
 
 def test_the_question_comes_last(visar: Visar, make_pdf: MakePdf) -> None:
     path = make_pdf("notes.pdf", TAXES)
-    assert "the question comes last" in visar("ask", "When?", path).err
+    ran = visar("ask", "When?", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert path.name in ran.err
 
 
 def test_a_batch_reports_what_was_refused(visar: Visar, make_pdf: MakePdf, tmp_path: Path) -> None:
@@ -188,17 +190,18 @@ def test_a_batch_reports_what_was_refused(visar: Visar, make_pdf: MakePdf, tmp_p
     assert ran.code == 1
     assert "good.pdf" in ran.out
     assert "bad.pdf" in ran.err
-    assert "1 of 2 documents were refused" in ran.err
+    assert "1 of 2 documents" in ran.err
 
 
 def test_ctrl_c_is_answered_with_a_word(visar: Visar, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(library, "open_store", interrupted)
+    monkeypatch.setattr(Index, "open", interrupted)
     ran = visar("list")
     assert (ran.code, ran.out) == (130, "")
-    assert "What was finished is kept" in ran.err
+    assert "interrupted" in ran.err
+    assert "Traceback" not in ran.err
 
 
 def test_a_question_longer_than_a_file_name_is_a_question(visar: Visar, make_pdf: MakePdf) -> None:

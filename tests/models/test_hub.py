@@ -368,8 +368,9 @@ def test_the_small_encoders_are_downloaded_by_name_and_encode(
 
 FETCH = f"""
 from pathlib import Path
-from visar.cli.options import fetch_encoder, open_index
-fetch_encoder(open_index(Path({{!r}}), create=True), {NAME!r})
+from visar.cli.options import fetch_encoder
+from visar.index import Index
+fetch_encoder(Index.open(Path({{!r}})), {NAME!r})
 """
 
 

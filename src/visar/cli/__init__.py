@@ -1,4 +1,4 @@
-"""The command line: thin, one module per group of commands."""
+"""The command line, one module per group of commands."""
 
 import atexit
 import gc
@@ -6,9 +6,8 @@ import sys
 
 
 def main() -> None:
-    """Run the program. Ctrl-C ends it with exit code 130, also while it is still being imported."""
-    # What is imported lives as long as the process: collecting garbage among it finds none, neither
-    # meanwhile nor at the end.
+    """Run the program. Ctrl-C ends it with exit code 130, even while it is being imported."""
+    # Imported modules live as long as the process: there is no garbage to collect among them.
     gc.disable()
     atexit.register(gc.freeze)
     try:
@@ -18,7 +17,7 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.stderr.write(
-            "visar: interrupted. What was finished is kept; the same command goes on from there.\n"
+            "visar: interrupted. Finished work is kept; run the same command again to resume.\n"
         )
         sys.exit(130)
 

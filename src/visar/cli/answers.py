@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from itertools import chain
 
 from rich.padding import Padding
 from rich.text import Text
 
-from visar.cli.output import console, errors, plain_table
-from visar.retrieval.wording import nothing_found, numbers, why_so_many
-from visar.generation import extractive
-from visar.generation.protocol import Generator, OnText, ignore_text
+from visar.cli.output import complain, console, errors, plain_table
+from visar.library import AnswerStream
 from visar.results import Answer, Generation, PageHit, SearchResult
+from visar.retrieval.wording import nothing_found, numbers
 from visar.text import clean_line, counted
 
 WIDEST_BAR = 5
@@ -20,26 +18,35 @@ LONGEST_WORD = len("possible")
 PAGES_SHOWN = 10
 
 
-@contextmanager
-def shown_while_written(generator: str | Generator) -> Iterator[OnText]:
-    """Show an answer on stderr while it is written, and take it away when it is done."""
-    if generator == extractive.NAME:  # a quotation is there at once
-        yield ignore_text
-        return
-    from rich.live import Live
+def read_answer(stream: AnswerStream) -> Answer:
+    """Return an answer when it is complete; at a terminal, show it while it is written."""
+    with stream:
+        if not errors.is_terminal:
+            return stream.answer
+        first, second = next(stream, ""), next(stream, None)
+        if second is None:  # a quotation comes in one piece
+            return stream.answer
+        from rich.live import Live
 
-    written = Text()
-    with Live(console=errors, transient=True, refresh_per_second=12) as live:
+        written = Text(first)
+        with Live(console=errors, transient=True, refresh_per_second=12) as live:
+            for piece in chain([second], stream):
+                written.append(piece)
+                live.update(_indented(written + " ▌"))
+        return stream.answer
 
-        def show(piece: str) -> None:
-            written.append(piece)
-            live.update(_indented(written + " ▌"))
 
-        yield show
+def warn_if_interrupted(answer: Answer) -> bool:
+    """Say if a model's reply broke off before its end; return whether it did."""
+    generation = answer.generation
+    if generation is None or generation.finish != "interrupted":
+        return False
+    complain(f"The reply of {generation.model} broke off. Ask again for the rest.")
+    return True
 
 
 def print_answer(answer: Answer) -> None:
-    """The answer itself, and what it rests on."""
+    """Print an answer, and the passages or pages it rests on."""
     console.print()
     if answer.generation is None:
         _print_quotes(answer)
@@ -49,10 +56,10 @@ def print_answer(answer: Answer) -> None:
 
 
 def print_pages(found: SearchResult, *, why: bool = False) -> None:
-    """The pages with what matched there, and how many there are; with ``why``, all numbers."""
+    """Print the pages with their best lines, and the reason for their number."""
     calibrated = found.calibration is not None
     shown = found.pages[:PAGES_SHOWN]
-    # The numbers printed on pages, where a document has others than those of its file.
+    # Printed page numbers, if a document has any that differ.
     printed = max((len(hit.label) for hit in shown), default=0)
     if printed:
         printed = max(printed, len("PRINTED"))
@@ -62,8 +69,8 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
     for hit in shown:
         console.print(_page_line(found, hit, printed), soft_wrap=True)
     if (following := len(found.pages) - PAGES_SHOWN) > 0:
-        pages = "page follows" if following == 1 else "pages follow"
-        console.print(Text(f"  {following} more {pages}: --json has all", "dim"), soft_wrap=True)
+        more = f"  and {counted(following, 'more page')} (--json shows all)"
+        console.print(Text(more, "dim"), soft_wrap=True)
     if found.runner_up is not None:
         console.print(_page_line(found, found.runner_up, printed, "(runner-up) "), soft_wrap=True)
     console.print()
@@ -73,8 +80,8 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
         console.print(_indented(Text(_about_calibration(found), style="dim")))
     if why:
         _print_numbers(found)
-    more = "" if why else " · --why for the numbers"
-    console.print(_indented(Text(f"{why_so_many(found)}{more}", style="dim")))
+    hint = "" if why else " · --why shows the numbers"
+    console.print(_indented(Text(f"{found.summary}{hint}", style="dim")))
 
 
 def _print_numbers(found: SearchResult) -> None:
@@ -91,8 +98,8 @@ def _print_numbers(found: SearchResult) -> None:
 
 def _about_calibration(found: SearchResult) -> str:
     return (
-        f"{found.encoder.name} is not calibrated: the pages are in order, but how likely each is "
-        "cannot be said (visar calibrate)."
+        f"{found.encoder.name} isn't calibrated, so the pages have no probability. Run "
+        "`visar calibrate` to add it."
     )
 
 
@@ -102,8 +109,8 @@ def _about_left_out(found: SearchResult) -> str:
     more = f" and {others} more" if others > 0 else ""
     encoder = found.encoder.name
     return (
-        f"Left out: {names}{more}, without vectors of {encoder}. "
-        f"To include: visar add FILE --encoder {encoder}"
+        f"Not searched: {names}{more}, without vectors of {encoder}. "
+        f"Run `visar add FILE --encoder {encoder}` to include them."
     )
 
 
@@ -115,7 +122,7 @@ def _print_quotes(answer: Answer) -> None:
         return
     if answer.search.strength == "weak":
         where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
-        console.print(Text(f"  A weak match: the answer may not be in {where}.", style="yellow"))
+        console.print(Text(f"  Weak match: the answer may not be in {where}.", style="yellow"))
     named_by = {hit.document: hit.name for hit in answer.search.pages}
     for passage in answer.passages:
         named = f"{named_by[passage.document]}, " if len(searched) > 1 else ""
@@ -123,25 +130,25 @@ def _print_quotes(answer: Answer) -> None:
         if passage.answer:
             quoted.stylize("bold", *passage.answer)
         console.print(_indented(Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))))
-    console.print("  [dim]quoted from the pages: no language model was asked (--generator)[/dim]")
+    console.print("  [dim]Quoted directly. Use --generator for a written answer.[/dim]")
 
 
 def _print_written(answer: Answer, generation: Generation) -> None:
     if answer.found:
         console.print(_indented(Text(answer.text, style="bold")))
     else:
-        said = f"{answer.generator} does not find the answer on these pages."
+        said = f"{answer.generator} didn't find the answer on these pages."
         console.print(_indented(Text(said, style="bold")))
-    if answer.found and not generation.complete:
-        console.print(_indented(Text("It was cut off at the limit of its length.", "yellow")))
+    if answer.found and generation.finish == "length":
+        console.print(_indented(Text("Cut off: it reached its maximum length.", "yellow")))
     if invented := [cited.label for cited in answer.citations if not cited.was_given]:
-        cited = f"It cites page {', '.join(invented)}, which it was not given: check the answer."
+        cited = f"It cites page {', '.join(invented)}, which it wasn't given. Check the answer."
         console.print(_indented(Text(cited, style="yellow")))
     console.print(_indented(Text(_how(answer, generation), style="dim")))
 
 
 def _how(answer: Answer, generation: Generation) -> str:
-    """Who wrote the answer from what, in one line."""
+    """Return the model, the pages and the cost of an answer, in one line."""
     parts = [f"written by {generation.model}"]
     if read := [
         _page_name(answer, cited.document, cited.page)
@@ -175,7 +182,7 @@ def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") 
         line.append(f"{hit.likelihood:<{LONGEST_WORD}} ")
         line.append(f"{bar:<{WIDEST_BAR}}  ", "cyan")
     if hit.beside is not None:
-        note = f"(beside page {hit.beside}) "
+        note = f"(next to page {hit.beside}) "
     named = f"{hit.name}: " if len(found.documents) > 1 else ""
     width = max(20, min(console.width, 110) - len(line))
     return line.append(clean_line(f"{note}{named}{hit.snippet}", width))

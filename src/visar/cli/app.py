@@ -1,7 +1,7 @@
-"""The program ``visar``: its commands, and what happens when one fails.
+"""The program ``visar``: its commands, and how it reports errors.
 
-Only the module of the command that was typed is imported: the others are known by name and help,
-so that ``visar --help`` and ``visar list`` do not wait for what they do not use.
+Only the module of the command that was typed is imported. The others are known by name and help, so
+that ``visar --help`` and ``visar list`` don't wait for code they don't use.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -20,38 +21,27 @@ import typer
 
 from visar._version import __version__
 from visar.cli import completion
+from visar.cli.help import Command
 
-# Each command: its name, where it is, and the first line of its help.
+# Each command: its name, where it is, and its help.
 COMMANDS = (
     ("demo", "demo:demo", "Ask a sample report three questions. Your own index isn't used."),
     (
         "ask",
         "asking:ask",
-        "Ask a question about files, or about what is in the index. Files are remembered.",
+        "Ask a question. Files are added to your index, so later questions are fast.",
     ),
     ("search", "asking:search", "Find the pages a question needs, without an answer."),
-    (
-        "explain",
-        "explain:explain",
-        "Show why these pages, and why so many: here, as a report, or as pictures.",
-    ),
-    (
-        "chat",
-        "chat:chat",
-        "Ask question after question. Each is answered on its own pages; the models stay loaded.",
-    ),
-    ("add", "library:add", "Add documents to the index. What is there already is not read again."),
-    ("list", "library:list_documents", "List the documents of the index."),
-    ("show", "library:show", "Show what the index knows of a document."),
-    ("remove", "library:remove", "Remove a document from the index. Its file stays."),
-    ("verify", "library:verify", "Check everything in the index; change nothing."),
-    ("compact", "library:compact", "Drop what interrupted additions have left in the index."),
+    ("explain", "asking:explain", "Explain the choice of pages; save a report or pictures."),
+    ("chat", "chat:chat", "Ask several questions in a row. Models stay loaded in between."),
+    ("add", "library:add", "Add documents to your index. Known documents are not read again."),
+    ("list", "library:list_documents", "List the documents in your index."),
+    ("show", "library:show", "Show the details of a document."),
+    ("remove", "library:remove", "Remove a document from your index. Its file is kept."),
+    ("verify", "library:verify", "Check everything in your index. Nothing is changed."),
+    ("compact", "library:compact", "Clean up after interrupted adds."),
     ("serve", "serve:serve", "Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."),
-    (
-        "mcp",
-        "mcp:mcp",
-        "Let assistants such as Claude use the index, over the Model Context Protocol.",
-    ),
+    ("mcp", "mcp:mcp", "Let assistants such as Claude use your index, over MCP."),
     (
         "bench",
         "bench:bench",
@@ -62,33 +52,21 @@ COMMANDS = (
         "calibrate:calibrate",
         "Fit how likely pages are, for an encoder and documents of your own, from questions.",
     ),
-    (
-        "setup",
-        "setup:setup",
-        "Choose an encoder and a language model for this machine, download them, and set them.",
-    ),
+    ("setup", "setup:setup", "Choose models for this machine, and download them."),
     ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
-    (
-        "completion",
-        "completion:completion",
-        "Write the script with which a shell completes commands, options and names.",
-    ),
-    (
-        "generators",
-        "generators:generators",
-        "List what can write answers, what it needs, and whether it can run here.",
-    ),
+    ("completion", "completion:completion", "Print a shell completion script."),
+    ("generators", "generators:generators", "List generators, which write answers."),
 )
 GROUPS = (
-    ("config", "config:app", "Show the settings that commands begin with, or change them."),
-    ("encoders", "encoders:app", "List the encoders, or run one as a service."),
+    ("config", "config:app", "Show or change your settings."),
+    ("encoders", "encoders:app", "List encoders, or run one as a service."),
     ("eval", "evaluation:app", "Evaluate on a benchmark, and report it as the paper does."),
 )
 ALL = "all"
 ASKING = ("ask", "search", "explain")
 """Commands that encode a question."""
 UNSET = ("config", "setup", "eval")
-"""Commands without the user's settings: those change them, and a run has its own options alone."""
+"""Commands that don't use the user's settings: two change them, and a run has its own options."""
 _INTERRUPTED = 130
 # Typer brings its own copy of Click from some version on, and shows no more of it than this.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -98,8 +76,8 @@ def make_app(wanted: str | None) -> typer.Typer:
     """Return the program with one command loaded, or with `ALL` of them."""
     app = typer.Typer(
         name="visar",
-        help="Ask long documents questions: ViSAR finds the pages that matter, however many "
-        "they are.",
+        help="Ask questions of annual reports, manuals, slide decks and scans. ViSAR finds exactly "
+        "the pages each question needs.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -111,7 +89,7 @@ def make_app(wanted: str | None) -> typer.Typer:
     for name, place, text in COMMANDS:
         loaded = wanted in (name, ALL)
         command = _load_command(place) if loaded else _unloaded
-        app.command(name, help=None if loaded else text)(command)
+        app.command(name, cls=Command, help=None if loaded else text)(command)
     for name, place, text in GROUPS:
         group = _load(place) if wanted in (name, ALL) else typer.Typer()
         app.add_typer(group, name=name, help=text)
@@ -133,7 +111,7 @@ def _program(
         ),
     ] = False,
 ) -> None:
-    """Take the options before a command."""
+    """Take options that come before the command."""
 
 
 def _load(place: str) -> Any:
@@ -142,17 +120,17 @@ def _load(place: str) -> Any:
 
 
 def _load_command(place: str) -> Callable[..., None]:
-    from visar.cli.options import with_storage_options
+    from visar.cli.options import with_options
 
-    return with_storage_options(_load(place))
+    return with_options(_load(place))
 
 
 def _unloaded() -> None:
-    """Stand for a command that was not typed: never called."""
+    """Stand in for a command that was not typed."""
 
 
 def run() -> None:
-    """Run the program; a person's mistake gets one line and exit code 2, never a traceback."""
+    """Run the program; a user's mistake gets one line and exit code 2, never a traceback."""
     from visar.errors import VisarError
 
     _open_streams()
@@ -175,8 +153,10 @@ def run() -> None:
         sys.stdout.flush()
     except VisarError as error:
         code = _fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        code = _fail(_missing_package(error), 2)
     except _USAGE_ERROR as error:
-        code = _fail(_usage(error), 2)
+        code = _usage_error(error)
     except typer.Abort:
         code = 1
     except OSError as error:
@@ -187,7 +167,7 @@ def run() -> None:
 
 
 def _uses_embedded(typed: str | None, words: list[str], settings: dict[str, str]) -> bool:
-    """Tell whether a command is going to encode a question with the embedded encoder."""
+    """Return whether a command is going to encode a question with the embedded encoder."""
     otherwise = ("--encoder", "--server", "--help", "-h")
     return (
         typed in ASKING
@@ -198,12 +178,12 @@ def _uses_embedded(typed: str | None, words: list[str], settings: dict[str, str]
 
 
 def _begin_to_load_embedded() -> None:
-    """Let the embedded model load while the command is imported."""
+    """Load the embedded model while the command is imported."""
     from visar.encoders.embedded import EmbeddedEncoder
     from visar.models.loading import load_ahead
 
     encoder = EmbeddedEncoder()
-    # What loading needs is imported by this thread, the only one that Ctrl-C interrupts.
+    # This thread, the only one that Ctrl-C interrupts, imports what loading needs.
     import onnxruntime  # noqa: F401
     import tokenizers  # noqa: F401
 
@@ -225,7 +205,7 @@ def _call(app: typer.Typer, settings: dict[str, str], **options: str) -> int | N
 
 
 def _open_streams() -> None:
-    """Let no character, and no stream that the shell has closed, stop what is said."""
+    """Make output safe from characters it can't encode, and from streams the shell has closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -235,29 +215,45 @@ def _open_streams() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    """Say what went wrong, if there is anything to say and anyone to hear it."""
-    if message:
-        with contextlib.suppress(OSError):
-            from visar.cli.output import complain
+    """Print an error, if stderr can still be written to; return the exit code."""
+    with contextlib.suppress(OSError):
+        from visar.cli.output import complain
 
-            complain(message)
+        complain(message)
     return code
 
 
-def _usage(error: Any) -> str:
-    """What was typed wrong. Empty if nothing was typed: the help has been shown."""
+def _usage_error(error: Any) -> int:
+    """Report a command that was typed wrong; ``visar`` without a command prints its help."""
     message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(message)
+        return 0
     context = getattr(error, "ctx", None)
-    if not message or context is None:
-        return str(message)
-    return f"{message} (see {context.command_path} -h)"
+    return _fail(message if context is None else f"{message} (see {context.command_path} -h)", 2)
+
+
+def _missing_package(error: ModuleNotFoundError) -> str:
+    """Return the message about a package that is not installed, with the extra that brings it."""
+    from importlib.metadata import requires
+
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "visar"):
+        raise error  # a mistake of ours
+    extras = [
+        requirement.rpartition("extra == ")[2].strip("'\"")
+        for requirement in requires("visar") or ()
+        if re.match(rf"{package}\b", requirement.replace("-", "_"), re.IGNORECASE)
+    ]
+    brings = f"visar[{extras[0]}]" if extras else package
+    return f"The package {package} isn't installed: pip install '{brings}'"
 
 
 def _refused(error: OSError) -> str:
-    """What the operating system refused."""
+    """Return the message about something that the operating system refused."""
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     with contextlib.suppress(OSError, ValueError):
-        # Else Python tries once more at its end to write what is left, and complains at length.
+        # Otherwise Python tries to write the rest when it ends, and prints a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return f"the output cannot be written: {error.strerror or error}"
+    return f"Can't write the output: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""``visar ask`` and ``visar search``."""
+"""``visar ask``, ``search`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -6,47 +6,18 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.text import Text
 
-from visar.cli import completion
-from visar.cli.options import (
-    BaseUrl,
-    Collection,
-    DeviceChoice,
-    EncoderName,
-    Exact,
-    GeneratorName,
-    IndexLocation,
-    Json,
-    K,
-    MaxK,
-    MethodName,
-    Neighbors,
-    OcrChoice,
-    OcrEngineChoice,
-    Password,
-    Quiet,
-    SendMegapixels,
-    SendTokens,
-    ServerAddress,
-    Where,
-    Why,
-    add_files,
-    open_generator,
-    open_index,
-    was_given,
-)
+from visar.cli.library import documents_to_search
+from visar.cli.options import AnswerOptions, Json, QuestionOptions, advanced, option
 from visar.cli.output import console, print_json
 from visar.cli.progress import waiting
-from visar.documents import ReadOptions
 from visar.documents.finding import DOCUMENT_SUFFIXES
 from visar.errors import DocumentError, InvalidOption
 from visar.files import write_whole
-from visar.generation import extractive
-from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.text import clean_line
 
 if TYPE_CHECKING:
@@ -54,214 +25,99 @@ if TYPE_CHECKING:
 
     from visar.encoders.protocol import Encoder
     from visar.index import Index
-    from visar.results import Document, SearchResult
+    from visar.library import Library
+    from visar.results import Explanation, SearchResult
 
-_WORDS = typer.Argument(
-    metavar="[FILE]... QUESTION",
-    help="The question, after the files it is about. Without files: the whole index, or --doc.",
-)
-Question = Annotated[list[str], _WORDS]
-QuestionOrNone = Annotated[list[str] | None, _WORDS]
-Documents = Annotated[
+Words = Annotated[
     list[str] | None,
-    typer.Option(
-        "--doc",
-        autocompletion=completion.documents,
-        help="Ask about this document: its id, or its name.",
+    typer.Argument(
+        metavar="[FILE]... QUESTION",
+        help="The question, after the files it is about. Without files: your whole index, or "
+        "--doc.",
     ),
 ]
 OpenFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--open",
-        metavar="DIR",
-        help="Write the chosen pages there as PNG, with the question's heat on them.",
-    ),
+    Path | None, option("--open DIR", "Save the pages as PNG, with a heat map of the question.")
 ]
-
-
+Why = Annotated[bool, option("--why", "Show the numbers behind the choice of pages.")]
 ImageFile = Annotated[
     Path | None,
-    typer.Option(
-        "--image",
-        metavar="FILE",
-        help="Look for what this picture shows, such as a cut-out of a page; then there is no "
-        "question, and the encoder must read page images.",
+    advanced(
+        "--image FILE",
+        "Search for this picture, such as a detail of a page, instead of a question. Needs an "
+        "encoder of page images.",
     ),
+]
+ReportFile = Annotated[Path | None, option("--out FILE", "Save a report as one HTML file.")]
+PictureFolder = Annotated[
+    Path | None,
+    option("--png DIR", "Save pictures: pages with their heat map, activity, similarity and cost."),
 ]
 
 
 def ask(
-    context: typer.Context,
-    words: Question,
+    words: Words = None,
     *,
-    documents: Documents = None,
-    collection: Collection = None,
-    where: Where = None,
-    exact: Exact = False,
-    method: MethodName = "visar",
-    k: K = None,
-    max_k: MaxK = None,
-    neighbors: Neighbors = 0,
+    options: AnswerOptions,
     open_folder: OpenFolder = None,
     why: Why = False,
-    generator: GeneratorName = extractive.NAME,
-    base_url: BaseUrl = None,
-    send_megapixels: SendMegapixels = USUAL_BUDGET.pixels / 1e6,
-    send_tokens: SendTokens = USUAL_BUDGET.tokens,
-    encoder: EncoderName = "embedded",
-    device: DeviceChoice = "auto",
-    password: Password = None,
-    ocr: OcrChoice = "auto",
-    ocr_engine: OcrEngineChoice = "rapidocr",
-    index: IndexLocation = None,
-    server: ServerAddress = None,
-    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Ask a question about files, or about what is in the index. Files are remembered."""
+    """Ask a question. Files are added to your index, so later questions are fast."""
     files, question = split_question(words)
-    if server:
-        from visar.cli import remote
+    with options.open_library(create=bool(files)) as library:
+        from visar.cli.answers import print_answer, print_pages, read_answer, warn_if_interrupted
 
-        remote.ask(
-            server,
-            files,
-            question,
-            as_json=as_json,
-            # What is set for this machine is not what the server has.
-            generator=generator if was_given(context, "generator") else None,
-            documents=documents,
-            collection=collection,
-            where=where,
-            exact=exact or None,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-        )
-        return
-    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    library = open_index(index, create=bool(files), device=device, options=options)
-    from visar.cli.answers import print_answer, print_pages, shown_while_written
-
-    writer = open_generator(generator, base_url, device)
-    asked = documents_asked(library, files, documents, encoder, quiet=quiet)
-    with waiting("answering", quiet=quiet), shown_while_written(writer) as on_text:
-        answer = library.ask(
-            question,
-            documents=asked,
-            collection=collection,
-            where=where,
-            exact=exact,
-            encoder=encoder,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-            generator=writer,
-            budget=Budget(pixels=int(send_megapixels * 1e6), tokens=send_tokens),
-            on_text=on_text,
-        )
-    written = write_heat(library, answer.search, open_folder)
+        chosen = options.ask_options()
+        chosen["documents"] = documents_to_search(library, files, options.documents, options)
+        with waiting("answering", quiet=options.quiet):
+            answer = read_answer(library.stream(question, **chosen))
+        written = save_heat(library, answer.search, open_folder)
     if as_json:
         print_json(answer)
-        return
-    print_answer(answer)
-    print_pages(answer.search, why=why)
-    print_written(written)
+    else:
+        print_answer(answer)
+        print_pages(answer.search, why=why)
+        _print_saved(written)
+    if warn_if_interrupted(answer):
+        raise typer.Exit(1)
 
 
 def search(
-    words: QuestionOrNone = None,
+    words: Words = None,
     *,
+    options: QuestionOptions,
     image: ImageFile = None,
-    documents: Documents = None,
-    collection: Collection = None,
-    where: Where = None,
-    exact: Exact = False,
-    method: MethodName = "visar",
-    k: K = None,
-    max_k: MaxK = None,
-    neighbors: Neighbors = 0,
     open_folder: OpenFolder = None,
     why: Why = False,
-    encoder: EncoderName = "embedded",
-    device: DeviceChoice = "auto",
-    password: Password = None,
-    ocr: OcrChoice = "auto",
-    ocr_engine: OcrEngineChoice = "rapidocr",
-    index: IndexLocation = None,
-    server: ServerAddress = None,
-    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Find the pages a question needs, without an answer."""
-    files, question = _files_and_question(words or []) if image else split_question(words or [])
+    files, question = _files_and_question(words or []) if image else split_question(words)
     if image and question:
-        raise InvalidOption(f"--image is the question: leave out {question!r:.60}, or the image.")
-    if server:
-        if image:
-            raise InvalidOption("--image goes with an index of this machine: leave out --server.")
-        from visar.cli import remote
+        raise InvalidOption(f"--image replaces the question: leave out {question!r:.60}.")
+    with options.open_library(create=bool(files)) as library:
+        from visar.cli.answers import print_pages
 
-        remote.search(
-            server,
-            files,
-            question,
-            as_json=as_json,
-            documents=documents,
-            collection=collection,
-            where=where,
-            exact=exact or None,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-        )
-        return
-    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    library = open_index(index, create=bool(files), device=device, options=options)
-    from visar.cli.answers import print_pages
-
-    picture = None if image is None else _picture(image, library.encoder(encoder))
-    asked = documents_asked(library, files, documents, encoder, quiet=quiet)
-    with waiting("searching", quiet=quiet):
-        found = library.search(
-            question,
-            image=picture,
-            documents=asked,
-            collection=collection,
-            where=where,
-            exact=exact,
-            encoder=encoder,
-            method=method,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-        )
-    written = write_heat(library, found, open_folder)
+        index = cast("Index", library)  # a server is refused together with --image
+        picture = None if image is None else _read_picture(image, index.encoder(options.encoder))
+        chosen = options.search_options()
+        chosen["documents"] = documents_to_search(library, files, options.documents, options)
+        with waiting("searching", quiet=options.quiet):
+            if picture is None:
+                found = library.search(question, **chosen)
+            else:
+                found = index.search(image=picture, **chosen)
+        written = save_heat(library, found, open_folder)
     if as_json:
         print_json(found)
         return
     print_pages(found, why=why)
-    print_written(written)
+    _print_saved(written)
 
 
-def split_question(words: list[str]) -> tuple[list[str], str]:
-    """The files, and the question after them; it is asked for where it is missing."""
-    files, question = _files_and_question(words)
-    if not question and files and sys.stdin.isatty():
-        question = input("? ")
-    question = clean_line(question)
-    if not question:
-        missing = " is missing: it comes last, after the files." if files else " is empty."
-        raise InvalidOption(f"The question{missing}")
-    return files, question
-
-
-def _picture(path: Path, encoder: Encoder) -> Image:
-    """Read the picture of ``--image``, with the checks of a document that is added."""
+def _read_picture(path: Path, encoder: Encoder) -> Image:
+    """Read the picture of ``--image``, as carefully as a document."""
     from visar.documents import open_document
     from visar.encoders.protocol import refuse_image_query
 
@@ -270,25 +126,74 @@ def _picture(path: Path, encoder: Encoder) -> Image:
         return document.image(1)
 
 
+def explain(
+    words: Words = None,
+    *,
+    options: QuestionOptions,
+    out: ReportFile = None,
+    pictures: PictureFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Explain the choice of pages; save a report or pictures."""
+    files, question = split_question(words)
+    with options.open_library(create=bool(files)) as library:
+        from visar.cli.answers import print_answer, print_pages
+        from visar.generation.answering import quoted_answer
+        from visar.library import AnswerStream
+
+        chosen = options.search_options()
+        chosen["documents"] = documents_to_search(library, files, options.documents, options)
+        with waiting("explaining", quiet=options.quiet):
+            found = library.search(question, **chosen)
+            answer = AnswerStream(found, quoted_answer(found)).answer
+            explanation = library.explain(found)
+            written = []
+            if out is not None:
+                from visar.explain.report import html_report
+
+                report = html_report(library, answer, explanation)
+                written.append(save(out, report.encode()))
+            if pictures is not None:
+                written += _save_pictures(library, found, explanation, pictures)
+    if as_json:
+        print_json({"answer": answer, "explanation": explanation, "written": written})
+        return
+    print_answer(answer)
+    print_pages(found, why=True)
+    _print_reasons(explanation)
+    _print_saved(written)
+
+
+def split_question(words: list[str] | None) -> tuple[list[str], str]:
+    """Return the files, and the question after them; ask for the question at a terminal."""
+    files, question = _files_and_question(words or [])
+    if not question and files and sys.stdin.isatty():
+        question = input("? ")
+    question = clean_line(question)
+    if not question:
+        raise InvalidOption('No question given. Put it last: `visar ask report.pdf "…"`')
+    return files, question
+
+
 def _files_and_question(words: list[str]) -> tuple[list[str], str]:
     if not words:
         return [], ""
     *before, last = words
     if len(last.split()) > 1 and not _is_path(last):  # a question in quotes
         return before, last
-    # Without quotes a question is several words, of which none is a file.
+    # Without quotes a question is several words, and none of them is a file.
     count = next((n for n, word in enumerate(words) if not _is_file(word)), len(words))
     files, question = words[:count], words[count:]
     for word in question:
         if _is_path(word):
             raise InvalidOption(
-                f"{word!r} is a file: the question comes last, after the files, in quotes."
+                f'{word!r} is a file. Put the question last, in quotes: `visar ask {word} "…"`'
             )
     return files, " ".join(question)
 
 
 def _is_file(word: str) -> bool:
-    """Whether a word is a file, or is meant to be one."""
+    """Return whether a word is a file, or is meant to be one."""
     return _is_path(word) or os.sep in word or Path(word).suffix.lower() in DOCUMENT_SUFFIXES
 
 
@@ -299,45 +204,40 @@ def _is_path(text: str) -> bool:
         return False
 
 
-def documents_asked(
-    library: Index,
-    files: list[str],
-    documents: list[str] | None,
-    encoder: str,
-    *,
-    quiet: bool,
-) -> list[str] | None:
-    """The documents asked about, once the files named are in the index; None for all."""
-    if not files:
-        return documents
-    added: list[Document] = []
-    add_files(library, files, encoder, quiet=quiet, added=added)
-    if not added:
-        raise typer.Exit(2)
-    return [*(document.id for document in added), *(documents or [])]
-
-
-def write_heat(library: Index, found: SearchResult, folder: Path | None) -> list[Path]:
-    """Write the chosen pages as PNG with the question's heat on them; return the files."""
+def save_heat(library: Library, found: SearchResult, folder: Path | None) -> list[Path]:
+    """Save the chosen pages as PNG with the question's heat on them; return the files."""
     if folder is None:
         return []
+    from visar.explain.heat import pages_with_heat
+
     written = []
-    for rank, (hit, image) in enumerate(library.heat(found), start=1):
+    for rank, (hit, image) in enumerate(pages_with_heat(library, found), start=1):
         # Short enough for every file system, whatever the document is called.
         stem = clean_line(Path(hit.name).stem)[:50].replace("/", "-")
-        path = folder / f"{rank:02d}-{stem}-page-{hit.page}.png"
-        written.append(write_png(path, image))
+        written.append(_save_png(folder / f"{rank:02d}-{stem}-page-{hit.page}.png", image))
     return written
 
 
-def write_png(path: Path, image: Image) -> Path:
-    """Write a picture; return its path."""
+def _save_pictures(
+    library: Library, found: SearchResult, explanation: Explanation, folder: Path
+) -> list[Path]:
+    from visar.explain.pictures import activity_picture, cost_picture, similarity_picture
+
+    return [
+        _save_png(folder / "activity.png", activity_picture(found, explanation)),
+        _save_png(folder / "similarity.png", similarity_picture(found, explanation)),
+        _save_png(folder / "cost.png", cost_picture(explanation)),
+        *save_heat(library, found, folder),
+    ]
+
+
+def _save_png(path: Path, image: Image) -> Path:
     picture = io.BytesIO()
     image.save(picture, "PNG")
-    return write_file(path, picture.getvalue())
+    return save(path, picture.getvalue())
 
 
-def write_file(path: Path, content: bytes) -> Path:
+def save(path: Path, content: bytes) -> Path:
     """Write a file that an option names, and the folder it is in; return its path."""
     try:
         write_whole(path, content)
@@ -346,7 +246,16 @@ def write_file(path: Path, content: bytes) -> Path:
     return path
 
 
-def print_written(written: list[Path]) -> None:
-    """Name the files that were written."""
+def _print_saved(written: list[Path]) -> None:
     for path in written:
         console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)
+
+
+def _print_reasons(explanation: Explanation) -> None:
+    """Print the words that counted, and the number of pages that other methods would take."""
+    if explanation.words:
+        ordered = sorted(explanation.words, key=lambda word: -word.influence)
+        shares = ", ".join(f"{word.text} {word.influence:.0%}" for word in ordered)
+        console.print(Text(f"  words by influence: {shares}", "dim"), soft_wrap=True)
+    cuts = ", ".join(f"{one.label} {one.k}" for one in explanation.choices if one.adaptive)
+    console.print(Text(f"  pages by method: {cuts}", "dim"), soft_wrap=True)

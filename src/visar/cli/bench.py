@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli import completion
-from visar.cli.asking import documents_asked
+from visar.cli.library import documents_to_search
 from visar.cli.options import (
     DeviceChoice,
     EncoderName,
@@ -22,11 +22,10 @@ from visar.cli.options import (
     OcrEngineChoice,
     Password,
     Quiet,
-    open_index,
+    ReadingOptions,
 )
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import progress_shown
-from visar.documents import ReadOptions
 from visar.errors import InvalidOption, extra_needed
 
 if TYPE_CHECKING:
@@ -99,9 +98,17 @@ def bench(
     questions = None if question_file is None else _read_questions(question_file)
     if save_folder is not None:
         bench_report.make_ready(save_folder)
-    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    library = open_index(index, create=bool(files), device=device, options=options)
-    chosen = documents_asked(library, files or [], documents, encoder, quiet=quiet)
+    options = ReadingOptions(
+        index=index,
+        encoder=encoder,
+        device=device,
+        password=password,
+        ocr=ocr,
+        ocr_engine=ocr_engine,
+        quiet=quiet,
+    )
+    library = options.open_index(create=bool(files))
+    chosen = documents_to_search(library, files or [], documents, options)
     try:
         with progress_shown(quiet=quiet) as display:
             measured = timing.bench(

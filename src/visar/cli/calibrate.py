@@ -17,12 +17,10 @@ from visar.cli.options import (
     OcrEngineChoice,
     Password,
     Quiet,
-    fetch_encoder,
-    open_index,
+    ReadingOptions,
 )
 from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
-from visar.documents import ReadOptions
 from visar.errors import CalibrationError, DocumentError
 from visar.serialization import to_plain
 
@@ -63,9 +61,16 @@ def calibrate(
 
     dataset = open_dataset(questions)
     asked = dataset.questions()
-    options = ReadOptions(password=password, ocr=ocr, ocr_engine=ocr_engine)
-    library = open_index(index, create=True, device=device, options=options)
-    fetch_encoder(library, encoder, quiet=quiet)
+    options = ReadingOptions(
+        index=index,
+        encoder=encoder,
+        device=device,
+        password=password,
+        ocr=ocr,
+        ocr_engine=ocr_engine,
+        quiet=quiet,
+    )
+    library = options.open_index(create=True)
     ids = {}
     with progress_shown(quiet=quiet) as display:
         for name in dict.fromkeys(question.document for question in asked):

@@ -11,91 +11,37 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from visar.cli.answers import print_answer, print_pages, shown_while_written
-from visar.cli.asking import Documents, documents_asked
-from visar.cli.options import (
-    BaseUrl,
-    Collection,
-    DeviceChoice,
-    EncoderName,
-    Exact,
-    GeneratorName,
-    IndexLocation,
-    MaxK,
-    MethodName,
-    Neighbors,
-    OcrChoice,
-    Password,
-    Quiet,
-    SendMegapixels,
-    SendTokens,
-    Where,
-    open_generator,
-    open_index,
-)
+from visar.cli.library import documents_to_search
+from visar.cli.options import AnswerOptions
 from visar.cli.output import complain, console, print_json
-from visar.documents import ReadOptions
 from visar.errors import StoreError, VisarError
-from visar.generation import extractive
-from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.results import Answer
 from visar.text import clean_line
 
-_HELP = "a question · /history lists those asked · /pages shows the last ones' pages · /quit ends"
+_HELP = "Type a question, /pages for the last pages, /history for your questions, or /quit."
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(help="Documents to ask about. Without: the whole index, or --doc."),
+    typer.Argument(
+        metavar="[FILE]...",
+        help="Documents to ask about. Without files: your whole index, or --doc.",
+    ),
 ]
-JsonLines = Annotated[bool, typer.Option("--json", help="Write each answer as a line of JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print each answer as a line of JSON.")]
 
 
-def chat(
-    files: Files = None,
-    *,
-    documents: Documents = None,
-    collection: Collection = None,
-    where: Where = None,
-    exact: Exact = False,
-    method: MethodName = "visar",
-    max_k: MaxK = None,
-    neighbors: Neighbors = 0,
-    generator: GeneratorName = extractive.NAME,
-    base_url: BaseUrl = None,
-    send_megapixels: SendMegapixels = USUAL_BUDGET.pixels / 1e6,
-    send_tokens: SendTokens = USUAL_BUDGET.tokens,
-    encoder: EncoderName = "embedded",
-    device: DeviceChoice = "auto",
-    password: Password = None,
-    ocr: OcrChoice = "auto",
-    index: IndexLocation = None,
-    quiet: Quiet = False,
-    as_json: JsonLines = False,
-) -> None:
-    """Ask question after question. Each is answered on its own pages; the models stay loaded."""
-    options = ReadOptions(password=password, ocr=ocr)
-    library = open_index(index, create=bool(files), device=device, options=options)
-    writer = open_generator(generator, base_url, device)
-    asked = documents_asked(library, [str(f) for f in files or []], documents, encoder, quiet=quiet)
+def chat(files: Files = None, *, options: AnswerOptions, as_json: JsonLines = False) -> None:
+    """Ask several questions in a row. Models stay loaded in between."""
+    from visar.cli.answers import read_answer
 
-    def answer(question: str) -> Answer:
-        with shown_while_written(writer) as on_text:
-            return library.ask(
-                question,
-                documents=asked,
-                collection=collection,
-                where=where,
-                exact=exact,
-                encoder=encoder,
-                method=method,
-                max_k=max_k,
-                neighbors=neighbors,
-                generator=writer,
-                budget=Budget(pixels=int(send_megapixels * 1e6), tokens=send_tokens),
-                on_text=on_text,
-            )
+    with options.open_library(create=bool(files)) as library:
+        chosen = options.ask_options()
+        chosen["documents"] = documents_to_search(library, files or [], options.documents, options)
 
-    _Session(answer, as_json=as_json).run()
+        def answer(question: str) -> Answer:
+            return read_answer(library.stream(question, **chosen))
+
+        _Session(answer, as_json=as_json).run()
 
 
 class _Session:
@@ -117,12 +63,14 @@ class _Session:
             elif line == "/pages":
                 self._print_last_pages()
             elif line.startswith("/"):
-                complain(f"{line} is no command here: {_HELP}")
+                complain(f"Unknown command {line}. {_HELP}")
             elif line:
                 self._ask(line)
 
     def _ask(self, question: str) -> None:
-        """Answer a question. An error ends the session only if the index is gone or damaged."""
+        """Answer a question. An error ends the session only if the library is gone or damaged."""
+        from visar.cli.answers import print_answer, warn_if_interrupted
+
         try:
             answer = self._answer(question)
         except StoreError:
@@ -131,7 +79,7 @@ class _Session:
             complain(str(error))
             return
         except KeyboardInterrupt:
-            complain("stopped: ask another question, or end with /quit")
+            complain("Stopped. Ask another question, or type /quit.")
             return
         self._answers.append(answer)
         if self._as_json:
@@ -139,6 +87,7 @@ class _Session:
             sys.stdout.flush()
         else:
             print_answer(answer)
+        warn_if_interrupted(answer)
 
     def _print_history(self) -> None:
         for number, answer in enumerate(self._answers, start=1):
@@ -147,6 +96,8 @@ class _Session:
             console.print(line, soft_wrap=True)
 
     def _print_last_pages(self) -> None:
+        from visar.cli.answers import print_pages
+
         if self._answers:
             print_pages(self._answers[-1].search)
 

@@ -1,4 +1,4 @@
-"""``visar config``: the settings that every command begins with."""
+"""``visar config``: defaults of options, for every command."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from visar.cli.output import console, plain_table, print_json
 from visar.cli.settings import SETTINGS
 
 app = typer.Typer(
-    help="Show the settings that commands begin with, or change them.",
+    help="Show or change your settings.",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Key = Annotated[str, typer.Argument(help=f"One of {', '.join(SETTINGS)}.")]
-Value = Annotated[str, typer.Argument(help="As the option of the same name takes it.")]
+Key = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(SETTINGS)}.")]
+Value = Annotated[str, typer.Argument(metavar="VALUE", help="Value, as for the option.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The value that a setting has now."""
+    """The current value of a setting."""
 
     value: str | None
     source: str
-    """The variable of the environment, "file", or "default"."""
+    """Environment variable, "file", or "default"."""
 
 
 def chosen_settings() -> dict[str, Chosen]:
-    """Return the value of every setting without options, and where it comes from."""
+    """Return the current value of every setting, and where it comes from."""
     from visar.store import default_location
 
     held = settings.read()
@@ -52,14 +52,14 @@ def chosen_settings() -> dict[str, Chosen]:
 
 @app.callback()
 def show(context: typer.Context, *, as_json: Json = False) -> None:
-    """Show the settings that commands begin with, or change them."""
+    """Show or change your settings."""
     if context.invoked_subcommand is None:
         _show(as_json=as_json)
 
 
 @app.command("set")
 def set_value(key: Key, value: Value, *, as_json: Json = False) -> None:
-    """Set the default of an option for every command."""
+    """Change a setting."""
     check(key, value)
     settings.write({key: value})
     _show(as_json=as_json)
@@ -67,13 +67,13 @@ def set_value(key: Key, value: Value, *, as_json: Json = False) -> None:
 
 @app.command("unset")
 def unset(key: Key, *, as_json: Json = False) -> None:
-    """Take a setting out of the file."""
+    """Remove a setting."""
     settings.write({key: None})
     _show(as_json=as_json)
 
 
 def check(key: str, value: str) -> None:
-    """Raise InvalidOption if a setting names a model that there is not; nothing is downloaded."""
+    """Raise InvalidOption if a setting names an unknown model; nothing is downloaded."""
     from visar.models.checkpoints import is_checkpoint_name
 
     if ":" in value or is_checkpoint_name(value):
@@ -96,11 +96,11 @@ def _show(*, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(path), "exists": path.exists(), "settings": chosen})
         return
-    table = plain_table("SETTING", "VALUE", "FROM", "WHAT IT IS")
+    table = plain_table("SETTING", "VALUE", "FROM", "DESCRIPTION")
     for key, one in chosen.items():
         style = "dim" if one.source == "default" else ""
         table.add_row(key, Text(one.value or "", style), one.source, SETTINGS[key].use)
     console.print(table)
     console.print()
-    there = "" if path.exists() else " (not there yet)"
+    there = "" if path.exists() else " (not created yet)"
     console.print(Text(f"{path}{there}", "dim"), soft_wrap=True)

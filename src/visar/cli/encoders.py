@@ -1,4 +1,4 @@
-"""``visar encoders``: which there are, and running one for others."""
+"""``visar encoders``."""
 
 from __future__ import annotations
 
@@ -12,42 +12,39 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from visar.cli.options import DeviceChoice, Json
-from visar.cli.output import STATE_STYLES, console, plain_table, print_json
+from visar.cli.options import DeviceChoice, Json, advanced, option
+from visar.cli.output import STATE_STYLES, console, plain_table, print_hints, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.models.hub import downloads_shown
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, own_token
 from visar.serialization import to_plain
 
 app = typer.Typer(
-    help="List the encoders, or run one as a service.",
+    help="List encoders, or run one as a service.",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Name = Annotated[str, typer.Argument(help="The encoder, as --encoder takes it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Encoder, as --encoder takes it.")]
 Host = Annotated[
-    str, typer.Option(help="The address to listen on. Off loopback VISAR_TOKEN must be set.")
+    str, option("--host ADDRESS", "Address to listen on. Other than loopback needs VISAR_TOKEN.")
 ]
-Port = Annotated[int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)]
-
+Port = Annotated[int, option("--port N", "Port; 0 for a free one.", min=0, max=65535)]
 TrustRemoteCode = Annotated[
-    bool,
-    typer.Option("--trust-remote-code", help="Run the program code that visrag-ret comes with."),
+    bool, advanced("--trust-remote-code", "Run the code in the checkpoint of visrag-ret.")
 ]
 
 
 @app.callback()
 def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
-    """List the encoders with what they need, or run one as a service."""
+    """List encoders, or run one as a service."""
     if context.invoked_subcommand is not None:
         return
     encoders = available_encoders()
     if as_json:
         print_json([to_plain(encoder) | {"ready": encoder.is_ready} for encoder in encoders])
         return
-    needed = "WHAT IT IS, AND WHAT IT NEEDS"
-    table = plain_table("NAME", "HERE", "READS", "DIM", "SIZE", needed, numbers={"DIM"})
+    table = plain_table("NAME", "HERE", "READS", "DIM", "SIZE", "DESCRIPTION", numbers={"DIM"})
     for encoder in encoders:
         table.add_row(
             encoder.name,
@@ -61,13 +58,15 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
     console.print()
     for encoder in encoders:
         if encoder.install is not None:
-            # Below the table: what is to be typed is not cut into its lines.
-            line = Text(f"{encoder.name} is missing: {encoder.install}", STATE_STYLES["missing"])
-            console.print(line, soft_wrap=True)
-    console.print("[dim]A checkpoint of your own: --encoder FOLDER, or its hub name[/dim]")
-    console.print("[dim]A class of your own: --encoder module:Class[/dim]")
-    console.print("[dim]One that runs elsewhere: --encoder http://host:port[/dim]", soft_wrap=True)
-    console.print("[dim]A model vLLM serves: --encoder vllm+http://host:port/MODEL[/dim]")
+            # Below the table, where the command to type isn't wrapped.
+            line = f"{encoder.name} is not installed: {encoder.install}"
+            console.print(Text(line, STATE_STYLES["missing"]), soft_wrap=True)
+    print_hints(
+        ("Your own checkpoint", "--encoder FOLDER, or its hub name"),
+        ("Your own class", "--encoder module:Class"),
+        ("On another machine", "--encoder http://host:port"),
+        ("Served by vLLM", "--encoder vllm+http://host:port/MODEL"),
+    )
 
 
 @app.command("serve")
@@ -79,16 +78,16 @@ def serve(
     device: DeviceChoice = "auto",
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
-    """Run an encoder as a service, for --encoder http://HOST:PORT here or elsewhere."""
+    """Run an encoder as a service, for --encoder http://HOST:PORT."""
     from visar.encoders.service import create_encoder_app
     from visar.serving import http_server, listen
 
     encoder = get_encoder(name, device=device, trust_remote_code=trust_remote_code)
     token = own_token()
     with contextlib.suppress(KeyboardInterrupt), listen(host, port, token=token) as listener:
-        # A supervisor's way to end it is the same as a person's.
+        # Supervisors end it as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        # What is wrong with the model is better known now than with the first request.
+        # A broken model should fail now, not with the first request.
         with downloads_shown():
             encoder.encode_query("ready")
         _log_requests()
@@ -99,9 +98,9 @@ def serve(
 def _announce(who: str, host: str, listener: socket, *, guarded: bool) -> None:
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listener.getsockname()[1]}"
-    users = f"those who have its {TOKEN_VARIABLE}" if guarded else "this machine"
+    users = f"clients with its {TOKEN_VARIABLE}" if guarded else "this machine"
     console.print(Text(f"{who} listens on {url}"), soft_wrap=True)
-    console.print(Text(f"for {users} · Ctrl-C stops it", "dim"))
+    console.print(Text(f"for {users} · stop with Ctrl-C", "dim"))
 
 
 def _needs(encoder: EncoderInfo) -> Text:
@@ -112,7 +111,7 @@ def _needs(encoder: EncoderInfo) -> Text:
 
 
 def _log_requests() -> None:
-    """Tell on stderr what is asked, and what fails."""
+    """Log requests and errors to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     log = logging.getLogger("uvicorn")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,7 +20,7 @@ from visar.cli.options import (
     RayAddress,
     fetch_encoder,
     ray_messages_on_stderr,
-    with_storage_options,
+    with_options,
 )
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import ProgressDisplay, progress_shown
@@ -157,7 +156,7 @@ InvalidPages = Annotated[
 
 
 @app.command("run")
-@with_storage_options
+@with_options
 def run_evaluation(
     folder: Folder,
     *,
@@ -214,7 +213,7 @@ def run_evaluation(
     with progress_shown(quiet=quiet) as display:
         listener = _listener(display)
         run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)
-        with ray_messages_on_stderr() if ray else nullcontext():
+        with ray_messages_on_stderr(ray is not None):
             outcome = run.run()
     if as_json:
         print_json(_plain(outcome))
@@ -235,7 +234,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
-    with extra_needed("An evaluation", "eval"):
+    with extra_needed("A report", "eval"):
         from visar.evaluation.report import write_report
 
     written = write_report(folder, out, invalid_pages=invalid_pages)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
 from visar.cli.options import (
@@ -14,54 +14,63 @@ from visar.cli.options import (
     DeviceChoice,
     EncoderName,
     GeneratorName,
-    IndexLocation,
-    ServerAddress,
+    LibraryOptions,
+    advanced,
     open_generator,
-    was_given,
+    option,
 )
 from visar.cli.output import errors
 from visar.errors import InvalidOption
 
 if TYPE_CHECKING:
     from visar.generation.protocol import Generator
+    from visar.index import Index
 
 PORT = 8766
 
-Write = Annotated[
-    bool, typer.Option("--write", help="Allow adding documents, from --root only, and removing.")
-]
+Write = Annotated[bool, option("--write", "Allow adding documents from --root, and removing them.")]
 Root = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--root", metavar="DIR", help="Folder that documents may be added from. Repeatable."
-    ),
+    option("--root DIR", "Folder that documents may be added from. Repeatable."),
 ]
-Http = Annotated[
-    bool, typer.Option("--http", help="Serve streamable HTTP instead of standard input and output.")
-]
+Http = Annotated[bool, option("--http", "Serve streamable HTTP instead of stdin and stdout.")]
 Host = Annotated[
-    str, typer.Option(metavar="NAME", help="With --http. Off loopback, VISAR_TOKEN must be set.")
+    str, advanced("--host ADDRESS", "With --http. Other than loopback needs VISAR_TOKEN.")
 ]
-Port = Annotated[
-    int, typer.Option(min=0, max=65535, metavar="N", help="With --http; 0 takes a free port.")
-]
+Port = Annotated[int, advanced("--port N", "With --http; 0 for a free one.", min=0, max=65535)]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-host", metavar="NAME", help="Host name that clients may use. Repeatable."
-    ),
+    advanced("--allow-host NAME", "Host name that clients may use with --http. Repeatable."),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpOptions(LibraryOptions):
+    """The library to offer, and its models."""
+
+    encoder: EncoderName = "embedded"
+    generator: GeneratorName = "extractive"
+    base_url: BaseUrl = None
+    device: DeviceChoice = "auto"
+
+    def open_index(self, *, create: bool = False) -> Index:
+        """Open the local index, and begin to load the encoder."""
+        from visar.index import Index
+
+        index = Index.open(self.index, create=create, device=self.device)
+        index.preload(self.encoder)
+        return index
+
+    def writer(self) -> str | Generator | None:
+        """Return the generator of answers; None for the server's own."""
+        if self.url is not None:
+            return self.model("generator")
+        return open_generator(self.generator, self.base_url, self.device)
 
 
 def mcp(
-    context: typer.Context,
     *,
-    index: IndexLocation = None,
-    server: ServerAddress = None,
-    encoder: EncoderName = "embedded",
-    generator: GeneratorName = "extractive",
-    base_url: BaseUrl = None,
-    device: DeviceChoice = "auto",
+    options: McpOptions,
     write: Write = False,
     root: Root = None,
     http: Http = False,
@@ -69,31 +78,23 @@ def mcp(
     port: Port = PORT,
     allow_host: AllowHost = None,
 ) -> None:
-    """Let assistants such as Claude use the library, over the Model Context Protocol."""
-    if server:
-        _refuse_with_server(context)
+    """Let assistants such as Claude use your index, over MCP."""
+    if write and options.url is not None:
+        raise InvalidOption("--write only works with a local index, not with --server.")
     if write != bool(root):
-        raise InvalidOption(
-            "--write and --root DIR go together: documents are only added from these folders."
-        )
-    from visar.client import Client
-    from visar.index import Index
+        raise InvalidOption("--write and --root DIR only work together: give both, or neither.")
     from visar.integrations.mcp import PATH, create_server, http_app
     from visar.network import own_token
     from visar.serving import http_server, listen
 
-    # What is set for this machine doesn't hold for a server, unless it was given on purpose.
-    named = encoder if not server or was_given(context, "encoder") else None
-    writer: str | Generator | None = generator if was_given(context, "generator") else None
-    with Client(server) if server else Index.open(index, device=device) as library:
-        if isinstance(library, Index):
-            library.preload(encoder)
-            writer = open_generator(generator, base_url, device)
-        mcp_server = create_server(library, encoder=named, generator=writer, roots=root)
+    with options.open_library(create=True) as library:
+        server = create_server(
+            library, encoder=options.model("encoder"), generator=options.writer(), roots=root
+        )
         if not http:
-            # Python's own handler would wait for a line of input first.
+            # Python's own handler would first wait for a line of input.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            mcp_server.run("stdio")
+            server.run("stdio")
             return
         token = own_token()
         names = {name.lower() for name in (host, *(allow_host or ()))}
@@ -101,15 +102,4 @@ def mcp(
             shown = "localhost" if host == "127.0.0.1" else host
             address = f"http://{shown}:{socket.getsockname()[1]}{PATH}"
             errors.print(Text(f"ViSAR serves {library.location} at {address}"), soft_wrap=True)
-            http_server(http_app(mcp_server, token=token, hosts=names)).run(sockets=[socket])
-
-
-def _refuse_with_server(context: typer.Context) -> None:
-    """Raise InvalidOption for options on the command line that only a local index has."""
-    for option in ("index", "base_url", "device", "write", "root"):
-        source = context.get_parameter_source(option)
-        if source is not None and source.name == "COMMANDLINE":
-            raise InvalidOption(
-                f"--{option.replace('_', '-')} doesn't work with --server: the server decides "
-                "this. Leave one of them out."
-            )
+            http_server(http_app(server, token=token, hosts=names)).run(sockets=[socket])

@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""Options that several commands share, and the library that they name."""
 
 from __future__ import annotations
 
@@ -8,224 +8,387 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
-from rich.text import Text
 
 from visar.cli import completion
-from visar.cli.output import complain, errors
+from visar.cli.help import ADVANCED
 
 if TYPE_CHECKING:
     from visar.documents import ReadOptions
     from visar.generation.protocol import Generator
     from visar.index import Index
-    from visar.ingest.inputs import Input
-    from visar.results import Document, Refusal
+    from visar.library import AskOptions, Library, SearchOptions
+
+LOCAL_OPTIONS = (
+    *("base_url", "device", "image", "ocr", "ocr_engine", "ray", "storage_option"),
+    *("max_pages", "max_megabytes", "max_megapixels", "seconds_per_page"),
+    *("send_megapixels", "send_tokens"),
+)
+"""Options that only a local index can honor."""
+
+
+def option(flag: str, text: str, **more: Any) -> Any:
+    """Return an option with its help; the name of its value follows the flag: ``--k N``."""
+    name, _, metavar = flag.partition(" ")
+    return typer.Option(name, metavar=metavar or None, help=text, **more)
+
+
+advanced = functools.partial(option, rich_help_panel=ADVANCED)
 
 IndexLocation = Annotated[
     str | None,
-    typer.Option(
-        "--index",
+    option(
+        "--index LOCATION",
+        "Your index: a folder, or an address such as s3://bucket/prefix.",
         envvar="VISAR_INDEX",
-        metavar="LOCATION",
-        help="The index: a folder, or an address (s3://…).",
     ),
 ]
 StorageOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="Of object storage, such as aws_region=eu-west-1; also VISAR_STORAGE_OPTIONS.",
+    advanced(
+        "--storage-option KEY=VALUE",
+        "Option for object storage, such as aws_region=eu-west-1. Repeatable. "
+        "[env var: VISAR_STORAGE_OPTIONS]",
+    ),
+]
+ServerAddress = Annotated[
+    str | None,
+    option(
+        "--server URL",
+        "Use a running `visar serve` instead of a local index.",
+        envvar="VISAR_SERVER",
     ),
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Do the work on a Ray cluster: HOST:PORT of its head, auto, or local.",
-    ),
+    advanced("--ray ADDRESS", "Work on a Ray cluster: HOST:PORT of its head, auto, or local."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Write the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Do not tell how far it is.")]
+Json = Annotated[bool, option("--json", "Print the result as JSON.")]
+Quiet = Annotated[bool, advanced("--quiet", "Hide progress.")]
 EncoderName = Annotated[
     str,
-    typer.Option(
-        "--encoder",
+    option(
+        "--encoder NAME",
+        "Encoder: a name from `visar encoders`, a checkpoint, a URL or module:Class.",
         envvar="VISAR_ENCODER",
         autocompletion=completion.encoders,
-        help="One of visar encoders, a checkpoint's folder or hub name, an address, module:Class; "
-        "@REVISION, +patches and +pool3 may follow.",
     ),
 ]
 DeviceChoice = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
-    typer.Option("--device", envvar="VISAR_DEVICE", help="Where encoders of page images run."),
+    advanced("--device", "Device that models run on.", envvar="VISAR_DEVICE"),
 ]
 GeneratorName = Annotated[
     str,
-    typer.Option(
-        "--generator",
+    option(
+        "--generator NAME",
+        "Generator that writes the answer: a name from `visar generators`, or a checkpoint.",
         envvar="VISAR_GENERATOR",
         autocompletion=completion.generators,
-        help="What writes the answer: one of visar generators, a checkpoint's folder or hub name.",
     ),
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option(
-        "--base-url",
+    advanced(
+        "--base-url URL",
+        "Server of openai:MODEL, such as http://localhost:8000/v1.",
         envvar="OPENAI_BASE_URL",
-        metavar="URL",
-        help="Server for openai:MODEL, such as http://localhost:8000/v1.",
     ),
 ]
 SendMegapixels = Annotated[
     float,
-    typer.Option(
-        "--send-megapixels",
-        help="Scale the pages that a generator is given down to so much together.",
+    advanced(
+        "--send-megapixels N",
+        "Maximum size of all page images sent to a generator; larger ones are scaled down.",
         min=0.01,
     ),
 ]
 SendTokens = Annotated[
     int,
-    typer.Option(
-        "--send-tokens",
-        help="Give a generator that reads text at most so many tokens of it.",
+    advanced(
+        "--send-tokens N",
+        "Maximum number of tokens of page text sent to a generator that reads text.",
         min=1,
     ),
 ]
-Password = Annotated[str | None, typer.Option(envvar="VISAR_PASSWORD", help="Of an encrypted PDF.")]
+Password = Annotated[
+    str | None, advanced("--password TEXT", "Password for encrypted PDFs.", envvar="VISAR_PASSWORD")
+]
 OcrChoice = Annotated[
     Literal["auto", "always", "never"],
-    typer.Option("--ocr", help="When to run OCR: auto where a page's text is missing or broken."),
+    advanced("--ocr", "When to use OCR; auto means where a page's text is missing or broken."),
 ]
 OcrEngineChoice = Annotated[
-    Literal["rapidocr", "tesseract"], typer.Option("--ocr-engine", help="What reads them.")
+    Literal["rapidocr", "tesseract"], advanced("--ocr-engine", "OCR engine.")
 ]
-Collection = Annotated[
-    str | None,
-    typer.Option("--collection", metavar="NAME", help="The documents of this collection alone."),
+Documents = Annotated[
+    list[str] | None,
+    option(
+        "--doc NAME",
+        "Only search this document, by name or id. Repeatable.",
+        autocompletion=completion.documents,
+    ),
 ]
+Collection = Annotated[str | None, option("--collection NAME", "Only search this collection.")]
 Where = Annotated[
     str | None,
-    typer.Option(
-        "--where",
-        metavar="FILTER",
-        help="The documents with these metadata alone: 'year >= 2020 and kind = \"report\"'.",
+    advanced(
+        "--where FILTER",
+        "Only documents whose metadata match: 'year >= 2020 and kind = \"report\"'.",
     ),
 ]
 Exact = Annotated[
-    bool,
-    typer.Option("--exact", help="Compare every page of a large library, however long it takes."),
+    bool, advanced("--exact", "Compare every page of a large index with the question. Slower.")
 ]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Keep this with the documents, for --where: year=2021. Several times for several.",
-    ),
-]
-IntoCollection = Annotated[
-    str | None, typer.Option("--collection", metavar="NAME", help="Put them into this collection.")
-]
-MaxPages = Annotated[int, typer.Option("--max-pages", help="Refuse longer documents.", min=1)]
-MaxMegabytes = Annotated[int, typer.Option("--max-megabytes", help="Refuse larger files.", min=1)]
-MaxMegapixels = Annotated[
-    int,
-    typer.Option(
-        "--max-megapixels", help="Refuse larger images; larger PDF pages are drawn smaller.", min=1
-    ),
-]
-SecondsPerPage = Annotated[
-    float, typer.Option("--seconds-per-page", help="Give up on a page after this long.", min=0.1)
-]
-
-
-def _known_method(name: str) -> str:
-    """Refuse an unknown method before documents are read."""
-    from visar.retrieval.methods import get_method
-
-    get_method(name)
-    return name
-
-
 MethodName = Annotated[
     str,
-    typer.Option(
-        "--method",
-        callback=_known_method,
-        autocompletion=completion.methods,
-        help="What chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
+    advanced(
+        "--method NAME",
+        "Method that chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
         "score-cluster, visar-approx, or module:function.",
+        autocompletion=completion.methods,
     ),
 ]
-K = Annotated[int | None, typer.Option("--k", help="How many pages top-k takes.", min=1)]
-MaxK = Annotated[int | None, typer.Option("--max-k", help="At most so many pages.", min=1)]
+K = Annotated[int | None, advanced("--k N", "Number of pages for top-k.", min=1)]
+MaxK = Annotated[int | None, option("--max-k N", "Maximum number of pages.", min=1)]
 Neighbors = Annotated[
     int,
-    typer.Option(
-        "--neighbors", help="Take so many pages around each along, for tables that continue.", min=0
+    advanced(
+        "--neighbors N", "Also include N pages on either side, for tables that span pages.", min=0
     ),
 ]
 
 
-ServerAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        envvar="VISAR_SERVER",
-        metavar="URL",
-        help="Use the index of a visar serve there, not one of this machine.",
-    ),
-]
-Why = Annotated[bool, typer.Option("--why", help="Show the numbers that chose the pages.")]
+@dataclass(frozen=True, kw_only=True)
+class LibraryOptions:
+    """The library that a command works on: a local index, or one behind a server.
+
+    A command takes these options by a parameter of this class, or of a subclass; see
+    `with_options`.
+    """
+
+    index: IndexLocation = None
+    server: ServerAddress = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where the value of each option comes from, as Click names it."""
+
+    @property
+    def url(self) -> str | None:
+        """URL of the server to use; None for a local index."""
+        if self.was_typed("index") and not self.was_typed("server"):
+            return None  # --index wins over VISAR_SERVER
+        return self.server or None
+
+    def open_library(self, *, create: bool = False) -> Library:
+        """Open the library.
+
+        Raises
+        ------
+        InvalidOption
+            If the library is behind a server, and an option was given that only a local index can
+            honor.
+        """
+        if self.url is None:
+            return self.open_index(create=create)
+        from visar.errors import InvalidOption
+
+        if self.was_typed("index"):
+            raise InvalidOption("--index and --server exclude each other: leave one out.")
+        for name in LOCAL_OPTIONS:
+            # OPENAI_BASE_URL may be set for other programs.
+            if self.was_typed(name) or (self._was_given(name) and name != "base_url"):
+                raise InvalidOption(
+                    f"--{name.replace('_', '-')} only works with a local index, not with --server."
+                )
+        from visar.client import Client
+
+        return Client(self.url)
+
+    def open_index(self, *, create: bool = False) -> Index:
+        """Open the local index."""
+        from visar.index import Index
+
+        return Index.open(self.index, create=create)
+
+    def was_typed(self, name: str) -> bool:
+        """Return whether an option was typed, and isn't a default or set in the environment."""
+        return self.sources.get(name) == "COMMANDLINE"
+
+    def _was_given(self, name: str) -> bool:
+        """Return whether an option was typed, or set in the environment."""
+        return self.sources.get(name) in ("COMMANDLINE", "ENVIRONMENT")
+
+    def model(self, name: str) -> str | None:
+        """Return the encoder or generator to use; None for the server's own.
+
+        Defaults and the configuration file are about this machine, not about the server.
+        """
+        return getattr(self, name) if self.url is None or self._was_given(name) else None
 
 
-def with_storage_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that has ``--index`` the option ``--storage-option`` too.
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(LibraryOptions):
+    """Options of commands that add documents."""
 
-    Its values go to the environment, where all stores and all processes of the command find them.
+    encoder: EncoderName = "embedded"
+    device: DeviceChoice = "auto"
+    password: Password = None
+    ocr: OcrChoice = "auto"
+    ocr_engine: OcrEngineChoice = "rapidocr"
+    quiet: Quiet = False
+
+    def read_options(self) -> ReadOptions:
+        """Return how documents are read."""
+        from visar.documents import ReadOptions
+
+        return ReadOptions(password=self.password, ocr=self.ocr, ocr_engine=self.ocr_engine)
+
+    def encoder_name(self) -> str | None:
+        """Return the name of the encoder; None for the server's own."""
+        return self.model("encoder")
+
+    def open_index(self, *, create: bool = False) -> Index:
+        """Open the local index, and download the encoder if it isn't here yet."""
+        from visar.index import Index
+
+        index = Index.open(
+            self.index, create=create, device=self.device, options=self.read_options()
+        )
+        fetch_encoder(index, self.encoder, quiet=self.quiet)
+        return index
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions(ReadingOptions):
+    """Options of commands that search for pages."""
+
+    documents: Documents = None
+    collection: Collection = None
+    where: Where = None
+    exact: Exact = False
+    method: MethodName = "visar"
+    k: K = None
+    max_k: MaxK = None
+    neighbors: Neighbors = 0
+
+    def search_options(self) -> SearchOptions:
+        """Return the options of `visar.Library.search`.
+
+        Raises
+        ------
+        InvalidOption
+            If this machine, which is to search, doesn't have the method.
+        """
+        if self.url is None:
+            from visar.retrieval.methods import get_method
+
+            get_method(self.method)  # before documents are read for nothing
+        return {
+            "documents": self.documents,
+            "collection": self.collection,
+            "where": self.where,
+            "exact": self.exact,
+            "encoder": self.encoder_name(),
+            "method": self.method,
+            "k": self.k,
+            "max_k": self.max_k,
+            "neighbors": self.neighbors,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(QuestionOptions):
+    """Options of commands that answer questions."""
+
+    generator: GeneratorName = "extractive"
+    base_url: BaseUrl = None
+    send_megapixels: SendMegapixels = 55.0
+    send_tokens: SendTokens = 30_000
+
+    def ask_options(self) -> AskOptions:
+        """Return the options of `visar.Library.ask`; downloads a generator that isn't here yet."""
+        chosen = self.search_options()
+        if self.url is not None:
+            return {**chosen, "generator": self.model("generator"), "budget": None}
+        from visar.generation.answering import Budget
+
+        return {
+            **chosen,
+            "generator": open_generator(self.generator, self.base_url, self.device),
+            "budget": Budget(pixels=int(self.send_megapixels * 1e6), tokens=self.send_tokens),
+        }
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of its parameters that are `LibraryOptions`.
+
+    A command that has ``--index`` also gets ``--storage-option``. Its values go to the environment,
+    where all stores and all processes of the command find them.
     """
     signature = inspect.signature(command, eval_str=True)
-    if "index" not in signature.parameters:
+    groups = {
+        p.name: p.annotation
+        for p in signature.parameters.values()
+        if isinstance(p.annotation, type) and issubclass(p.annotation, LibraryOptions)
+    }
+    parameters = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in signature.parameters.values()
+        for one in (_parameters(p.annotation) if p.name in groups else [p])
+    ]
+    place = next((n for n, p in enumerate(parameters, 1) if p.name == "index"), None)
+    if place is None:
         return command
+    parameters.insert(place, _parameter("storage_option", StorageOptions, None))
 
     @functools.wraps(command)
-    def run(*, storage_option: StorageOptions = None, **given: Any) -> None:
+    def run(*, context: typer.Context, storage_option: list[str] | None, **given: Any) -> None:
         if storage_option:
-            from visar.store.opening import OPTIONS_VARIABLE, storage_options
-            from visar.store.opening import parse_storage_options as parse
-
-            options = storage_options(parse(storage_option))
-            os.environ[OPTIONS_VARIABLE] = shlex.join(f"{k}={v}" for k, v in options.items())
+            _set_storage_options(storage_option)
+        sources = {
+            name: source.name
+            for name in context.params
+            if (source := context.get_parameter_source(name)) is not None
+        }
+        for name, group in groups.items():
+            own = {p.name: given.pop(p.name) for p in _parameters(group)}
+            given[name] = group(**own, sources=sources)
         command(**given)
 
-    option = inspect.Parameter(
-        "storage_option", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=StorageOptions
-    )
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values()]
-    place = next(n for n, p in enumerate(parameters) if p.name == "index") + 1
-    parameters.insert(place, option)
+    parameters.append(_parameter("context", typer.Context))
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
 
-def was_given(context: typer.Context, option: str) -> bool:
-    """Whether an option was typed or is in the environment, and is not a default."""
-    source = context.get_parameter_source(option)
-    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+def _parameters(group: type[LibraryOptions]) -> list[inspect.Parameter]:
+    """Return the options of a class: its own first, then those of its base classes."""
+    hints = get_type_hints(group, include_extras=True)
+    names = [name for base in group.__mro__ for name in inspect.get_annotations(base)]
+    return [_parameter(n, hints[n], getattr(group, n)) for n in names if n != "sources"]
+
+
+def _parameter(
+    name: str, annotation: Any, default: Any = inspect.Parameter.empty
+) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _set_storage_options(given: list[str]) -> None:
+    from visar.store.opening import OPTIONS_VARIABLE, storage_options
+    from visar.store.opening import parse_storage_options as parse
+
+    options = storage_options(parse(given))
+    os.environ[OPTIONS_VARIABLE] = shlex.join(f"{k}={v}" for k, v in options.items())
 
 
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:
-    """The generator of that name; the default needs none."""
+    """Return the generator of that name; the default needs none."""
     from visar.generation import extractive
 
     if name == extractive.NAME:
@@ -234,7 +397,7 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
     from visar.models.hub import downloads_shown
     from visar.models.protocols import Downloadable
 
-    # OPENAI_BASE_URL may be set for other programs: it concerns served models alone.
+    # OPENAI_BASE_URL may be set for other programs: it only concerns served models.
     generator = get_generator(name, base_url=base_url if is_served(name) else None, device=device)
     if isinstance(generator, Downloadable):
         with downloads_shown():
@@ -242,78 +405,14 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
     return generator
 
 
-def open_index(
-    location: str | None,
-    *,
-    create: bool = False,
-    device: str = "auto",
-    options: ReadOptions | None = None,
-) -> Index:
-    """Open the index named by ``--index``."""
-    from visar.index import Index
-
-    return Index.open(location, create=create, device=device, options=options)
-
-
-def ray_messages_on_stderr() -> contextlib.AbstractContextManager[object]:
-    """Send what Ray prints about its nodes where it does not mix with results."""
-    return contextlib.redirect_stdout(sys.stderr)
-
-
-def fetch_encoder(library: Index, encoder: str, *, quiet: bool = False) -> None:
-    """Download what an encoder needs before other bars are shown than those of the download."""
+def fetch_encoder(index: Index, encoder: str, *, quiet: bool = False) -> None:
+    """Download an encoder that isn't here yet, before progress of other kinds is shown."""
     from visar.models.hub import downloads_shown
 
     with contextlib.nullcontext() if quiet else downloads_shown():
-        library.fetch(encoder)
+        index.fetch(encoder)
 
 
-def add_files(
-    library: Index,
-    files: Iterable[str | Path],
-    encoder: str,
-    *,
-    quiet: bool,
-    added: list[Document],
-    metadata: Mapping[str, Any] | None = None,
-    collection: str | None = None,
-    ray: str | None = None,
-) -> tuple[Refusal, ...]:
-    """Add files with their progress shown; name those that were refused, or are there already.
-
-    ``added`` gets each document as soon as it is in the index: an error ends the rest.
-    """
-    from visar.cli.progress import progress_shown
-    from visar.results import Refusal
-
-    refused: list[Refusal] = []
-    copies: list[str] = []
-
-    def keep(item: Input, result: Document | Refusal) -> None:
-        if isinstance(result, Refusal):
-            refused.append(result)
-            return
-        added.append(result)
-        if result.source != item.source:
-            copies.append(f"{item.place} has the same content as {result.name}, in the index")
-
-    fetch_encoder(library, encoder, quiet=quiet)
-    try:
-        with progress_shown(quiet=quiet) as display:
-            progress = display.document if ray is None else display.many_documents()
-            with ray_messages_on_stderr() if ray else contextlib.nullcontext():
-                library.add_all(
-                    files,
-                    encoder=encoder,
-                    progress=progress,
-                    each=keep,
-                    metadata=metadata,
-                    collection=collection,
-                    ray=ray,
-                )
-    finally:
-        for line in copies:
-            errors.print(Text(line), soft_wrap=True)
-        for refusal in refused:
-            complain(refusal.reason)
-    return tuple(refused)
+def ray_messages_on_stderr(is_used: bool) -> contextlib.AbstractContextManager[object]:
+    """Send what Ray, if it is used, prints about its nodes where it doesn't mix with results."""
+    return contextlib.redirect_stdout(sys.stderr) if is_used else contextlib.nullcontext()

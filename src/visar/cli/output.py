@@ -1,4 +1,4 @@
-"""What people read in the terminal, and what programs read instead."""
+"""Output for people and for programs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from visar.results import Document
 
-# Wide enough for every table: what reads a pipe or a file has no edge to cut at.
+# Wide enough for every table: a pipe or a file has no edge.
 _PIPE_WIDTH = 10_000
 _SHORT_ID = 12
 
 
 class SafeConsole(Console):
-    """A console that drops what a terminal would act upon, such as ESC in a file's name."""
+    """A console that drops control characters, such as ESC in a file's name."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render something to segments: text cleaned, rich's own controls as they are."""
+        """Render to segments, with clean text and rich's own controls."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(clean_text(segment.text), segment.style)
 
@@ -42,34 +42,34 @@ def _width(stream: Any) -> int | None:
 
 
 console = SafeConsole(highlight=False, width=_width(sys.stdout))
-# Progress and complaints: what a person sees, and a program that reads the output does not.
+# Progress and errors, which programs that read the output don't see.
 errors = SafeConsole(stderr=True, highlight=False, width=_width(sys.stderr))
 STATE_STYLES = {"ready": "green", "downloads": "cyan", "missing": "yellow"}
-"""Of what the program can use: there, got from the hub when first used, not there."""
+"""Styles of models: installed, downloaded when first used, or not installed."""
 
-# What JSON leaves as it is, and a terminal acts upon or UTF-8 does not have.
+# Characters that JSON allows, but a terminal acts upon or UTF-8 can't encode.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def complain(message: str) -> None:
-    """Say in one line on stderr what went wrong."""
+    """Print an error on stderr, in one line."""
     errors.print(Text("visar: ", style="bold red") + Text(message), soft_wrap=True)
 
 
 def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
-    """Return a table without lines; the columns with headings of ``numbers`` end at the right."""
+    """Return a table without lines; columns named in ``numbers`` are aligned to the right."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for place, heading in enumerate(headings):
+    for column, heading in enumerate(headings):
         table.add_column(
-            heading, justify="right" if heading in numbers else "left", no_wrap=place == 0
+            heading, justify="right" if heading in numbers else "left", no_wrap=column == 0
         )
     return table
 
 
 def document_line(document: Document) -> str:
-    """Return the line that names a document: the beginning of its id, its name, its pages."""
+    """Return a document in one line: short id, name, number of pages."""
     return f"{document.id[:_SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
 
 
@@ -86,8 +86,14 @@ def print_documents(documents: Iterable[Document]) -> None:
     console.print(table)
 
 
+def print_hints(*hints: tuple[str, str]) -> None:
+    """Print what else can be done, and the options for it."""
+    for purpose, options in hints:
+        console.print(Text(f"{purpose}: {options}", "dim"), soft_wrap=True)
+
+
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Write a result as JSON to stdout, in the characters that it takes."""
+    """Print a result as JSON, in characters that stdout can encode."""
     from visar.serialization import to_plain
 
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")

@@ -1,4 +1,4 @@
-"""The program with every command loaded: what its documentation is made from."""
+"""The program with every command loaded, for its documentation."""
 
 from visar.cli.app import ALL, make_app
 

@@ -1,6 +1,6 @@
-"""The configuration file: defaults of options that the user has chosen once for all commands.
+"""The configuration file: the user's defaults of options, for every command.
 
-Options and variables of the environment win over it. The library does not read it.
+Options and environment variables win over it. Only the command line reads it.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ LOCATION_VARIABLE = "VISAR_CONFIG"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An option that the file can give another default."""
+    """An option whose default the file can change."""
 
     variable: str
-    """Of the environment, which wins over the file."""
+    """Environment variable that wins over the file."""
     use: str
     default: str | None
     choices: tuple[str, ...] = ()
 
 
 SETTINGS = {
-    "encoder": Setting("VISAR_ENCODER", "what makes the vectors of pages", "embedded"),
-    "generator": Setting("VISAR_GENERATOR", "what writes answers", "extractive"),
-    "base_url": Setting("OPENAI_BASE_URL", "where openai:MODEL is served", None),
+    "encoder": Setting("VISAR_ENCODER", "encodes pages and questions", "embedded"),
+    "generator": Setting("VISAR_GENERATOR", "writes answers", "extractive"),
+    "base_url": Setting("OPENAI_BASE_URL", "server of openai:MODEL", None),
     "device": Setting(
-        "VISAR_DEVICE", "where models run", "auto", choices=("auto", "cpu", "cuda", "mps")
+        "VISAR_DEVICE", "device that models run on", "auto", choices=("auto", "cpu", "cuda", "mps")
     ),
-    "index": Setting("VISAR_INDEX", "the index: a folder or an address", None),
+    "index": Setting("VISAR_INDEX", "your index: a folder or an address", None),
 }
 
 
 def location() -> Path:
-    """Return the path of the file, ``VISAR_CONFIG`` or one of the user's; it need not exist."""
+    """Return the path of the file, which need not exist: ``VISAR_CONFIG``, or the user's own."""
     if named := os.environ.get(LOCATION_VARIABLE):
         return Path(named)
     from platformdirs import user_config_path
@@ -52,8 +52,8 @@ def location() -> Path:
 def read() -> dict[str, str]:
     """Return the settings in the file; none if there is no file.
 
-    Raises InvalidOption, with the file and the key, if it is no TOML or a setting is unknown, is no
-    text, or has a value that it cannot have.
+    Raises InvalidOption, with the file and the key, if it isn't valid TOML, or a setting is unknown
+    or has a wrong value.
     """
     path = location()
     try:
@@ -64,7 +64,7 @@ def read() -> dict[str, str]:
 
 
 def write(changes: Mapping[str, str | None]) -> None:
-    """Change settings in the file; None takes one out. Comments and all other lines stay.
+    """Change settings in the file; None removes one. Comments and all other lines stay.
 
     Raises InvalidOption as `read` does, before anything is written.
     """
@@ -84,7 +84,7 @@ def write(changes: Mapping[str, str | None]) -> None:
     content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
     if any(value is not None for value in changes.values()):
         _parsed(path, content)
-    # The file may be a link to where somebody keeps all such files.
+    # The file may be a link into a folder of dotfiles.
     write_whole(path.resolve(), content)
 
 
@@ -94,14 +94,14 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidOption(f"{path} is no TOML: {error}.") from error
+        raise InvalidOption(f"{path} isn't valid TOML: {error}.") from error
     return text.rstrip("\n").split("\n") if text.strip() else []
 
 
 def option_defaults(command: Any, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return Click's ``default_map`` of a command and those below it.
+    """Return Click's ``default_map`` of a command and its subcommands.
 
-    An option that can be given several times gets the setting as its only value.
+    A repeatable option gets the setting as its only value.
     """
     below = getattr(command, "commands", {})
     return {
@@ -120,18 +120,18 @@ def _parsed(path: Path, content: bytes) -> dict[str, str]:
     try:
         values = tomllib.loads(content.decode("utf-8"))
     except ValueError as error:  # of the encoding too
-        raise InvalidOption(f"{path} is no TOML: {error}.") from error
+        raise InvalidOption(f"{path} isn't valid TOML: {error}.") from error
     for key, value in values.items():
         setting = SETTINGS.get(key)
         if setting is None:
             raise _unknown(path, key)
         if not isinstance(value, str) or not value.strip():
             raise InvalidOption(
-                f'{path}: {key} must be a text such as {key} = "…", not {value!r:.60}.'
+                f'{path}: {key} must be a string such as {key} = "…", not {value!r:.60}.'
             )
         if setting.choices and value not in setting.choices:
             raise InvalidOption(
-                f"{path}: {key} is {value!r:.60}; it can be {', '.join(setting.choices)}."
+                f"{path}: {key} is {value!r:.60}. Choose from {', '.join(setting.choices)}."
             )
     return values
 
@@ -141,6 +141,4 @@ def _unknown(path: Path, key: str) -> InvalidOption:
 
     near = get_close_matches(key, SETTINGS, n=1)
     hint = f" Did you mean {near[0]}?" if near else ""
-    return InvalidOption(
-        f"{path}: there is no setting {key!r:.60}.{hint} There are {', '.join(SETTINGS)}."
-    )
+    return InvalidOption(f"{path}: no setting {key!r:.60}.{hint} Settings: {', '.join(SETTINGS)}.")
