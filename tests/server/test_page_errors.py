@@ -19,7 +19,6 @@ from tests.server.browsing import browser as browser
 from tests.server.browsing import cable as cable
 from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
-from tests.server.new_shape import new_shape as new_shape
 from tests.server.service import serving
 from tests.storage import free_port
 from visar.index import Index

@@ -17,7 +17,6 @@ from tests.server.browsing import browser as browser
 from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
 from tests.server.conftest import encrypt
-from tests.server.new_shape import new_shape as new_shape
 from tests.server.service import TOKEN, serving
 from tests.store.samples import TEXT, document, items, open_kind, put
 from visar.documents import ReadOptions

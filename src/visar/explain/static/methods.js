@@ -47,7 +47,7 @@ const duration = (seconds) => (seconds < 0.0995 ? `${(1000 * seconds).toFixed(se
 /** Compare the method with a fixed number of pages, in a sentence. @param {any} search @param {any[]} choices */
 function savings(search, choices) {
   const fixed = choices[choices.length - 1];
-  const own = choices.find((one) => one.method === search.method) ?? choices[0];
+  const own = choices.find((one) => one.method === search.query.method) ?? choices[0];
   const pages = fixed.pages.length - own.pages.length;
   if (own === fixed || pages === 0) return "";
   const tokens = own.tokens === null || fixed.tokens === null ? "" : ` and about ${(100 * Math.round(Math.abs(fixed.tokens - own.tokens) / 100)).toLocaleString("en")} tokens`;

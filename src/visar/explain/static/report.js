@@ -32,7 +32,7 @@ export function show({ answer, explanation, pictures, pairs, numbers }) {
     const more = search.pages.length - pictures.length;
     main.replaceChildren(
       h("p", { class: "label" }, `ViSAR · ${source}, ${counted(search.pages_searched, "page")}`),
-      questionHeading(search.question, explanation.words, word, draw, (preview) => heat(preview ?? word)),
+      questionHeading(search.query.question, explanation.words, word, draw, (preview) => heat(preview ?? word)),
       answerCard(search, answer, open),
       summaryLine(search),
       pageList(search, pictureOf, () => false, open),

@@ -46,7 +46,7 @@ export function answerCard(search, answer, open) {
     h("p", { class: "text" }, text || `${generation.model} couldn't find the answer on these pages.`,
       ...citations.map((/** @type {any} */ one) => (one.document === null ? h("span", { class: "cite unknown" }, `p. ${one.label}`) : citation(search, one, open)))),
     unknown.length ? h("p", { class: "small bad" }, `${unknown.length > 1 ? "Pages" : "Page"} ${unknown.join(", ")} ${unknown.length > 1 ? "were" : "was"} not among the pages it was given.`) : null,
-    generation.complete ? null : h("p", { class: "small bad" }, "The answer broke off before it was complete."),
+    generation.finish === "complete" ? null : h("p", { class: "small bad" }, generation.finish === "length" ? "The answer reached its maximum length." : "The answer broke off before it was complete."),
     h("p", { class: "soft small" }, `Written by ${generation.model} from these pages.`));
 }
 
