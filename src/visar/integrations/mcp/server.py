@@ -29,7 +29,7 @@ from visar.generation.protocol import Generator
 from visar.index import Index
 from visar.integrations.mcp.tools import Roots, Tools
 from visar.server.context import ERRORS
-from visar.serving import RequestGuard, first_mistake, problem, refusal
+from visar.serving import RequestGuard, answer_errors, first_mistake, problem, refusal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -141,6 +141,7 @@ def http_app(
         # The guard does this, and off loopback too.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
+    answer_errors(inner, {})  # the guard's, while a body arrives
 
     async def posts(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] != "POST":
