@@ -175,6 +175,10 @@ def test_other_sites_and_names_are_turned_away(address: str) -> None:
             assert refused.headers["Allow"] == "POST"
         long = {**LISTED, "params": {"_meta": {"x": "x" * 1_000_000}}}
         assert http.post(address, json=long).status_code == 413
+        # Without a length, once the limit is passed.
+        parts = iter([json.dumps(long).encode()])
+        refused = http.post(address, content=parts, headers={"Content-Type": "application/json"})
+        assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
 
 
 def test_with_a_token_it_and_a_known_name_are_needed(place: Path) -> None:

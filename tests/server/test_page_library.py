@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import write_pdf
 from tests.explain.browser import needs_chromium
-from tests.server.browsing import WIDE, Open, ask, assert_accessible
+from tests.server.browsing import SECONDS, WIDE, Open, ask, assert_accessible
 from tests.server.browsing import browser as browser
 from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
 from tests.server.conftest import encrypt
-from tests.server.service import TOKEN, serving
+from tests.server.service import TOKEN, client, finished, serving, upload
 from tests.store.samples import TEXT, document, items, open_kind, put
 from visar.documents import ReadOptions
 from visar.index import Index
@@ -200,6 +200,26 @@ def test_a_token_is_asked_for_once(browser: Browser, index: Index) -> None:
         expect(page.get_by_role("button", name="manual.pdf 5 pages")).to_be_visible()
         # No script can read what stands for the token.
         assert page.evaluate("() => document.cookie") == ""
+
+
+def test_a_page_whose_events_were_refused_asks_again(browser: Browser, tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "late.pdf", "The ferry is late.")
+    settings = Settings(max_streams=1, requests_per_minute=1_000_000)
+    with (
+        Index.open(tmp_path / "index") as index,
+        serving(index, settings) as address,
+        browser.new_context() as context,
+        client(address) as http,
+    ):
+        page = context.new_page()
+        with http.stream("GET", "jobs/events") as response:
+            assert response.status_code == 200
+            with page.expect_response("**/jobs/events") as refused:
+                page.goto(address)
+            assert refused.value.status == 503
+            assert finished(http, upload(http, path)["id"])["state"] == "done"
+        added = page.get_by_role("button", name="late.pdf 1 page", exact=True)
+        expect(added).to_be_visible(timeout=SECONDS)
 
 
 def test_an_empty_library_says_what_to_do(open_page: Open, tmp_path: Path) -> None:

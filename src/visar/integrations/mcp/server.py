@@ -30,7 +30,7 @@ from visar.generation.protocol import Generator
 from visar.integrations.mcp.output import output_schema
 from visar.integrations.mcp.tools import Roots, Tools
 from visar.library import Library
-from visar.serving import RequestGuard, first_mistake, problem, refusal
+from visar.serving import RequestGuard, answer_errors, first_mistake, problem, refusal
 
 PATH = "/mcp"
 """Path that streamable HTTP is served at."""
@@ -124,6 +124,7 @@ def http_app(
         # The guard does this, also off loopback.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
+    answer_errors(inner, {})  # the guard's, while a body arrives
 
     async def posts(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] != "POST":
