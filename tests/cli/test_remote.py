@@ -73,8 +73,7 @@ def test_a_server_gives_what_its_index_gives(
     assert (there.code, there.err) == (0, "")
     assert TIMES.sub("", there.out) == TIMES.sub("", here.out)
     here, there = (
-        visar(*command, "--json", *place)
-        for place in (("--index", folder), ("--server", server))
+        visar(*command, "--json", *place) for place in (("--index", folder), ("--server", server))
     )
     mine, theirs = (unmeasured(json.loads(ran.out)) for ran in (here, there))
     # The server's default encoder has its name here.
@@ -83,11 +82,15 @@ def test_a_server_gives_what_its_index_gives(
 
 
 def test_pages_and_reports_are_saved(visar: Visar, server: str, tmp_path: Path) -> None:
-    asked = visar("ask", QUESTION, "--server", server, "--doc", "book.pdf", "--open", tmp_path / "a")
+    asked = visar(
+        "ask", QUESTION, "--server", server, "--doc", "book.pdf", "--open", tmp_path / "a"
+    )
     assert asked.code == 0, asked.err
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["01-book-page-2.png"]
     saved = ("--out", tmp_path / "report.html", "--png", tmp_path / "b")
-    explained = visar("explain", QUESTION, "--server", server, "--doc", "book.pdf", *saved, "--json")
+    explained = visar(
+        "explain", QUESTION, "--server", server, "--doc", "book.pdf", *saved, "--json"
+    )
     assert explained.code == 0, explained.err
     written = [Path(path) for path in json.loads(explained.out)["written"]]
     assert [path.name for path in written] == [
@@ -168,7 +171,10 @@ def test_documents_are_added_shown_and_removed(
     added = visar("add", letter, book, "--quiet", "--collection", "mine", "--json")
     assert added.code == 0, added.err
     documents = json.loads(added.out)["added"]
-    assert [(one["name"], one["pages"]) for one in documents] == [("letter.pdf", 1), ("book.pdf", 2)]
+    assert [(one["name"], one["pages"]) for one in documents] == [
+        ("letter.pdf", 1),
+        ("book.pdf", 2),
+    ]
     assert json.loads(visar("list", "--collection", "mine", "--json").out) == documents
     assert json.loads(visar("show", "book.pdf", "--json").out) == documents[1]
     # A file that is there is asked about under its id.

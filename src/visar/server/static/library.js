@@ -79,7 +79,11 @@ class Library extends HTMLElement {
       this.jobs.delete(JSON.parse(event.data).id);
       this.show();
     });
-    events.onerror = () => this.classList.add("lost");
+    events.onerror = () => {
+      this.classList.add("lost");
+      // Browsers reconnect after a broken connection, but give up after a 503.
+      if (events.readyState === EventSource.CLOSED) setTimeout(() => (this.load(), this.follow()), 3_000);
+    };
     events.onopen = () => this.classList.remove("lost");
   }
 
