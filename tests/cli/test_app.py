@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import typer
 
 from tests.cli.typed import Visar
 from visar._version import __version__
-from visar.cli.app import COMMANDS, GROUPS, _load
+from visar.cli.app import ALL, COMMANDS, GROUPS, _load, make_app
+from visar.index import Index
 
 
 @pytest.mark.parametrize(("name", "place", "text"), COMMANDS)
@@ -34,6 +41,35 @@ def test_all_commands_are_listed(visar: Visar) -> None:
         assert text.split()[0] in shown
 
 
+def test_a_bare_program_and_a_bare_group_print_their_help(visar: Visar) -> None:
+    for words in ([], ["eval"]):
+        ran = visar(*words)
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out == visar(*words, "--help").out
+
+
+def test_the_help_of_a_question_lists_ten_options_before_the_others(visar: Visar) -> None:
+    shown = visar("ask", "-h").out
+    options, advanced = (
+        re.findall(r"^  (--[\w-]+)", part, flags=re.M)
+        for part in shown.partition("\nOptions:\n")[2].split("\nAdvanced:\n")
+    )
+    assert len(options) == 10
+    assert {"--doc", "--generator", "--max-k", "--server", "--json"} <= set(options)
+    assert {"--device", "--neighbors", "--ocr-engine", "--send-tokens"} <= set(advanced)
+    assert not set(options) & set(advanced)
+
+
+def test_every_number_is_called_n_in_the_help() -> None:
+    """Click would name the type: ``INTEGER RANGE``."""
+    command = typer.main.get_command(make_app(ALL))
+    kept = ("serve", "bench", "calibrate", "eval")  # for others to say
+    for name, one in command.commands.items():  # type: ignore[attr-defined]
+        for option in one.params if name not in kept else ():
+            if option.type.name in ("integer range", "float range", "int range", "integer"):
+                assert option.metavar == "N", (name, option.name)
+
+
 def test_help_imports_no_command() -> None:
     program = (
         "import sys; sys.argv = ['visar', '--help']\n"
@@ -48,3 +84,59 @@ def test_help_imports_no_command() -> None:
     loaded = ran.stdout.splitlines()[-1]
     for absent in ("numpy", "visar.index", "visar.evaluation", "visar.generation", "lancedb"):
         assert absent not in loaded
+
+
+BLOCKED = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Blocker(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {package!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+@pytest.mark.parametrize("package", ["pydantic", "jinja2", "matplotlib"])
+def test_a_report_without_its_extra_says_what_to_install(
+    visar: Visar, package: str, tmp_path: Path, make_pdf: Callable[..., Path]
+) -> None:
+    make_pdf("notes.pdf", "Boats need wind.", "Income tax is due in April.")
+    question = {"question": "When?", "document": "notes.pdf", "evidence_pages": [2]}
+    (tmp_path / "questions.jsonl").write_text(json.dumps({**question, "answers": ["April"]}) + "\n")
+    made = visar(
+        *("eval", "run", tmp_path / "run", "--data", tmp_path / "questions.jsonl"),
+        *("--method", "visar", "--quiet"),
+    )
+    assert made.code == 0, made.err
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED.format(package=package))
+    ran = subprocess.run(
+        [sys.executable, "-m", "visar", "eval", "report", str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert ran.returncode == 2, ran.stderr
+    assert "visar[eval]" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "named"), [("pyarrow", "visar[cloud]"), ("no_such_package", "no_such_package")]
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    visar: Visar, package: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is imported: a traceback helps nobody to install it."""
+
+    def import_package(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(f"No module named '{package}.sub'", name=f"{package}.sub")
+
+    monkeypatch.setattr(Index, "open", import_package)
+    ran = visar("list")
+    assert (ran.code, ran.out) == (2, "")
+    assert package in ran.err
+    assert f"pip install '{named}'" in ran.err
