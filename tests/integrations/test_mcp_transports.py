@@ -220,8 +220,8 @@ def test_ctrl_c_ends_the_http_server(place: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--write"], "--write and --root DIR go together"),
-        (["--root", "."], "--write and --root DIR go together"),
+        (["--write"], "--root DIR"),
+        (["--root", "."], "--write"),
         (["--write", "--root", "missing"], "missing"),
         (["--http", "--host", "0.0.0.0"], "VISAR_TOKEN"),  # noqa: S104
         (["--encoder", "none"], "none"),
@@ -238,11 +238,12 @@ def test_a_wrong_option_is_said(
 
 
 @pytest.mark.parametrize(
-    "options", [["--write"], ["--root", "."], ["--index", "x"], ["--device", "cpu"]]
+    "options", [["--write", "--root", "."], ["--index", "x"], ["--device", "cpu"]]
 )
 def test_an_option_of_a_local_index_is_refused_with_a_server(
     visar: Visar, options: list[str]
 ) -> None:
     ran = visar("mcp", "--server", "http://127.0.0.1:9", *options)
     assert ran.code == 2
-    assert f"{options[0]} doesn't work with --server" in ran.err
+    assert options[0] in ran.err
+    assert "--server" in ran.err
