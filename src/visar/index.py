@@ -35,7 +35,13 @@ from visar.results import (
     SearchResult,
 )
 from visar.retrieval.candidates import Candidates
-from visar.retrieval.corpus import Corpus, CorpusCache, choose_documents, split_by_encoder
+from visar.retrieval.corpus import (
+    Corpus,
+    CorpusCache,
+    choose_documents,
+    read_remaining,
+    split_by_encoder,
+)
 from visar.retrieval.methods import Method, MethodFunction
 from visar.retrieval.recent import RecentSearches
 from visar.retrieval.search import Searcher
@@ -360,7 +366,14 @@ class Index:
         """
         chosen = self.encoder(encoder)
         reference = EncoderRef.of(chosen)
-        asked = choose_documents(self._store, documents, collection, where)
+        # The whole search works on this one reading of the catalog.
+        asked = choose_documents(
+            self._candidates.read_catalog(),
+            self.location,
+            documents=documents,
+            collection=collection,
+            where=where,
+        )
         able, left_out = split_by_encoder(asked, reference)
         return Searcher(
             self._corpora.get(able, reference),
@@ -484,7 +497,9 @@ class Index:
 
         def make() -> Explanation:
             corpus = self._searched(found).only(trace_of(found).pages)
-            return explain(found, corpus.pages, corpus.read)
+            return read_remaining(
+                corpus, lambda rest: explain(found, rest.pages, rest.page_ids, rest.read)
+            )
 
         return self._recent.explain(found, make)
 
