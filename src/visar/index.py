@@ -88,7 +88,7 @@ class Index:
         self._candidates = Candidates(store)
         self._recent = RecentSearches()
         self._sources = SourcePool()
-        # The password of a document added here opens it again when its pages are shown.
+        # Of documents with other options: a password opens them again when pages are shown.
         self._options_of: dict[str, ReadOptions] = {}
 
     @classmethod
@@ -301,7 +301,7 @@ class Index:
             metadata=metadata,
             collection=collection,
         )
-        self._options_of[added.id] = chosen
+        self._keep_options([added], chosen)
         return added
 
     def add_all(
@@ -330,14 +330,26 @@ class Index:
         made = self.encoder(named)
         batch = Batch(self._store, made, named, self._device, chosen, metadata, collection)
         additions = batch.add_all(paths, progress, each, ray=ray)
-        self._options_of.update((document.id, chosen) for document in additions.added)
+        self._keep_options(additions.added, chosen)
         return additions
 
     def remove(self, document: str) -> Document:
         """Remove a document with everything that belongs to it; its file stays."""
         removed = self._store.remove(self.get(document).id)
-        self._options_of.pop(removed.id, None)
+        self._forget_removed()
         return removed
+
+    def _keep_options(self, documents: Iterable[Document], options: ReadOptions) -> None:
+        if options != self._options:
+            self._options_of.update((document.id, options) for document in documents)
+        self._forget_removed()
+
+    def _forget_removed(self) -> None:
+        """Keep no password and no open file of documents that are gone or were replaced."""
+        if kept := {*self._options_of, *self._sources.documents()}:
+            for document in kept - {one.id for one in self._store.documents()}:
+                self._options_of.pop(document, None)
+                self._sources.forget(document)
 
     def verify(self) -> list[Problem]:
         """Read everything and report what is wrong. Changes nothing."""
