@@ -118,7 +118,8 @@ def ask(questions: list[Question], location: str) -> list[Case]:
             if about_document(question.text) and 1 not in numbers:
                 # The first page may be quoted then, though it was not chosen.
                 numbers.append(1)
-            pages = searcher.weigh(question.text, found.selection, [n - 1 for n in numbers])
+            document = known[question.document]
+            pages = searcher.weigh(found, [(document, number) for number in numbers])
             passages = candidates(question.text, pages)
             features = np.array([passage.features for passage in passages])
             holds = np.array([question.stands_in(p.span.text) for p in passages], bool)

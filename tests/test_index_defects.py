@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pikepdf
 import pytest
@@ -99,6 +101,48 @@ def test_an_encrypted_document_is_shown_again(tmp_path: Path, make_pdf: MakePdf)
         index.image(found.id, 1)
 
 
+def test_no_password_of_a_removed_or_replaced_document_is_kept(
+    tmp_path: Path, make_pdf: MakePdf
+) -> None:
+    def encrypted(text: str) -> Path:
+        with pikepdf.open(make_pdf("plain.pdf", text)) as pdf:
+            pdf.save(path, encryption=pikepdf.Encryption("open-sesame", "open-sesame"))
+        return path
+
+    path = tmp_path / "secret.pdf"
+    options = ReadOptions(password="open-sesame")  # noqa: S106 - of a file made here
+    with Index.open(tmp_path / "index") as index:
+        # Kept while it is there, also after other additions.
+        first = index.add(encrypted(TAXES), options=options)
+        index.add(make_pdf("cats.pdf", CATS))
+        assert index.image(first.id, 1, dpi=36).width == 200
+        # The same file with other content replaces it, and is then removed.
+        second = index.add(encrypted(BOATS), options=options)
+        assert index.image(second.id, 1, dpi=36).width == 200
+        index.remove(second.id)
+        assert "open-sesame" not in repr_of_all(index)
+    with Index.open(tmp_path / "index") as index:
+        third = index.add(encrypted(CATS), options=options)
+        assert "open-sesame" in repr_of_all(index)
+        # Another process removes it.
+        with Index.open(tmp_path / "index") as other:
+            other.remove(third.id)
+        index.add(make_pdf("boats.pdf", BOATS))
+        assert "open-sesame" not in repr_of_all(index)
+
+
+def repr_of_all(index: Index) -> str:
+    """Everything that can be reached from an index, as text, without what others have made."""
+    reached: dict[int, object] = {}
+    waiting: list[object] = [index._options_of, index._sources]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in reached and not isinstance(one, type | ModuleType | FunctionType):
+            reached[id(one)] = one
+            waiting.extend(gc.get_referents(one))
+    return " ".join(one for one in reached.values() if isinstance(one, str))
+
+
 def test_a_document_added_with_higher_limits_is_shown_again(
     tmp_path: Path, make_pdf: MakePdf
 ) -> None:
@@ -150,7 +194,8 @@ def test_a_function_is_a_method(library: Index) -> None:
         return int((late >= 0.5 * late.max()).sum())
 
     found = library.search("How long is the warranty?", method=half_of_the_best)
-    late = found.selection.late_interaction
+    assert found.trace is not None
+    late = found.trace.relevance.late_interaction
     expected = baselines.top_k(late, int((late >= 0.5 * late.max()).sum()))
     assert found.method == "half_of_the_best"
     assert [hit.page for hit in found.pages] == [page + 1 for page in expected.pages]

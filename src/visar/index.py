@@ -36,7 +36,13 @@ from visar.results import (
     SearchResult,
 )
 from visar.retrieval.candidates import Candidates
-from visar.retrieval.corpus import Corpus, CorpusCache, choose_documents, split_by_encoder
+from visar.retrieval.corpus import (
+    Corpus,
+    CorpusCache,
+    choose_documents,
+    read_remaining,
+    split_by_encoder,
+)
 from visar.retrieval.methods import Method, MethodFunction
 from visar.retrieval.recent import RecentSearches
 from visar.retrieval.search import Searcher
@@ -83,7 +89,7 @@ class Index:
         self._candidates = Candidates(store)
         self._recent = RecentSearches()
         self._sources = SourcePool()
-        # The password of a document added here opens it again when its pages are shown.
+        # Of documents with other options: a password opens them again when pages are shown.
         self._options_of: dict[str, ReadOptions] = {}
 
     @classmethod
@@ -296,7 +302,7 @@ class Index:
             metadata=metadata,
             collection=collection,
         )
-        self._options_of[added.id] = chosen
+        self._keep_options([added], chosen)
         return added
 
     def add_all(
@@ -325,13 +331,13 @@ class Index:
         made = self.encoder(named)
         batch = Batch(self._store, made, named, self._device, chosen, metadata, collection)
         additions = batch.add_all(paths, progress, each, ray=ray)
-        self._options_of.update((document.id, chosen) for document in additions.added)
+        self._keep_options(additions.added, chosen)
         return additions
 
     def remove(self, document: str) -> Document:
         """Remove a document with everything that belongs to it; its file stays."""
         removed = self._store.remove(self.get(document).id)
-        self._options_of.pop(removed.id, None)
+        self._forget_removed()
         return removed
 
     def jobs(self) -> list[Job]:
@@ -340,6 +346,18 @@ class Index:
 
         folder = jobs_folder(self.location)
         return [] if folder is None else read_jobs(folder)
+
+    def _keep_options(self, documents: Iterable[Document], options: ReadOptions) -> None:
+        if options != self._options:
+            self._options_of.update((document.id, options) for document in documents)
+        self._forget_removed()
+
+    def _forget_removed(self) -> None:
+        """Keep no password and no open file of documents that are gone or were replaced."""
+        if kept := {*self._options_of, *self._sources.documents()}:
+            for document in kept - {one.id for one in self._store.documents()}:
+                self._options_of.pop(document, None)
+                self._sources.forget(document)
 
     def verify(self) -> list[Problem]:
         """Read everything and report what is wrong. Changes nothing."""
@@ -368,7 +386,14 @@ class Index:
         """
         chosen = self.encoder(encoder)
         reference = EncoderRef.of(chosen)
-        asked = choose_documents(self._store, documents, collection, where)
+        # The whole search works on this one reading of the catalog.
+        asked = choose_documents(
+            self._candidates.read_catalog(),
+            self.location,
+            documents=documents,
+            collection=collection,
+            where=where,
+        )
         able, left_out = split_by_encoder(asked, reference)
         return Searcher(
             self._corpora.get(able, reference),
@@ -492,7 +517,9 @@ class Index:
 
         def make() -> Explanation:
             corpus = self._searched(found).only(trace_of(found).pages)
-            return explain(found, corpus.pages, corpus.read)
+            return read_remaining(
+                corpus, lambda rest: explain(found, rest.pages, rest.page_ids, rest.read)
+            )
 
         return self._recent.explain(found, make)
 

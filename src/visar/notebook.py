@@ -43,10 +43,9 @@ def _pages_html(found: SearchResult) -> str:
     heading = (
         '<tr><th>document</th><th>page</th><th></th><th style="text-align:left">match</th></tr>'
     )
-    if found.trace is None or found.decision is None:
-        shown = f"<p>{escape(found.summary)}</p>"
-    else:
-        shown = selection_html(found.trace.selection)
+    shown = f"<p>{escape(found.summary)}</p>"
+    if found.trace is not None and isinstance(found.trace.relevance, Selection):
+        shown = selection_html(found.trace.relevance)
     return f"<table>{heading}{rows}</table>{shown}"
 
 

@@ -287,16 +287,15 @@ class SearchResult(Result):
 
     @property
     def selection(self) -> Selection:
-        """Everything the method saw: weights, scores, cost.
+        """Everything ViSAR saw: weights, scores, cost.
 
-        Raises
-        ------
-        InvalidOption
-            If the search ran on a server, which keeps it.
+        Raises InvalidOption if the search ran on a server, or another method chose the pages.
         """
-        if self.trace is None:
-            raise InvalidOption("The server keeps what the method saw: use explain(found).")
-        return self.trace.selection
+        from visar.core import Selection
+
+        if self.trace is None or not isinstance(self.trace.relevance, Selection):
+            raise InvalidOption("Only ViSAR on this machine keeps its selection: use explain().")
+        return self.trace.relevance
 
     def _repr_html_(self) -> str:
         from visar.notebook import search_html

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from visar.core import Selection
+    from visar.core import Relevance
 
 PageId: TypeAlias = tuple[str, int]
 """A page: the id of its document, and its number there from 1."""
@@ -22,9 +22,9 @@ class Trace:
     question: NDArray[np.float32] = field(repr=False)
     """Vectors of the question."""
     pages: tuple[PageId, ...] = field(repr=False)
-    """Pages that the method chose from, in the order in which ``selection`` counts them."""
-    selection: Selection
-    """Weights, scores and, if ViSAR chose the pages, the cost; pages counted from 0."""
+    """Pages that the method chose from, in the order in which ``relevance`` counts them."""
+    relevance: Relevance
+    """Weights and scores, and the cost if it is a `Selection`; pages counted from 0."""
     spans: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
     """Characters of the question behind each vector; None if the encoder doesn't tell."""
 
@@ -32,7 +32,7 @@ class Trace:
         """Return the weights of a page's vectors; None if the method didn't choose from it."""
         if (document, page) not in self.pages:
             return None
-        return self.selection.patch_weights[self.pages.index((document, page))]
+        return self.relevance.patch_weights[self.pages.index((document, page))]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> dict[str, str]:

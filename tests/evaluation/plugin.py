@@ -32,7 +32,7 @@ def threads(pages: ScoredPages) -> int:
     return min(len(pages), max(int(library["num_threads"]) for library in threadpool_info()))
 
 
-named = Method(name="another name", function=three, label="Three")
+named = Method(name="another name", function=three)
 
 
 class Counting:

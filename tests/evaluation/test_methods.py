@@ -16,8 +16,16 @@ from visar.core.baselines import (
     two_means,
 )
 from visar.errors import InvalidOption
-from visar.evaluation.methods import DEPTH, GROUPS, METHODS, find_methods, is_answered
-from visar.retrieval.methods import DocumentPages, MethodResult, ScoredPages
+from visar.evaluation.methods import (
+    DEPTH,
+    GROUPS,
+    METHODS,
+    MethodResult,
+    TimedPages,
+    find_methods,
+    is_answered,
+)
+from visar.retrieval.methods import DocumentPages
 
 EVIDENCE = (2, 6)
 
@@ -38,8 +46,8 @@ def query() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def chosen(query: np.ndarray, pages: DocumentPages) -> dict[str, MethodResult]:
-    scored = ScoredPages(query, pages, evidence=EVIDENCE)
-    return {method.name: method.choose(scored) for method in find_methods(GROUPS)}
+    scored = TimedPages(query, pages, evidence=EVIDENCE)
+    return {method.name: scored.run(method) for method in find_methods(GROUPS)}
 
 
 def test_every_method_chooses(chosen: dict[str, MethodResult], pages: DocumentPages) -> None:

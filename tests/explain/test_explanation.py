@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 import visar
 from visar.core import prepare
-from visar.explain.explanation import FIXED_K, MOST_PAGES, _influence, explain, trace_of
+from visar.explain.explanation import FIXED_K, MOST_PAGES, _influence, explain
 from visar.index import Index
 from visar.query import Query
-from visar.results import Document, EncoderRef, Explanation, SearchResult
+from visar.results import Document, EncoderRef, Explanation, PageHit, SearchResult
 from visar.retrieval.methods import METHODS, DocumentPages
 from visar.trace import Trace
 
@@ -39,7 +39,10 @@ def result(
     selection = visar.select(query, pages.vectors, max_k=max_k)
     return SearchResult(
         query=Query(question=question),
-        pages=(),
+        pages=tuple(
+            PageHit("d", "d.pdf", page + 1, "", 0.0, 0.0, "", ())
+            for page in selection.pages.tolist()
+        ),
         documents=(document,),
         left_out=(),
         pages_searched=count,
@@ -129,9 +132,9 @@ def test_the_weight_of_the_chosen_pages_is_shared_among_the_words() -> None:
     assert [word.vectors for word in explanation.words] == [(n,) for n in range(6)]
     influences = np.array([word.influence for word in explanation.words])
     assert influences.max() == 1
-    given = _influence(trace_of(found), pages)
-    np.testing.assert_allclose(influences, given / given.max())
     chosen = found.selection.pages.tolist()
+    given = _influence(query, found.selection, pages, chosen)
+    np.testing.assert_allclose(influences, given / given.max())
     weight = sum(float(found.selection.patch_weights[page].sum()) for page in chosen)
     assert given.sum() == pytest.approx(weight, rel=1e-5)
 

@@ -177,6 +177,24 @@ def test_a_pool_closes_what_was_used_longest_ago(store: Store, make_pdf: MakePdf
     pool.close()
 
 
+def test_a_pool_forgets_a_document_after_its_last_use(store: Store, make_pdf: MakePdf) -> None:
+    stored = [
+        add_document(store, make_pdf(f"{name}.pdf", f"Page {name}."), FirstWord()) for name in "ab"
+    ]
+    pool = SourcePool()
+    with pool.lease(stored[0]) as first, pool.lease(stored[1]) as second:
+        pool.forget(stored[0].id)
+        assert pool.documents() == {stored[1].id}
+        assert first.image(1).size == (800, 1000)
+    with pytest.raises(DocumentError, match="is closed"):
+        first.image(1)
+    second.image(1)
+    pool.forget(stored[1].id)
+    with pytest.raises(DocumentError, match="is closed"):
+        second.image(1)
+    assert pool.documents() == set()
+
+
 def test_a_pool_notices_a_change(store: Store, make_pdf: MakePdf) -> None:
     stored = add_document(store, make_pdf("a.pdf", "One."), FirstWord())
     pool = SourcePool()

@@ -98,6 +98,24 @@ class PageVectors:
             yield Block(first, vectors, pages, starts)
         self._checked = True
 
+    def only(self, pages: Sequence[int]) -> PageVectors:
+        """Return some pages, which are not checked again if these were."""
+        chosen = PageVectors([self._page(page) for page in pages])
+        if self._checked:
+            # The bounds of all vectors hold for some of them.
+            chosen.shortest, chosen.longest = self.shortest, self.longest
+            chosen._checked = True
+        return chosen
+
+    def _page(self, page: int) -> NDArray[Any]:
+        """Return the vectors of a page as they are kept."""
+        first, last = self.offsets[page : page + 2].tolist()
+        if first == last:
+            return self._chunks[0][:0]
+        chunk = int(np.searchsorted(self._chunk_offsets, first, side="right")) - 1
+        start = int(self._chunk_offsets[chunk])
+        return self._chunks[chunk][first - start : last - start]
+
     def take(self, rows: Integers, factors: Float32) -> Float32:
         """The vectors of these rows times their factors, in a new float32 array.
 

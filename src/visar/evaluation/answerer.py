@@ -143,8 +143,7 @@ class Answerer:
             self._last = key, searcher, searcher.search(task.question)
         _, searcher, found = self._last
         started = time.perf_counter()
-        positions = [page - 1 for page in pages]
-        weighted = searcher.weigh(task.question, found.selection, positions)
+        weighted = searcher.weigh(found, [(task.document, page) for page in pages])
         passages, _ = choose_quotes(task.question, weighted)
         text = extractive.quote(passages) if found.strength != "none" else ""
         return text, time.perf_counter() - started

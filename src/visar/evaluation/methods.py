@@ -1,32 +1,209 @@
-"""The methods that an evaluation compares: those of the registry, and variants of them."""
+"""The methods that an evaluation compares, variants of them, and the time each of them takes."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from visar import plugins
+from visar.core import Relevance, Selection, select
+from visar.core.baselines import Choice
+from visar.core.vectors import Float64, Integers
 from visar.retrieval import methods as registry
-from visar.retrieval.methods import APPROXIMATION, COSTS, Method, get_method, method_names
+from visar.retrieval.methods import APPROXIMATION, Method, ScoredPages, get_method, method_names
 
 GROUPS = ("main", "others", "ablation", "T", "gamma", "acceleration")
 DEPTH = 10
-"""As far as the tables look down a ranking."""
+"""Length of the rankings that tables look at."""
+PAPER_INACTIVE = 0.01
+"""The paper's tables of sparsity count a page as inactive up to this s_p, rescaled to [0, 1]."""
 # The paper's grids.
 T_SWEEP = (1, 5, 10, 25, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 GAMMA_SWEEP = tuple(10.0**power for power in range(9))
 
+Cost: TypeAlias = Literal["scores", "similarity", "clustering"]
+"""Work of a method beyond the question's vectors: one score per page, rows of the page-to-page
+similarity, or a clustering of the scores for each possible cluster size. In growing order."""
+COSTS: tuple[Cost, ...] = ("scores", "similarity", "clustering")
+_Scores: TypeAlias = registry.Scores | Literal["normalized s_p"]
+_Used: TypeAlias = _Scores | Literal["relevance", "selection"]
 
-def _variant(base: str, name: str, label: str, group: str, options: Mapping[str, Any]) -> Method:
-    method = registry.METHODS[base]
+
+@dataclass(frozen=True, eq=False)
+class MethodResult:
+    """The pages that a method chooses; all page indices are 0-based."""
+
+    k: int
+    """Number of pages the method asks for, before any cap."""
+    pages: Integers
+    """The chosen pages, best first."""
+    ranking: Integers
+    """All pages in the order the method chooses from."""
+    sparsity: float | None
+    """Share of inactive pages, for ViSAR and its variants."""
+    seconds: Mapping[str, float]
+    """Seconds by stage; their sum is the latency without encoding the question."""
+    paper_sparsity: float | None = None
+    """The same as the paper counts inactive pages, by `PAPER_INACTIVE`."""
+
+
+class TimedPages(ScoredPages):
+    """Scored pages that many methods share; each is charged for everything it uses."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._seconds: dict[_Used, Mapping[str, float]] = {}
+        self._used: dict[_Used, None] = {}
+        self._computing = 0.0
+
+    def run(self, method: Method) -> MethodResult:
+        """Let a method choose pages."""
+        self._used.clear()
+        self._computing = 0.0
+        started = time.perf_counter()
+        returned = method.call(self)
+        if isinstance(returned, Selection):
+            method.check_result(returned, self)
+            return MethodResult(
+                returned.k_star,
+                returned.pages,
+                returned.ranking,
+                returned.sparsity,
+                returned.timings,
+                returned.sparsity_at(PAPER_INACTIVE),
+            )
+        ranked_by: _Used = "late-interaction"
+        if isinstance(returned, Choice):
+            ranked_by = next(iter(self._used), ranked_by)
+        chosen = method.check_result(returned, self)
+        seconds = {"choice": max(0.0, time.perf_counter() - started - self._computing)}
+        for used in self._used:
+            # What an earlier method has computed counts for every method that needs it.
+            seconds |= self._seconds[used]
+        if ranked_by == "relevance" or ranked_by == "selection":
+            ranking = super().select().ranking
+        else:
+            ranking = np.argsort(-self.scores(ranked_by), kind="stable")
+        return MethodResult(chosen.k, chosen.pages, ranking, None, seconds)
+
+    @property
+    def relevance(self) -> Relevance:
+        """Weights and scores of the pages, shared with ViSAR, which is compared as a rule."""
+        return self._use_selection("relevance", _SCORING)
+
+    def scores(self, kind: _Scores) -> Float64:
+        """Return one score per page, as `ScoredPages.scores` does, or the normalized s_p.
+
+        The normalized s_p is s_p after all of Sim is rescaled to [0, 1], as the paper does before
+        its heuristics cut s_p.
+        """
+        self._used[kind] = None
+        if kind not in self._scores:
+            started = time.perf_counter()
+            self._scores[kind], self._seconds[kind] = self._measure(kind)
+            self._computing += time.perf_counter() - started
+        return self._scores[kind]
+
+    def select(self, **options: Any) -> Selection:
+        """Run ViSAR, as `ScoredPages.select` does."""
+        if options:
+            return super().select(**options)
+        return self._use_selection("selection")
+
+    def _use_selection(self, used: _Used, stages: Iterable[str] | None = None) -> Selection:
+        """Run ViSAR if it has not run yet, and charge for its stages, all by default."""
+        self._used[used] = None
+        started = time.perf_counter()
+        selection = super().select()
+        self._computing += time.perf_counter() - started
+        self._seconds[used] = _taken(selection, stages)
+        return selection
+
+    def _measure(self, kind: _Scores) -> tuple[Float64, Mapping[str, float]]:
+        """Compute scores, and the seconds they take by stage."""
+        if kind == "normalized s_p":
+            full = select(self.query, self.pages.vectors, full_matrix=True)
+            return normalized_scores(full), full.timings
+        if kind in ("s_p", "probability"):
+            stages = _taken(super().select(), _SCORING)
+            return self._compute(kind), stages
+        if kind == "single-vector":
+            # The means belong to the document: they are not part of the time of a question.
+            _ = self.pages.means
+        started = time.perf_counter()
+        scores = self._compute(kind)
+        return scores, {"query to page": time.perf_counter() - started}
+
+
+# A rule on s_p needs the diagonal of Sim only, and has a cut of its own.
+_SCORING = ("query to page", "page to query", "self-similarity")
+
+
+def _taken(selection: Selection, stages: Iterable[str] | None) -> Mapping[str, float]:
+    if stages is None:
+        return selection.timings
+    return {stage: selection.timings[stage] for stage in stages if stage in selection.timings}
+
+
+def normalized_scores(full: Selection) -> Float64:
+    """Return s_p when all of Sim, whose largest value need not be an s_p, goes from 0 to 1."""
+    assert full.similarity is not None  # noqa: S101 - it was asked for
+    least, span = full.similarity.min(), np.ptp(full.similarity)
+    return np.asarray((full.scores - least) / span) if span > 0 else full.scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedMethod(Method):
+    """A method with its place in tables and figures."""
+
+    label: str = ""
+    """Name in tables and figures; the method's name if empty."""
+    group: str = "main"
+    """One of `GROUPS`, which tables and figures are made of."""
+    cost: Cost = "scores"
+
+
+def _compared(
+    method: Method, label: str, group: str = "main", cost: Cost = "scores"
+) -> ComparedMethod:
+    values = {each.name: getattr(method, each.name) for each in fields(Method)}
+    return ComparedMethod(**values, label=label, group=group, cost=cost)
+
+
+_SHOWN: Mapping[str, tuple[str] | tuple[str, str] | tuple[str, str, Cost]] = {
+    "visar": ("ViSAR", "main", "similarity"),
+    "visar-approx": ("ViSAR (Approx.)", "main", "similarity"),
+    "top-k": ("Late-Interaction",),
+    "single-vector": ("Single-Vector",),
+    "largest-gap": ("Largest-Gap",),
+    "score-cluster": ("Score-Cluster", "main", "clustering"),
+    "calibrated": ("Calibrated", "main", "similarity"),
+    "oracle": ("Oracle",),
+    "adaptive-k": ("Adaptive-k", "others"),
+    "car": ("CAR", "others", "clustering"),
+    "gaussian-mixture": ("Gaussian mixture (ViDoRAG)", "others"),
+    "two-means": ("2-means (AVIR)", "others"),
+    "surprise": ("Surprise", "others"),
+    "benjamini-hochberg": ("Benjamini–Hochberg", "others"),
+}
+_REGISTERED = {name: _compared(registry.METHODS[name], *shown) for name, shown in _SHOWN.items()}
+
+
+def _variant(
+    base: str, name: str, label: str, group: str, options: Mapping[str, Any]
+) -> ComparedMethod:
+    method = _REGISTERED[base]
     # Every variant needs ViSAR's similarities, at least for s_p.
     cost = max(method.cost, "similarity", key=COSTS.index)
     return replace(method, name=name, label=label, group=group, options=options, cost=cost)
 
 
-def _accelerations() -> list[Method]:
+def _accelerations() -> list[ComparedMethod]:
     """Each shortcut of the approximation alone, and in pairs."""
     chosen = [names for count in (1, 2) for names in combinations(APPROXIMATION, count)]
     return [
@@ -46,7 +223,7 @@ _METHODS = (
     # Fixed top-k comes first in the tables, as in the paper's. What needs a calibration is run by
     # its name alone: most encoders have none.
     *sorted(
-        (method for method in registry.METHODS.values() if not method.needs_calibration),
+        (method for method in _REGISTERED.values() if not method.needs_calibration),
         key=lambda method: method.adaptive,
     ),
     *(
@@ -74,18 +251,18 @@ _METHODS = (
     ),
     *_accelerations(),
 )
-METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
-"""The methods that an evaluation knows, by the name that results are kept under."""
+METHODS: Mapping[str, ComparedMethod] = {method.name: method for method in _METHODS}
+"""The methods that an evaluation knows, by the name that results are stored under."""
 
 
-def find_methods(names: Iterable[str], depth: int = DEPTH) -> list[Method]:
+def find_methods(names: Iterable[str], depth: int = DEPTH) -> list[ComparedMethod]:
     """Return the methods that names stand for, each once, those that take long last.
 
     Names are those of `METHODS`, of groups of them, of methods of installed packages, or
     ``module:function``. ``depth`` is how many pages a method takes that does not decide k by
     itself. Raises InvalidOption if a name stands for nothing.
     """
-    found: dict[str, Method] = {}
+    found: dict[str, ComparedMethod] = {}
     for name in names:
         for method in _named(name):
             if not method.adaptive:
@@ -94,7 +271,7 @@ def find_methods(names: Iterable[str], depth: int = DEPTH) -> list[Method]:
     return sorted(found.values(), key=lambda method: COSTS.index(method.cost))
 
 
-def _named(name: str) -> list[Method]:
+def _named(name: str) -> list[ComparedMethod]:
     if name in GROUPS:
         return [method for method in METHODS.values() if method.group == name]
     if name in METHODS:
@@ -103,10 +280,12 @@ def _named(name: str) -> list[Method]:
         raise plugins.unknown_name(
             "method", name, dict.fromkeys((*GROUPS, *METHODS, *method_names()))
         )
-    return [get_method(name)]
+    if name in _REGISTERED:
+        return [_REGISTERED[name]]
+    return [_compared(get_method(name), "")]
 
 
-def is_answered(method: Method) -> bool:
+def is_answered(method: ComparedMethod) -> bool:
     """Whether generators are given the pages of a method.
 
     Not those of the oracle, which knows the evidence, of the approximation, which chooses the

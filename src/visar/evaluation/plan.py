@@ -12,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from visar.errors import DatasetError, InvalidOption
 from visar.evaluation.datasets import correct, open_dataset, read_corrections
-from visar.evaluation.methods import DEPTH, GROUPS, find_methods
+from visar.evaluation.methods import DEPTH, GROUPS, ComparedMethod, find_methods
 from visar.evaluation.questions import Dataset, Question
 from visar.evaluation.records import describe_problem
 from visar.generation.prompts import PromptName
-from visar.retrieval.methods import Method
 
 _Count = Annotated[int, Field(strict=True, ge=1)]
 
@@ -66,7 +65,7 @@ class Plan(BaseModel):
         """How many pages are kept of methods that do not decide k by themselves."""
         return max(DEPTH, *self.max_k) if self.max_k else DEPTH
 
-    def chosen_methods(self) -> list[Method]:
+    def chosen_methods(self) -> list[ComparedMethod]:
         """Return the methods of the plan, those that take long last."""
         return find_methods(self.methods, self.depth)
 

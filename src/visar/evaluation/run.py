@@ -32,7 +32,7 @@ from visar.evaluation.judge import (
     needs_model,
 )
 from visar.evaluation.manifest import DataRead, Manifest, Skipped, finish, write_manifest
-from visar.evaluation.methods import is_answered
+from visar.evaluation.methods import ComparedMethod, is_answered
 from visar.evaluation.plan import Plan, QuestionSet
 from visar.evaluation.questions import Question
 from visar.evaluation.records import (
@@ -56,7 +56,6 @@ from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
 from visar.models.protocols import Releasable
 from visar.results import Document, EncoderRef
-from visar.retrieval.methods import Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +323,7 @@ class Run:
                 task = row.asked, document.id, reference, query, missing, self._plan.depth
                 yield Task(*task, invalid_pages=invalid)
 
-    def _missing(self, asked: Asked, encoder: str) -> Iterator[Method]:
+    def _missing(self, asked: Asked, encoder: str) -> Iterator[ComparedMethod]:
         """The methods that can choose for a question, and whose choice is not kept yet."""
         for method in self._methods:
             if method.needs_evidence and not asked.evidence_pages:

@@ -24,12 +24,12 @@ from visar.documents.page import Page
 from visar.encoders.terms import find_terms
 from visar.errors import InvalidOption, MissingExtra, NotInIndex
 from visar.evaluation.manifest import describe_machine
-from visar.evaluation.methods import METHODS, find_methods
+from visar.evaluation.methods import METHODS, ComparedMethod, TimedPages, find_methods
 from visar.evaluation.statistics import Summary, summarize
 from visar.index import Index
 from visar.results import Document, EncoderRef
 from visar.retrieval.calibration import Calibration, find_calibration
-from visar.retrieval.methods import DocumentPages, Method, ScoredPages
+from visar.retrieval.methods import DocumentPages
 
 LATE, EXACT, APPROXIMATE = "top-k", "visar", "visar-approx"
 COMPARED = (LATE, EXACT, APPROXIMATE, "largest-gap", "score-cluster")
@@ -250,7 +250,7 @@ def _measurable(
     return found
 
 
-def _methods(names: Sequence[str]) -> list[Method]:
+def _methods(names: Sequence[str]) -> list[ComparedMethod]:
     order = [*COMPARED, *SHORTCUTS]
     methods = find_methods([*order, *names])
     for method in methods:
@@ -262,20 +262,20 @@ def _methods(names: Sequence[str]) -> list[Method]:
     return sorted(methods, key=lambda m: order.index(m.name) if m.name in order else len(order))
 
 
-def _most_pages(method: Method) -> int | None:
+def _most_pages(method: ComparedMethod) -> int | None:
     return CLUSTERED_PAGES if method.cost == "clustering" else method.max_pages
 
 
-def _lacks_package(method: Method) -> bool:
+def _lacks_package(method: ComparedMethod) -> bool:
     return method.cost == "clustering" and find_spec("sklearn") is None
 
 
-def _can_measure(method: Method, pages: int) -> bool:
+def _can_measure(method: ComparedMethod, pages: int) -> bool:
     most = _most_pages(method)
     return (most is None or pages <= most) and not _lacks_package(method)
 
 
-def _left_out(methods: Sequence[Method], pages: int) -> Iterator[str]:
+def _left_out(methods: Sequence[ComparedMethod], pages: int) -> Iterator[str]:
     """Say which methods are not measured on a document of so many pages."""
     for method in methods:
         name = method.label or method.name
@@ -313,15 +313,15 @@ def _load(index: Index, task: _Task, encoder: str) -> PageVectors:
 def _measure(
     query: Float32,
     vectors: PageVectors,
-    methods: Sequence[Method],
+    methods: Sequence[ComparedMethod],
     rounds: int,
     calibration: Calibration | None,
 ) -> _Measured:
     pages = DocumentPages(vectors)
-    score = partial(ScoredPages, query, pages, calibration=calibration)
+    score = partial(TimedPages, query, pages, calibration=calibration)
     by_name = {method.name: method for method in methods if _can_measure(method, len(vectors))}
     # Once uncounted: the first call finds nothing in the caches, and may import a package.
-    chosen = {name: method.choose(score()) for name, method in by_name.items()}
+    chosen = {name: score().run(method) for name, method in by_name.items()}
     seconds: dict[str, list[float]] = {name: [] for name in by_name}
     stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in by_name}
     for number in range(rounds):
@@ -329,7 +329,7 @@ def _measure(
         for name in np.random.default_rng(number).permutation(list(by_name)).tolist():
             scored = score()
             started = time.perf_counter()
-            result = by_name[name].choose(scored)
+            result = scored.run(by_name[name])
             seconds[name].append(time.perf_counter() - started)
             if result.sparsity is not None:
                 stages[name].append(result.seconds)
@@ -338,7 +338,7 @@ def _measure(
 
 
 def _part(
-    name: str, vectors: PageVectors, measured: list[_Measured], methods: Sequence[Method]
+    name: str, vectors: PageVectors, measured: list[_Measured], methods: Sequence[ComparedMethod]
 ) -> Part:
     return Part(
         name=name,
@@ -351,7 +351,7 @@ def _part(
     )
 
 
-def _timings(measured: list[_Measured], methods: Sequence[Method]) -> dict[str, Timing]:
+def _timings(measured: list[_Measured], methods: Sequence[ComparedMethod]) -> dict[str, Timing]:
     by_name = {
         method.name: [one for one in measured if method.name in one.seconds] for method in methods
     }

@@ -17,12 +17,12 @@ from threadpoolctl import threadpool_limits
 
 from visar.core import PageVectors
 from visar.core.vectors import Float32, Integers
-from visar.evaluation.methods import find_methods
+from visar.evaluation.methods import TimedPages, find_methods
 from visar.evaluation.records import Asked, Retrieved
 from visar.models.devices import usable_cores
 from visar.results import EncoderRef
 from visar.retrieval.calibration import find_calibration
-from visar.retrieval.methods import DocumentPages, Method, ScoredPages
+from visar.retrieval.methods import DocumentPages, Method
 from visar.store import Store, open_store, storage_options
 
 # So few tasks are done before other processes have started.
@@ -183,7 +183,7 @@ _methods = lru_cache(maxsize=8)(find_methods)
 def _carry_out(task: Task) -> list[Retrieved]:
     asked = task.asked
     evidence = [page - 1 for page in asked.evidence_pages]
-    pages = ScoredPages(
+    pages = TimedPages(
         task.query,
         _pages(task.document, task.encoder),
         evidence=evidence,
@@ -192,9 +192,9 @@ def _carry_out(task: Task) -> list[Retrieved]:
     return [_retrieved(task, method, pages) for method in _methods(task.methods, task.depth)]
 
 
-def _retrieved(task: Task, method: Method, pages: ScoredPages) -> Retrieved:
+def _retrieved(task: Task, method: Method, pages: TimedPages) -> Retrieved:
     asked = task.asked
-    result = method.choose(pages)
+    result = pages.run(method)
     return Retrieved(
         dataset=asked.dataset,
         question=asked.question,

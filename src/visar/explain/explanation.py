@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,6 +37,14 @@ TOP_T = 50
 FIXED_K = 10
 """How many pages the fixed top-k takes that methods are compared with."""
 MOST_PAIRS = 6
+_LABELS = {
+    "visar": "ViSAR",
+    "visar-approx": "ViSAR (Approx.)",
+    "largest-gap": "Largest-Gap",
+    "score-cluster": "Score-Cluster",
+    "calibrated": "Calibrated",
+    "top-k": f"Top {FIXED_K}",
+}
 # Score-Cluster clusters the pages once for every size of cluster.
 _CLUSTERED_PAGES = 150
 # Beyond so many pages reading them to count their tokens would take longer than choosing them.
@@ -48,7 +57,10 @@ ReadPages: TypeAlias = Callable[[Sequence[int]], Sequence[Page]]
 
 
 def explain(
-    found: SearchResult, pages: DocumentPages, read: ReadPages | None = None
+    found: SearchResult,
+    pages: DocumentPages,
+    page_ids: Sequence[PageId] | None = None,
+    read: ReadPages | None = None,
 ) -> Explanation:
     """Explain a result.
 
@@ -58,16 +70,22 @@ def explain(
         The result of a search on this machine.
     pages
         The vectors of the pages that were searched.
+    page_ids
+        The same pages by document and number, if not all of them are in the library any more.
     read
         Function that reads pages, to count their tokens.
     """
     trace = trace_of(found)
-    few = len(trace.selection.active) <= MOST_PAGES
+    page_ids = trace.pages if page_ids is None else page_ids
+    few = len(trace.relevance.active) <= MOST_PAGES
     selection = select(trace.question, pages.vectors, full_matrix=few)
     similarity = _similarity(pages, selection)
+    positions = {page_id: position for position, page_id in enumerate(page_ids)}
+    chosen = [(hit.document, hit.page) for hit in found.pages[: found.k]]
+    chosen_positions = [positions[page_id] for page_id in chosen if page_id in positions]
     return Explanation(
-        words=_words(found.question, trace, pages),
-        pages=_pages(trace, selection),
+        words=_words(found.question, trace, selection, pages, chosen_positions),
+        pages=_pages(page_ids, selection),
         cost=tuple(float(value) if np.isfinite(value) else None for value in selection.cost),
         k_star=selection.k_star,
         similarity=tuple(tuple(row) for row in similarity.tolist()),
@@ -132,7 +150,7 @@ class _WeightedPatches:
 
 def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
     boxes, words = page.patches(0)
-    weights = trace_of(found).patch_weights(*page.places[0])
+    weights = trace_of(found).patch_weights(*page.page_ids[0])
     if weights is None:  # a neighbour that the method did not choose from
         weights = np.zeros(len(boxes), np.float32)
     active = np.flatnonzero(weights > 0)
@@ -144,11 +162,17 @@ def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
     )
 
 
-def _words(question: str, trace: Trace, pages: DocumentPages) -> tuple[QuestionWord, ...]:
+def _words(
+    question: str,
+    trace: Trace,
+    selection: Selection,
+    pages: DocumentPages,
+    chosen: Sequence[int],
+) -> tuple[QuestionWord, ...]:
     spans = trace.spans
     if spans is None:
         return ()
-    given = _influence(trace, pages)
+    given = _influence(trace.question, selection, pages, chosen)
     words, start = [], 0
     for text in question.split():
         start = question.index(text, start)
@@ -160,33 +184,35 @@ def _words(question: str, trace: Trace, pages: DocumentPages) -> tuple[QuestionW
     return tuple(QuestionWord(text, given / most, vectors) for text, given, vectors in words)
 
 
-def _influence(trace: Trace, pages: DocumentPages) -> NDArray[np.float64]:
-    """How much each vector of the question speaks for the chosen pages.
+def _influence(
+    query: NDArray[np.float32], selection: Selection, pages: DocumentPages, chosen: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return how much each vector of the question speaks for the chosen pages.
 
     A patch's weight comes from the largest term of Eq. 8; here it is shared among all vectors in
     proportion to their terms, since a word that nearly wins everywhere matters too.
     """
-    selection, vectors = trace.selection, pages.vectors
-    products = Products(trace.question, vectors, keep=False)
-    activations = activation(products, len(vectors), len(trace.question))
+    vectors = pages.vectors
+    products = Products(query, vectors, keep=False)
+    activations = activation(products, len(vectors), len(query))
     means = np.maximum(activations.mean(axis=0), np.finfo(np.float64).tiny)
     # The normalised spread of a vector's activations is a factor of all of them.
     factors = activations / means * activations.std(axis=0) * selection.token_weights
-    given = np.zeros(len(trace.question))
-    for page in selection.pages.tolist():
+    given = np.zeros(len(query))
+    for page in chosen:
         rows = np.arange(vectors.offsets[page], vectors.offsets[page + 1])
-        cosines = vectors.take(rows, np.ones(len(rows), np.float32)) @ trace.question.T
+        cosines = vectors.take(rows, np.ones(len(rows), np.float32)) @ query.T
         terms = np.maximum(cosines, 0) * factors[page] ** 2
         terms /= np.maximum(terms.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         given += selection.patch_weights[page] @ terms
     return given
 
 
-def _pages(trace: Trace, selection: Selection) -> tuple[SearchedPage, ...]:
+def _pages(page_ids: Sequence[PageId], selection: Selection) -> tuple[SearchedPage, ...]:
     ranks = np.empty(len(selection.ranking), int)
     ranks[selection.ranking] = np.arange(1, len(ranks) + 1)
     largest = float(selection.scores.max(initial=0)) or 1.0
-    values = zip(trace.pages, selection.scores, selection.late_interaction, ranks, strict=True)
+    values = zip(page_ids, selection.scores, selection.late_interaction, ranks, strict=True)
     return tuple(
         SearchedPage(document, page, float(score) / largest, float(late), int(rank))
         for (document, page), score, late, rank in values
@@ -208,40 +234,38 @@ def _similarity(pages: DocumentPages, selection: Selection) -> NDArray[np.float3
 def _choices(
     found: SearchResult, pages: DocumentPages, read: ReadPages | None
 ) -> tuple[MethodChoice, ...]:
-    calibration = find_calibration(found.encoder)
-    scored = ScoredPages(trace_of(found).question, pages, calibration=calibration)
-    results = [(method, method.choose(scored)) for method in _methods(scored)]
+    query, calibration = trace_of(found).question, find_calibration(found.encoder)
+    results = []
+    for method in _methods(len(pages.vectors), calibrated=calibration is not None):
+        # New for each method: what another has computed would count as no time at all.
+        scored = ScoredPages(query, pages, calibration=calibration)
+        started = time.perf_counter()
+        chosen = method.choose(scored).pages.tolist()
+        results.append((method, chosen, time.perf_counter() - started))
     counted = sorted(
-        {
-            page
-            for _, result in results
-            if len(result.pages) <= _COUNTED_PAGES
-            for page in result.pages.tolist()
-        }
+        {page for _, chosen, _ in results if len(chosen) <= _COUNTED_PAGES for page in chosen}
     )
     read_pages = () if read is None else read(counted)
     tokens = dict(zip(counted, map(_tokens, read_pages), strict=False))
     return tuple(
         MethodChoice(
             method=method.name,
-            label=f"Top {FIXED_K}" if method.name == "top-k" else method.label,
+            label=_LABELS[method.name],
             adaptive=method.adaptive,
-            pages=tuple(result.pages.tolist()),
-            seconds=sum(result.seconds.values()),
-            tokens=sum(tokens[page] for page in result.pages.tolist())
-            if tokens.keys() >= set(result.pages.tolist())
-            else None,
+            pages=tuple(chosen),
+            seconds=seconds,
+            tokens=sum(tokens[page] for page in chosen) if tokens.keys() >= set(chosen) else None,
         )
-        for method, result in results
+        for method, chosen, seconds in results
     )
 
 
-def _methods(scored: ScoredPages) -> list[Method]:
+def _methods(n_pages: int, *, calibrated: bool) -> list[Method]:
     names = ["visar", "visar-approx", "largest-gap"]
-    if len(scored) <= _CLUSTERED_PAGES and find_spec("sklearn") is not None:
+    if n_pages <= _CLUSTERED_PAGES and find_spec("sklearn") is not None:
         import_module("sklearn.cluster")  # which would count as time to choose
         names.append("score-cluster")
-    if scored.calibration is not None:
+    if calibrated:
         names.append("calibrated")
     return [*(METHODS[name] for name in names), METHODS["top-k"].with_options(k=FIXED_K)]
 

@@ -238,7 +238,7 @@ class SourcePool:
                 opened.users -= 1
                 unused = self._take_unused()
                 if not opened.users and opened.document and self._opened.get(key) is not opened:
-                    # The pool was closed meanwhile.
+                    # The pool was closed, or the document forgotten, meanwhile.
                     unused.append(opened.document)
             for source in unused:
                 source.close()
@@ -249,6 +249,21 @@ class SourcePool:
             sources = [opened.document for opened in self._opened.values()]
             self._opened.clear()
         for source in sources:
+            if source is not None:
+                source.close()
+
+    def documents(self) -> set[str]:
+        """Return the ids of the documents that have a source here."""
+        with self._lock:
+            return {document for document, _, _ in self._opened}
+
+    def forget(self, document: str) -> None:
+        """Close the sources of a document, those in use after their last use; drop its password."""
+        with self._lock:
+            keys = [key for key in self._opened if key[0] == document]
+            removed = [self._opened.pop(key) for key in keys]
+            unused = [opened.document for opened in removed if not opened.users]
+        for source in unused:
             if source is not None:
                 source.close()
 

@@ -1,8 +1,8 @@
 """The probability that a page holds evidence, from what the method knows of the page.
 
 It is the product of two logistic models: that the pages are about the question at all, by the
-closest page's mean cosine, and that a page holds evidence if they are, by a few features of a
-`Selection`. Their numbers depend on the encoder: those of the embedded encoder
+closest page's mean cosine, and that a page holds evidence if they are, by a few features of its
+`Relevance`. Their numbers depend on the encoder: those of the embedded encoder
 come with ViSAR, ``visar calibrate`` fits them for others. ``docs/confidence.md`` tells how well
 the probabilities hold.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from visar.core import Selection
+from visar.core import Relevance
 from visar.core.vectors import Float64, Integers
 from visar.errors import CalibrationError
 from visar.files import write_whole
@@ -48,7 +48,7 @@ _MOST_PAGES = 64
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-def page_features(selection: Selection) -> Float64:
+def page_features(relevance: Relevance) -> Float64:
     """The features of each page, in the order of `FEATURES`: shape (N, features).
 
     ``score`` is s_p relative to the best, ``late`` late interaction standardised over the pages,
@@ -57,23 +57,23 @@ def page_features(selection: Selection) -> Float64:
     logarithm of their number. The last two are ``score`` and ``late`` times ``pages``: what they
     tell depends on how many pages they tell apart.
     """
-    late = selection.late_interaction
+    late = relevance.late_interaction
     n_pages = len(late)
     standard = (late - late.mean()) / max(float(late.std()), _TINY)
     by_late = np.argsort(-late, kind="stable")
     gaps = np.zeros(n_pages)
     gaps[by_late[:-1]] = -np.diff(standard[by_late])
-    scores = selection.scores / max(float(selection.scores.max()), _TINY)
-    if selection.fallback:  # the method has no scores then, and one page
-        scores = (np.arange(n_pages) == selection.ranking[0]).astype(np.float64)
+    scores = relevance.scores / max(float(relevance.scores.max()), _TINY)
+    if relevance.fallback:  # there are no scores then
+        scores = (np.arange(n_pages) == relevance.ranking[0]).astype(np.float64)
     size = np.log(n_pages)
     columns = (
         scores,
         standard,
         gaps,
-        np.log1p(_ranks(selection.ranking)),
+        np.log1p(_ranks(relevance.ranking)),
         np.log1p(_ranks(by_late)),
-        np.full(n_pages, selection.sparsity),
+        np.full(n_pages, relevance.sparsity),
         np.full(n_pages, size),
         scores * size,
         standard * size,
@@ -81,9 +81,9 @@ def page_features(selection: Selection) -> Float64:
     return np.column_stack(columns)
 
 
-def best_cosine(selection: Selection) -> float:
+def best_cosine(relevance: Relevance) -> float:
     """The mean cosine of the question's vectors with their best matches on the closest page."""
-    return float(selection.late_interaction.max() / len(selection.token_weights))
+    return float(relevance.late_interaction.max() / len(relevance.token_weights))
 
 
 def _ranks(ranking: Integers) -> Integers:
@@ -124,9 +124,9 @@ class Calibration:
         weights = np.array([self.page_weights[name] for name in FEATURES])
         return logistic(self.page_intercept + features @ weights)
 
-    def probabilities(self, selection: Selection) -> Float64:
-        """The probability of each page to hold evidence for the question of a selection."""
-        return self.about(best_cosine(selection)) * self.if_about(page_features(selection))
+    def probabilities(self, relevance: Relevance) -> Float64:
+        """The probability of each page to hold evidence for the question."""
+        return self.about(best_cosine(relevance)) * self.if_about(page_features(relevance))
 
     def strength(self, about: float) -> Strength:
         """How well pages match that are about a question with this probability."""

@@ -128,15 +128,26 @@ class Candidates:
         # Once, also where two processes have added a document to an engine at the same moment.
         return list(dict.fromkeys((one.document, one.page) for one in found))
 
+    def read_catalog(self) -> list[Document]:
+        """Return all documents of the store, and forget those that were removed from it."""
+        with self._lock:
+            # Before the catalog is read: one that is known and not in it was removed.
+            known = [(index, index.known()) for index in self._indexes.values()]
+        documents = self._store.documents()
+        if any(keys for _, keys in known):
+            present = {document_key(document) for document in documents}
+            for index, keys in known:
+                if removed := keys - present:
+                    index.remove(removed)
+        return documents
+
     def prepare(self, corpus: Corpus) -> CandidateIndex:
-        """Take in the documents that are new, and forget those that are gone."""
+        """Take in the documents of a corpus that are new."""
         encoder = corpus.encoder
-        there = {document_key(document) for document in self._store.documents()}
         with self._lock:
             if encoder not in self._indexes:
-                self._indexes[encoder] = self._open(encoder, there)
+                self._indexes[encoder] = self._open(encoder)
             index = self._indexes[encoder]
-            index.remove(index.known() - there)
             known = index.known()
             new = [one for one in corpus.documents if document_key(one) not in known]
             remote = "://" in self._store.location and isinstance(index, PageSummaries)
@@ -145,7 +156,7 @@ class Candidates:
                 list(pool.map(index.add, new, vectors))
             return index
 
-    def _open(self, encoder: EncoderRef, there: AbstractSet[Key]) -> CandidateIndex:
+    def _open(self, encoder: EncoderRef) -> CandidateIndex:
         """Open the engine that `ENGINE` names, or the summaries that are kept here."""
         engine = os.environ.get(ENGINE)
         if engine:
@@ -165,7 +176,7 @@ class Candidates:
             encoder.dimension,
             lambda document: self._store.summaries(document, encoder),
         )
-        summaries.sweep(there)
+        summaries.sweep({document_key(document) for document in self._store.documents()})
         return summaries
 
     def clear(self) -> None:

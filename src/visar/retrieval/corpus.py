@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,21 @@ from visar.core import PageVectors, maxsim
 from visar.core.vectors import Float32, Float64
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
-from visar.errors import NotInIndex
+from visar.errors import InvalidOption, NotInIndex
 from visar.results import Document, EncoderRef
 from visar.retrieval.methods import DocumentPages
 from visar.store import Store
+from visar.store.checks import find_document
 from visar.store.filters import filtered
 from visar.text import counted
 from visar.trace import PageId
 
 # Corpora kept loaded: questions mostly come back to the same documents.
 KEPT_CORPORA = 4
+# Documents that an error names.
+_NAMED = 5
+
+T = TypeVar("T")
 
 
 class Corpus:
@@ -35,12 +40,12 @@ class Corpus:
     Parameters
     ----------
     store
-        Where the documents are.
+        Store of the documents.
     documents
-        All that are asked about.
+        The documents that are asked about, as the store's catalog had them.
     encoder
-        Whose vectors are compared.
-    places
+        Encoder whose vectors are compared.
+    page_ids
         The pages; by default all pages of the documents.
     """
 
@@ -49,26 +54,26 @@ class Corpus:
         store: Store,
         documents: Sequence[Document],
         encoder: EncoderRef,
-        places: Sequence[PageId] | None = None,
+        page_ids: Sequence[PageId] | None = None,
     ) -> None:
         self.documents = tuple(documents)
         self.encoder = encoder
         self._store = store
         self._known = {document.id: document for document in self.documents}
-        self._whole = places is None
-        if places is None:
-            places = [(d.id, number) for d in documents for number in range(1, d.pages + 1)]
-        self.places = tuple(places)
+        self._whole = page_ids is None
+        if page_ids is None:
+            page_ids = [(d.id, number) for d in documents for number in range(1, d.pages + 1)]
+        self.page_ids = tuple(page_ids)
         self._lock = threading.RLock()
         self._embeddings: Sequence[PageEmbedding] | None = None
         self._loaded: DocumentPages | None = None
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.page_ids)
 
     @cached_property
     def _positions(self) -> dict[PageId, int]:
-        return {place: position for position, place in enumerate(self.places)}
+        return {page_id: position for position, page_id in enumerate(self.page_ids)}
 
     @property
     def pages(self) -> DocumentPages:
@@ -78,7 +83,7 @@ class Corpus:
                 if self._whole and len(self.documents) == 1:
                     # As they are stored, without a copy.
                     whole = self._store.vectors(self.documents[0].id, self.encoder)
-                    self._embeddings = [whole.page(number) for _, number in self.places]
+                    self._embeddings = [whole.page(number) for _, number in self.page_ids]
                     vectors = PageVectors(whole.vectors, whole.offsets)
                 else:
                     vectors = PageVectors([self.vectors(n) for n in range(len(self))])
@@ -90,15 +95,39 @@ class Corpus:
         """The number of pages of the documents that the encoder could not encode."""
         return sum(document.count_invalid(self.encoder.name) for document in self.documents)
 
-    def only(self, places: Sequence[PageId]) -> Corpus:
-        """Return these pages of the same documents as a corpus; itself if they are all."""
-        if self.places == tuple(places):
+    def only(self, page_ids: Sequence[PageId]) -> Corpus:
+        """Return these pages of the same documents as a corpus; itself if they are all.
+
+        Vectors that are loaded and checked are neither loaded nor checked again.
+        """
+        if self.page_ids == tuple(page_ids):
             return self
-        chosen = Corpus(self._store, self.documents, self.encoder, places)
-        if self._embeddings is not None and all(place in self._positions for place in places):
-            # What is loaded is not loaded again; what the other loads is not kept here.
-            chosen._embeddings = [self._embeddings[self._positions[place]] for place in places]
+        chosen = Corpus(self._store, self.documents, self.encoder, page_ids)
+        with self._lock:
+            if self._embeddings is None or not self._positions.keys() >= set(page_ids):
+                return chosen
+            positions = [self._positions[page_id] for page_id in page_ids]
+            chosen._embeddings = [self._embeddings[position] for position in positions]
+            if self._loaded is not None:
+                chosen._loaded = DocumentPages(self._loaded.vectors.only(positions))
         return chosen
+
+    def remaining(self) -> Corpus:
+        """Return the corpus without the documents that were removed or replaced since.
+
+        Raises NotInIndex if none remains.
+        """
+        present = {(one.id, one.added) for one in self._store.documents() if one.has(self.encoder)}
+        documents = [one for one in self.documents if (one.id, one.added) in present]
+        if not documents:
+            names = ", ".join(one.name for one in self.documents[:_NAMED])
+            more = " and others" if len(self.documents) > _NAMED else ""
+            raise NotInIndex(f"Removed from the index meanwhile: {names}{more}.")
+        if self._whole:
+            return Corpus(self._store, documents, self.encoder)
+        ids = {one.id for one in documents}
+        page_ids = [page_id for page_id in self.page_ids if page_id[0] in ids]
+        return Corpus(self._store, documents, self.encoder, page_ids)
 
     def late_interaction(self, query: Float32) -> Float64:
         """Return the MaxSim score of each page of whole documents, read one after the other.
@@ -142,55 +171,79 @@ class Corpus:
 
     def read(self, positions: Sequence[int] | None = None) -> list[Page]:
         """Read pages, or all, with their words, with one request to the store per document."""
-        places = self.places if positions is None else [self.places[at] for at in positions]
-        wanted: dict[str, list[int]] = {}
-        for document, number in places:
-            wanted.setdefault(document, []).append(number)
+        page_ids = self.page_ids
+        if positions is not None:
+            page_ids = tuple(self.page_ids[position] for position in positions)
+        numbers: dict[str, list[int]] = {}
+        for document, number in page_ids:
+            numbers.setdefault(document, []).append(number)
         found = {
             (document, page.number): page
-            for document, numbers in wanted.items()
-            for page in self._store.pages(document, numbers)
+            for document in numbers
+            for page in self._store.pages(document, numbers[document])
         }
-        return [found[place] for place in places]
+        return [found[page_id] for page_id in page_ids]
 
     def _embedding(self, position: int) -> PageEmbedding:
         with self._lock:
             if self._embeddings is None:
-                self._embeddings = self._store.embeddings(self.places, self.encoder)
+                self._embeddings = self._store.embeddings(self.page_ids, self.encoder)
             return self._embeddings[position]
 
 
+def read_remaining(corpus: Corpus, read: Callable[[Corpus], T]) -> T:
+    """Call a function with a corpus, and again without documents that are removed meanwhile.
+
+    Raises NotInIndex if no document remains.
+    """
+    while True:
+        try:
+            return read(corpus)
+        except NotInIndex:
+            remaining = corpus.remaining()
+            if len(remaining.documents) == len(corpus.documents):
+                raise
+            corpus = remaining
+
+
 def choose_documents(
-    store: Store,
-    documents: Sequence[str] | None,
-    collection: str | None,
-    where: str | None,
+    catalog: Sequence[Document],
+    location: str,
+    *,
+    documents: Sequence[str] | None = None,
+    collection: str | None = None,
+    where: str | None = None,
 ) -> list[Document]:
-    """Return the documents of these ids or names, or all, that are of a collection and match.
+    """Return the documents of a catalog with these ids or names, or all, that match.
 
     Raises
     ------
     NotInIndex
         If there are none.
     InvalidOption
-        If the filter cannot be read.
+        If ``documents`` is empty, or the filter cannot be read.
     """
-    if documents is None:
-        asked = store.documents(collection=collection)
-    else:
-        named = {one.id: one for one in map(store.get, documents)}.values()
-        asked = [one for one in named if collection is None or collection in one.collections]
+    asked = list(catalog)
+    if documents is not None:
+        if not documents:
+            raise InvalidOption("No documents were named: name one, or leave documents out.")
+        known = {one.id: one for one in catalog}
+        named = [find_document(known, document, location) for document in documents]
+        asked = list({one.id: one for one in named}.values())
+    if collection is not None:
+        asked = [one for one in asked if collection in one.collections]
     chosen = filtered(asked, where)
     if chosen:
         return chosen
-    if collection is not None and collection not in store.collections():
-        there = ", ".join(store.collections()) or "none"
+    collections = sorted({name for one in catalog for name in one.collections})
+    if collection is not None and collection not in collections:
+        there = ", ".join(collections) or "none"
         raise NotInIndex(f"There is no collection {collection!r}. Those there are: {there}.")
     if where is not None and asked:
         raise NotInIndex(f"None of {counted(len(asked), 'document')} matches the filter {where!r}.")
     if collection is not None:
         raise NotInIndex(f"None of these documents is in the collection {collection!r}.")
-    raise NotInIndex(f"The index {store.location} is empty: add a document first.")
+    raise NotInIndex(f"The index {location} is empty: add a document first.")
 
 
 def split_by_encoder(
@@ -206,10 +259,10 @@ def split_by_encoder(
     able = [document for document in documents if document.has(encoder)]
     others = [document for document in documents if not document.has(encoder)]
     if not able:
-        names = ", ".join(document.name for document in others[:5])
+        names = ", ".join(document.name for document in others[:_NAMED])
         raise NotInIndex(
             f"No vectors of {encoder} in the index for {names}"
-            f"{' and others' if len(others) > 5 else ''}: add the files again with that "
+            f"{' and others' if len(others) > _NAMED else ''}: add the files again with that "
             f"encoder (visar add FILE --encoder {encoder.name})."
         )
     return able, others

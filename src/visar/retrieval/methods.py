@@ -1,14 +1,12 @@
 """The methods that choose pages: one registry for search, evaluation and benchmarks.
 
-A method is a function of `ScoredPages` that returns how many pages to take (an int: the
-best by late interaction), a `Choice` of pages, or a
-`Selection`. Other packages add methods by entry points of the group
-``visar.methods``; ``module:function`` names one without a package.
+A method is a function of `ScoredPages` that returns a number of pages (an int: the best by late
+interaction), a `Choice` of pages, or a `Selection`. Other packages add methods by entry points of
+the group ``visar.methods``; ``module:function`` names one without a package.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,26 +15,17 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from visar import plugins
-from visar.core import PageVectors, Selection, baselines, maxsim, select
+from visar.core import PageVectors, Relevance, Selection, baselines, maxsim, score_pages, select
 from visar.core.baselines import Choice
-from visar.core.vectors import Float32, Float64, Integers
+from visar.core.vectors import Float32, Float64
 from visar.errors import InvalidOption
 from visar.retrieval.calibration import Calibration, most_useful, page_features
 
 ENTRY_POINTS = "visar.methods"
 DEFAULT_K = 5
-"""Pages that fixed top-k takes unless told otherwise."""
-PAPER_INACTIVE = 0.01
-"""The paper's tables of sparsity count a page as inactive up to this s_p, rescaled to [0, 1]."""
+"""Number of pages that fixed top-k takes by default."""
 
-Scores: TypeAlias = Literal[
-    "late-interaction", "single-vector", "s_p", "normalized s_p", "probability"
-]
-_Shared: TypeAlias = Scores | Literal["selection"]
-Cost: TypeAlias = Literal["scores", "similarity", "clustering"]
-"""What a method computes beyond a question's vectors: one score per page, rows of the page-to-page
-similarity, or a clustering of the scores for each possible cluster size. In growing order."""
-COSTS: tuple[Cost, ...] = ("scores", "similarity", "clustering")
+Scores: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "probability"]
 MethodFunction: TypeAlias = Callable[..., "int | Choice | Selection"]
 
 
@@ -57,7 +46,7 @@ class DocumentPages:
 
 
 class ScoredPages:
-    """One question against pages: scores and selections, each computed when first asked for.
+    """Scores and selections of pages for one question, each computed when first asked for.
 
     Parameters
     ----------
@@ -66,11 +55,14 @@ class ScoredPages:
     pages
         The pages to choose from.
     evidence
-        The pages (0-based) that hold the answer, where they are known: for the oracle alone.
+        Pages (0-based) that hold the answer, where they are known: only the oracle looks at them.
     max_k
-        The cap on selected pages for `select`.
+        Maximum number of pages for `select`.
     calibration
-        What gives pages their probabilities, if there is one for the encoder.
+        Calibration of the encoder, which gives pages their probabilities.
+    weights_needed
+        Whether the caller needs `relevance` in any case: late interaction then comes from the same
+        products.
     """
 
     def __init__(
@@ -81,152 +73,68 @@ class ScoredPages:
         evidence: Sequence[int] = (),
         max_k: int | None = None,
         calibration: Calibration | None = None,
+        weights_needed: bool = False,
     ) -> None:
         self.query = query
         self.pages = pages if isinstance(pages, DocumentPages) else DocumentPages(pages)
         self.evidence = tuple(evidence)
         self.max_k = max_k
         self.calibration = calibration
-        self._selection: Selection | None = None
-        self._scores: dict[Scores, Float64] = {}
-        self._seconds: dict[_Shared, Mapping[str, float]] = {}
-        self._used: dict[_Shared, None] = {}
-        self._computing = 0.0
+        self._weights_needed = weights_needed
+        self._relevance: Relevance | None = None
+        self._scores: dict[str, Float64] = {}
 
     def __len__(self) -> int:
         return len(self.pages.vectors)
 
     @property
     def late_interaction(self) -> Float64:
-        """The MaxSim score of each page (Eq. 1)."""
+        """MaxSim score of each page (Eq. 1)."""
         return self.scores("late-interaction")
 
-    def scores(self, kind: Scores) -> Float64:
-        """One score per page: late interaction, cosine of mean vectors, s_p, or probability.
+    @property
+    def relevance(self) -> Relevance:
+        """Weights and scores of the pages; a `Selection` once ViSAR has run."""
+        if self._relevance is None:
+            self._relevance = score_pages(self.query, self.pages.vectors)
+        return self._relevance
 
-        The normalized s_p is what it becomes when all of Sim is rescaled to [0, 1], as the paper
-        does before its heuristics cut s_p. The probability is that of holding evidence if the
-        pages are about the question.
+    def scores(self, kind: Scores) -> Float64:
+        """Return one score per page: late interaction, cosine of mean vectors, s_p, or probability.
+
+        The probability is that of holding evidence if the pages are about the question.
 
         Raises
         ------
         InvalidOption
             If probabilities are asked for and there is no calibration.
         """
-        self._used[kind] = None
         if kind not in self._scores:
-            started = time.perf_counter()
-            self._scores[kind], self._seconds[kind] = self._compute(kind)
-            self._computing += time.perf_counter() - started
+            self._scores[kind] = self._compute(kind)
         return self._scores[kind]
 
     def select(self, **options: Any) -> Selection:
         """Run ViSAR; with no options the result is kept for the next call."""
         if options:
             return select(self.query, self.pages.vectors, max_k=self.max_k, **options)
-        self._used["selection"] = None
-        started = time.perf_counter()
-        selection = self._select()
-        self._computing += time.perf_counter() - started
-        self._seconds["selection"] = selection.timings
-        return selection
+        if not isinstance(self._relevance, Selection):
+            self._relevance = select(self.query, self.pages.vectors, max_k=self.max_k)
+        return self._relevance
 
-    def _select(self) -> Selection:
-        if self._selection is None:
-            self._selection = select(self.query, self.pages.vectors, max_k=self.max_k)
-        return self._selection
-
-    def _compute(self, kind: Scores) -> tuple[Float64, Mapping[str, float]]:
-        """Compute the scores, and the seconds they take by stage."""
-        if kind in ("s_p", "probability"):
-            selection = self._select()
-            # A rule on s_p needs the diagonal alone, and has a cut of its own.
-            others = ("page to page", "ranking")
-            stages = {name: t for name, t in selection.timings.items() if name not in others}
-            return self._probabilities() if kind == "probability" else selection.scores, stages
-        if kind == "normalized s_p":
-            full = select(self.query, self.pages.vectors, full_matrix=True)
-            return _normalized(full), full.timings
+    def _compute(self, kind: Scores) -> Float64:
+        if kind == "s_p":
+            return self.relevance.scores
+        if kind == "probability":
+            if self.calibration is None:
+                raise InvalidOption("Probabilities need a calibration of the encoder.")
+            return self.calibration.if_about(page_features(self.relevance))
         if kind == "late-interaction":
-            started = time.perf_counter()
-            scores = maxsim(self.query, self.pages.vectors)
-        else:
-            # The means belong to the document: they are not part of the time of a question.
-            means = self.pages.means
-            started = time.perf_counter()
-            question = self.query.mean(axis=0, dtype=np.float64)
-            length = max(float(np.linalg.norm(question)), np.finfo(np.float64).tiny)
-            scores = np.asarray(means @ question / length)
-        return scores, {"query to page": time.perf_counter() - started}
-
-    def _probabilities(self) -> Float64:
-        if self.calibration is None:
-            raise InvalidOption("Without a calibration of the encoder there are no probabilities.")
-        return self.calibration.if_about(page_features(self._select()))
-
-    def _run(self, method: Method) -> MethodResult:
-        self._used.clear()
-        self._computing = 0.0
-        started = time.perf_counter()
-        chosen = method.function(self, **method.options)
-        if isinstance(chosen, Selection):
-            return MethodResult(
-                chosen.k_star,
-                chosen.pages,
-                chosen.ranking,
-                chosen.sparsity,
-                chosen.timings,
-                chosen.sparsity_at(PAPER_INACTIVE),
-            )
-        ranked_by: _Shared = "late-interaction"
-        if isinstance(chosen, Choice):
-            ranked_by = next(iter(self._used), ranked_by)
-        else:
-            chosen = _first(self, chosen, method.name)
-        seconds = {"choice": max(0.0, time.perf_counter() - started - self._computing)}
-        for shared in self._used:
-            # What an earlier method has asked for counts for every method that needs it.
-            seconds |= self._seconds[shared]
-        if ranked_by == "selection":
-            ranking = self._select().ranking
-        else:
-            ranking = np.argsort(-self.scores(ranked_by), kind="stable")
-        return MethodResult(chosen.k, chosen.pages, ranking, None, seconds)
-
-
-def _normalized(full: Selection) -> Float64:
-    """Return s_p when all of Sim, whose largest value need not be an s_p, goes from 0 to 1."""
-    assert full.similarity is not None  # noqa: S101 - it was asked for
-    least, span = full.similarity.min(), np.ptp(full.similarity)
-    return np.asarray((full.scores - least) / span) if span > 0 else full.scores
-
-
-def _first(pages: ScoredPages, k: Any, name: str) -> Choice:
-    try:
-        return baselines.top_k(pages.late_interaction, int(k))
-    except (TypeError, ValueError) as error:
-        raise InvalidOption(
-            f"The method {name} returned {k!r}: a method returns the number of pages (at least "
-            "1), a Choice, or a Selection."
-        ) from error
-
-
-@dataclass(frozen=True, eq=False)
-class MethodResult:
-    """The pages a method chooses; all page indices are 0-based."""
-
-    k: int
-    """Pages the method asks for, before any cap."""
-    pages: Integers
-    """The chosen pages, best first."""
-    ranking: Integers
-    """All pages in the order the method chooses from."""
-    sparsity: float | None
-    """Share of inactive pages, for ViSAR and its variants."""
-    seconds: Mapping[str, float]
-    """By stage; their sum is the latency without encoding the question."""
-    paper_sparsity: float | None = None
-    """As the paper counts inactive pages: those whose s_p, rescaled to [0, 1], is at most 0.01."""
+            if self._weights_needed:
+                return self.relevance.late_interaction
+            return maxsim(self.query, self.pages.vectors)
+        question = self.query.mean(axis=0, dtype=np.float64)
+        length = max(float(np.linalg.norm(question)), np.finfo(np.float64).tiny)
+        return np.asarray(self.pages.means @ question / length)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,16 +142,11 @@ class Method:
     """A way of choosing pages."""
 
     name: str
-    """What users type, and what results are stored under."""
+    """Name that users type, and that results are stored under."""
     function: MethodFunction
     """Called with a `ScoredPages` and the options."""
-    label: str = ""
-    """As tables and figures show it; the name if empty."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function."""
-    cost: Cost = "scores"
-    group: str = "main"
-    """Where an evaluation reports it."""
     adaptive: bool = True
     """Whether the method decides k by itself; one that does not takes the option ``k``."""
     needs_evidence: bool = False
@@ -251,21 +154,25 @@ class Method:
     needs_calibration: bool = False
     """Whether it can run only where there is a calibration of the encoder."""
     max_pages: int | None = None
-    """The most pages it can be asked to choose from, if its cost needs a bound."""
+    """Maximum number of pages it can choose from, if it is slow."""
 
     def with_options(self, **options: Any) -> Method:
         """Return this method with options added or replaced."""
         return replace(self, options={**self.options, **options})
 
-    def choose(self, pages: ScoredPages) -> MethodResult:
+    def choose(self, pages: ScoredPages) -> Choice | Selection:
         """Choose pages for a question.
 
         Raises
         ------
         InvalidOption
             If there are more pages than the method can handle, evidence or a calibration is
-            needed and missing, or the function fails or returns something else than it should.
+            needed and missing, or the function fails or returns something else than pages.
         """
+        return self.check_result(self.call(pages), pages)
+
+    def call(self, pages: ScoredPages) -> int | Choice | Selection:
+        """Return what the function returns, whatever it is; raises as `choose` does."""
         if self.max_pages is not None and len(pages) > self.max_pages:
             raise InvalidOption(
                 f"The method {self.name} takes too long on {len(pages)} pages: it can choose from "
@@ -279,7 +186,39 @@ class Method:
                 "visar calibrate QUESTIONS.jsonl --encoder NAME, or take another method."
             )
         with plugins.failing_as(InvalidOption, f"The method {self.name} failed"):
-            return pages._run(self)  # noqa: SLF001 - the bookkeeping of times belongs there
+            return self.function(pages, **self.options)
+
+    def check_result(
+        self, result: int | Choice | Selection, pages: ScoredPages
+    ) -> Choice | Selection:
+        """Return the pages that a result of `call` stands for; raises as `choose` does."""
+        fault = _fault(result, len(pages))
+        if fault is not None:
+            raise InvalidOption(
+                f"The method {self.name} returned {fault}: a method returns the number of pages "
+                "(at least 1), a Choice, or a Selection."
+            )
+        if isinstance(result, Choice | Selection):
+            return result
+        return baselines.top_k(pages.late_interaction, int(result))
+
+
+def _fault(result: int | Choice | Selection, n_pages: int) -> str | None:
+    """Return what is wrong with the result of a method, which may be anything, or None."""
+    if not isinstance(result, Choice | Selection):
+        try:
+            return repr(result) if int(result) < 1 else None
+        except (TypeError, ValueError, OverflowError):
+            return repr(result)
+    chosen = np.asarray(result.pages)
+    if not chosen.size:
+        return "no pages"
+    is_list = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
+    if not is_list or chosen.min() < 0 or chosen.max() >= n_pages:
+        return f"the pages {chosen.tolist()}, of {n_pages} that are counted from 0"
+    if len(np.unique(chosen)) < len(chosen):
+        return f"a page twice, in {chosen.tolist()}"
+    return None
 
 
 def _visar(pages: ScoredPages, **options: Any) -> Selection:
@@ -315,76 +254,28 @@ _CLUSTERED_PAGES = 1_000
 
 # A new method is one function and one entry here, or an entry point of another package.
 _METHODS = (
+    Method(name="visar", function=_visar),
+    Method(name="visar-approx", function=_visar, options=APPROXIMATION),
+    Method(name="top-k", function=_top_k, adaptive=False),
     Method(
-        name="visar",
-        function=_visar,
-        label="ViSAR",
-        cost="similarity",
+        name="single-vector", function=_top_k, options={"scores": "single-vector"}, adaptive=False
     ),
+    Method(name="largest-gap", function=_cut(baselines.largest_gap)),
     Method(
-        name="visar-approx",
-        function=_visar,
-        label="ViSAR (Approx.)",
-        options=APPROXIMATION,
-        cost="similarity",
+        name="score-cluster", function=_cut(baselines.score_cluster), max_pages=_CLUSTERED_PAGES
     ),
-    Method(name="top-k", function=_top_k, label="Late-Interaction", adaptive=False),
-    Method(
-        name="single-vector",
-        function=_top_k,
-        label="Single-Vector",
-        options={"scores": "single-vector"},
-        adaptive=False,
-    ),
-    Method(name="largest-gap", function=_cut(baselines.largest_gap), label="Largest-Gap"),
-    Method(
-        name="score-cluster",
-        function=_cut(baselines.score_cluster),
-        label="Score-Cluster",
-        cost="clustering",
-        max_pages=_CLUSTERED_PAGES,
-    ),
-    Method(
-        name="calibrated",
-        function=_calibrated,
-        label="Calibrated",
-        cost="similarity",
-        needs_calibration=True,
-    ),
-    Method(name="oracle", function=_oracle, label="Oracle", needs_evidence=True),
-    Method(
-        name="adaptive-k",
-        function=_cut(baselines.largest_gap, original=True),
-        label="Adaptive-k",
-        group="others",
-    ),
+    Method(name="calibrated", function=_calibrated, needs_calibration=True),
+    Method(name="oracle", function=_oracle, needs_evidence=True),
+    Method(name="adaptive-k", function=_cut(baselines.largest_gap, original=True)),
     Method(
         name="car",
         function=_cut(baselines.score_cluster, original=True),
-        label="CAR",
-        cost="clustering",
-        group="others",
         max_pages=_CLUSTERED_PAGES,
     ),
-    Method(
-        name="gaussian-mixture",
-        function=_cut(baselines.gaussian_mixture),
-        label="Gaussian mixture (ViDoRAG)",
-        group="others",
-    ),
-    Method(
-        name="two-means",
-        function=_cut(baselines.two_means),
-        label="2-means (AVIR)",
-        group="others",
-    ),
-    Method(name="surprise", function=_cut(baselines.surprise), label="Surprise", group="others"),
-    Method(
-        name="benjamini-hochberg",
-        function=_cut(baselines.benjamini_hochberg),
-        label="Benjamini–Hochberg",
-        group="others",
-    ),
+    Method(name="gaussian-mixture", function=_cut(baselines.gaussian_mixture)),
+    Method(name="two-means", function=_cut(baselines.two_means)),
+    Method(name="surprise", function=_cut(baselines.surprise)),
+    Method(name="benjamini-hochberg", function=_cut(baselines.benjamini_hochberg)),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """The methods that come with ViSAR."""
@@ -415,7 +306,7 @@ def get_method(method: str | Method | MethodFunction) -> Method:
         raise plugins.unknown_name("method", method, method_names())
     loaded = plugins.load(method if found is None else found)
     if isinstance(loaded, Method):
-        return replace(loaded, name=method, label=loaded.label or loaded.name)
+        return replace(loaded, name=method)
     if not callable(loaded):
-        raise InvalidOption(f"{method} is no method: it is {loaded!r}, not a function.")
+        raise InvalidOption(f"{method} is {loaded!r}, not a method: give a function or a Method.")
     return Method(name=method, function=loaded)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visar.core import PageVectors, Selection, maxsim
+from visar.core import PageVectors, Relevance, Selection, maxsim
 from visar.core.vectors import Float32, Float64
 from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
 from visar.errors import InvalidOption
 from visar.query import Query
 from visar.results import Decision, Document, PageHit, PageSource, Passage, SearchResult, Strength
 from visar.retrieval.calibration import best_cosine, find_calibration, likelihood
-from visar.retrieval.corpus import Corpus
+from visar.retrieval.corpus import Corpus, read_remaining
 from visar.retrieval.methods import Method, MethodFunction, ScoredPages, get_method
 from visar.retrieval.wording import why_so_many
 from visar.trace import PageId, Trace
@@ -33,9 +32,11 @@ if TYPE_CHECKING:
 # of questions to the embedded encoder it refused 21 % that had an answer.
 NO_MATCH = 5 / 6
 CANDIDATES = 50
-"""Of several documents, the pages that the methods choose from: the best by late interaction."""
+"""Number of pages of several documents that methods choose from: the best by late interaction."""
 SCANNED = 300
-"""The most pages of several documents that are all compared with a question."""
+"""Maximum number of pages of several documents that are all compared with a question."""
+
+Spans: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Searcher:
@@ -44,7 +45,7 @@ class Searcher:
     Parameters
     ----------
     corpus
-        The pages searched.
+        The pages searched. Documents that are removed from the store meanwhile are left out.
     encoder
         Encodes the questions; its reference must be that of the corpus.
     candidates
@@ -52,7 +53,7 @@ class Searcher:
     left_out
         Documents that were asked for and have no vectors of the encoder: results name them.
     source
-        Where the pages found get their images and words from.
+        Library that found pages get their images and words from.
     """
 
     def __init__(
@@ -100,136 +101,165 @@ class Searcher:
         """
         started = time.perf_counter()
         query = Query(question=query) if isinstance(query, str) else query
-        question, exact, k, max_k = query.question, query.exact, query.k, query.max_k
-        chosen_by = _with_k(get_method(method or query.method), k)
-        if image is not None and question:
+        chosen_by = _with_k(get_method(method or query.method), query.k)
+        query = replace(query, method=chosen_by.name)
+        if image is not None and query.question:
             raise InvalidOption("A search has a question or an image, not both: leave one out.")
         with ThreadPoolExecutor(1) as pool:
             # The question is encoded, and a model loaded for it, while all else is got ready.
-            encoding = pool.submit(self._encode, question, image)
-            from visar.retrieval.front_page import about_document
-            from visar.retrieval.quotes import choose_quotes
-            from visar.retrieval.wanted import answer_patterns, wanted
+            encoding = pool.submit(self._encode, query.question, image)
+            found = read_remaining(
+                self._corpus,
+                lambda corpus: self._search(corpus, query, chosen_by, encoding.result),
+            )
+        found = replace(found, seconds=time.perf_counter() - started)
+        return replace(found, summary=why_so_many(found))
 
-            answer_patterns(wanted(question))  # compiles them
-            calibration = find_calibration(self._corpus.encoder)
-            self._prepare(exact=exact)
-            of_document = about_document(question) is not None
-            vectors = encoding.result()
-        corpus = self._considered(vectors, question, max(CANDIDATES, k or 0), exact=exact)
-        scored = ScoredPages(vectors, corpus.pages, max_k=max_k, calibration=calibration)
-        selection = scored.select()
-        chosen = [corpus.places[page] for page in chosen_by.choose(scored).pages[:max_k]]
-        beside = dict(self._neighbors(chosen, query.neighbors))
-        shown = [*chosen, *beside]
-        places = [*shown, *_runner_up(selection, corpus, shown)]
-        front = [place for place in [(shown[0][0], 1)] if of_document and place not in shown]
-        weighted = self._weigh(vectors, selection, corpus, [*places, *front])
-        read = [*weighted[: len(shown)], *weighted[len(places) :]]
-        weighted = weighted[: len(places)]
-        passages, snippets = choose_quotes(question, read)
-        snippets = snippets[: len(shown)]
-        snippets += choose_quotes(question, weighted[len(shown) :])[1]
-        best = best_cosine(selection)
-        about = None if calibration is None else calibration.about(best)
-        strength = (
-            _strength(best, self._encoder.weak_match)
-            if calibration is None or about is None
-            else calibration.strength(about)
+    def weigh(self, found: SearchResult, page_ids: Sequence[PageId]) -> list[WeightedPage]:
+        """Read pages with the weights that a search by this searcher gave them."""
+        assert found.trace is not None  # noqa: S101 - it was searched here
+        considered = self._corpus.only(found.trace.pages)
+        return _Question(found.trace.question, considered, found.trace.relevance).read(page_ids)
+
+    def _encode(self, question: str, image: Image | None) -> tuple[Float32, Spans | None]:
+        """Return the vectors of a question, and the characters that each of them stands for."""
+        if image is not None:
+            return encode_image_query(self._encoder, image), None
+        vectors = self._encoder.encode_query(question)
+        if isinstance(self._encoder, SpanEncoder):
+            return vectors, tuple(self._encoder.question_spans(question))
+        return vectors, None
+
+    def _search(
+        self,
+        corpus: Corpus,
+        query: Query,
+        method: Method,
+        encode: Callable[[], tuple[Float32, Spans | None]],
+    ) -> SearchResult:
+        """Search a corpus; the time and the summary are added by the caller."""
+        from visar.retrieval.front_page import about_document
+        from visar.retrieval.quotes import choose_quotes
+        from visar.retrieval.wanted import answer_patterns, wanted
+
+        answer_patterns(wanted(query.question))  # compiles them
+        calibration = find_calibration(corpus.encoder)
+        self._prepare(corpus, exact=query.exact)
+        of_document = about_document(query.question) is not None
+        vectors, spans = encode()
+        considered = self._considered(corpus, vectors, query)
+        scored = ScoredPages(
+            vectors,
+            considered.pages,
+            max_k=query.max_k,
+            calibration=calibration,
+            weights_needed=True,
         )
+        choice = method.choose(scored)
+        selection = choice if isinstance(choice, Selection) else None
+        relevance = scored.relevance if selection is None else selection
+        asked = _Question(vectors, considered, relevance)
+
+        chosen = [considered.page_ids[page] for page in choice.pages[: query.max_k]]
+        beside = dict(_neighbors(corpus, chosen, query.neighbors))
+        shown = [*chosen, *beside]
+        runner_up = asked.runner_up(shown)
+        front = [(shown[0][0], 1)] if of_document and (shown[0][0], 1) not in shown else []
+        pages = asked.read([*shown, *runner_up, *front])
+        hit_pages = pages[: len(shown) + len(runner_up)]
+        passages, snippets = choose_quotes(
+            query.question, [*pages[: len(shown)], *pages[len(hit_pages) :]]
+        )
+        snippets = snippets[: len(shown)]
+        snippets += choose_quotes(query.question, hit_pages[len(shown) :])[1]
+
+        best = best_cosine(relevance)
+        about = None if calibration is None else calibration.about(best)
+        if calibration is None or about is None:
+            strength = _strength(best, self._encoder.weak_match)
+        else:
+            strength = calibration.strength(about)
         if of_document and strength == "none":
             # The words of such a question need not stand in the document.
             strength = "weak"
-        chances = None if calibration is None else calibration.probabilities(selection)
+        chances = None if calibration is None else calibration.probabilities(relevance)
         hits = [
-            self._hit(selection, corpus, chances, strength, page, snippet, beside.get(place))
-            for place, page, snippet in zip(places, weighted, snippets, strict=True)
+            replace(
+                asked.hit(page, corpus.document(page.document).name, passage, chances, strength),
+                beside=beside.get((page.document, page.page.number)),
+                source=self._source,
+            )
+            for page, passage in zip(hit_pages, snippets, strict=True)
         ]
-        spans = None
-        if image is None and isinstance(self._encoder, SpanEncoder):
-            spans = tuple(self._encoder.question_spans(question))
-        found = SearchResult(
-            query=replace(query, method=chosen_by.name),
+        return SearchResult(
+            query=query,
             pages=tuple(hits[: len(shown)]),
-            documents=self._corpus.documents,
+            documents=corpus.documents,
             left_out=self._left_out,
-            pages_searched=len(self._corpus),
-            candidates=None if corpus is self._corpus else len(corpus),
-            pages_invalid=self._corpus.invalid_pages,
+            pages_searched=len(corpus),
+            candidates=None if considered is corpus else len(considered),
+            pages_invalid=corpus.invalid_pages,
             k=len(chosen),
             match=best,
             about=about,
             strength=strength,
-            runner_up=hits[-1] if len(hits) > len(shown) else None,
-            encoder=self._corpus.encoder,
+            runner_up=hits[-1] if runner_up else None,
+            encoder=corpus.encoder,
             calibration=None if calibration is None else calibration.made_from,
-            seconds=time.perf_counter() - started,
+            seconds=0.0,
             summary="",
-            decision=_decision(selection) if chosen_by.name == "visar" else None,
+            decision=None if selection is None else _decision(selection),
             passages=passages,
-            trace=Trace(vectors, corpus.places, selection, spans),
+            trace=Trace(vectors, considered.page_ids, relevance, spans),
         )
-        return replace(found, summary=why_so_many(found))
 
-    def _encode(self, question: str, image: Image | None) -> NDArray[np.float32]:
-        if image is not None:
-            return encode_image_query(self._encoder, image)
-        return self._encoder.encode_query(question)
-
-    def weigh(
-        self, question: str, selection: Selection, positions: Sequence[int]
-    ) -> list[WeightedPage]:
-        """Read pages, by their positions in the corpus, with the weights of a selection."""
-        query = self._encoder.encode_query(question)
-        places = [self._corpus.places[position] for position in positions]
-        return self._weigh(query, selection, self._corpus, places)
-
-    def _is_small(self) -> bool:
-        """Whether all pages are compared with every question, and therefore kept loaded."""
-        return len(self._corpus.documents) == 1 or len(self._corpus) <= SCANNED
-
-    def _prepare(self, *, exact: bool) -> None:
+    def _prepare(self, corpus: Corpus, *, exact: bool) -> None:
         """Load what the question will be compared with."""
-        if self._is_small():
-            _ = self._corpus.pages
+        if _is_small(corpus):
+            _ = corpus.pages
         elif self._candidates is not None and not exact:
-            self._candidates.prepare(self._corpus)
+            self._candidates.prepare(corpus)
 
-    def _considered(self, query: Float32, question: str, most: int, *, exact: bool) -> Corpus:
-        """The pages that the method chooses from: all of one document, the best of several."""
-        corpus = self._corpus
+    def _considered(self, corpus: Corpus, vectors: Float32, query: Query) -> Corpus:
+        """Return the pages to choose from: all of one document, the best of several."""
+        most = max(CANDIDATES, query.k or 0)
         if len(corpus.documents) == 1 or len(corpus) <= most:
             return corpus
-        if self._is_small():
-            scores = maxsim(query, corpus.pages.vectors)
-        elif exact or self._candidates is None:
-            scores = corpus.late_interaction(query)
+        candidates: list[PageId] = []
+        if not _is_small(corpus) and self._candidates is not None and not query.exact:
+            candidates = self._candidates.find(corpus, vectors, query.question, most)
+        if candidates:
+            corpus = corpus.only(candidates)
+        if candidates or _is_small(corpus):
+            scores = maxsim(vectors, corpus.pages.vectors)
         else:
-            corpus = corpus.only(self._candidates.find(corpus, query, question, most))
-            scores = maxsim(query, corpus.pages.vectors)
+            scores = corpus.late_interaction(vectors)
         best = np.sort(np.argsort(-scores, kind="stable")[:most])
-        return self._corpus.only([corpus.places[position] for position in best.tolist()])
+        return corpus.only([corpus.page_ids[position] for position in best.tolist()])
 
-    def _weigh(
-        self,
-        query: NDArray[np.float32],
-        selection: Selection,
-        corpus: Corpus,
-        places: Sequence[PageId],
-    ) -> list[WeightedPage]:
-        """Read pages with the weights of a selection and the cosines with the question.
 
-        A page that the method did not consider, such as a neighbour, has no weights.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """The vectors of a question, and the pages that a method chose from with their relevance."""
+
+    vectors: Float32
+    considered: Corpus
+    relevance: Relevance
+
+    def read(self, page_ids: Sequence[PageId]) -> list[WeightedPage]:
+        """Read pages of the same documents with their weights and cosines.
+
+        A page that the method did not choose from, such as a neighbor, has no weights.
         """
         from visar.retrieval.quotes import WeightedPage
 
-        shown = corpus.only(places)
+        pages = self.considered.only(page_ids)
         weighted = []
-        for position, page in enumerate(shown.read()):
-            document, number = shown.places[position]
-            boxes, words = shown.patches(position)
-            vectors = shown.vectors(position).astype(np.float32)
-            considered = corpus.find(document, number)
+        for position, page in enumerate(pages.read()):
+            document, number = pages.page_ids[position]
+            boxes, words = pages.patches(position)
+            vectors = pages.vectors(position).astype(np.float32)
+            considered = self.considered.find(document, number)
             weighted.append(
                 WeightedPage(
                     document=document,
@@ -238,61 +268,70 @@ class Searcher:
                     vector_boxes=boxes,
                     vector_weights=np.zeros(len(vectors), np.float32)
                     if considered is None
-                    else selection.patch_weights[considered],
-                    similarities=query @ vectors.T,
-                    query_weights=selection.token_weights,
+                    else self.relevance.patch_weights[considered],
+                    similarities=self.vectors @ vectors.T,
+                    query_weights=self.relevance.token_weights,
                 )
             )
         return weighted
 
-    def _neighbors(self, chosen: Sequence[PageId], neighbors: int) -> Iterator[tuple[PageId, int]]:
-        """The pages around the chosen ones within their documents, each once.
+    def runner_up(self, shown: Sequence[PageId]) -> list[PageId]:
+        """Return the first page by s_p or by late interaction that is not shown, if any."""
+        firsts = self.relevance.ranking[0], self.relevance.late_interaction.argmax()
+        page_ids = (self.considered.page_ids[first] for first in firsts)
+        return [page_id for page_id in page_ids if page_id not in shown][:1]
 
-        Yields a page, and the number of the chosen page it stands beside.
-        """
-        taken = set(chosen)
-        for document, number in chosen:
-            first = max(1, number - neighbors)
-            last = min(self._corpus.document(document).pages, number + neighbors)
-            for place in ((document, other) for other in range(first, last + 1)):
-                if place not in taken:
-                    taken.add(place)
-                    yield place, number
-
-    def _hit(
+    def hit(
         self,
-        selection: Selection,
-        corpus: Corpus,
+        page: WeightedPage,
+        name: str,
+        passage: Passage | None,
         chances: Float64 | None,
         strength: Strength,
-        weighted: WeightedPage,
-        best: Passage | None,
-        beside: int | None,
     ) -> PageHit:
-        number = weighted.page.number
-        position = corpus.find(weighted.document, number)
-        score, probability = 0.0, None
+        """Return a page that was read as a hit, with its best passage."""
+        position = self.considered.find(page.document, page.page.number)
+        score, late, probability = 0.0, 0.0, None
         if position is not None:
-            score = float(selection.scores[position])
-            late = float(selection.late_interaction[position])
+            score = float(self.relevance.scores[position])
+            late = float(self.relevance.late_interaction[position])
             probability = None if chances is None else float(chances[position])
-        else:
-            cosines = weighted.similarities
-            late = float(cosines.max(axis=1).sum()) if cosines is not None and cosines.size else 0.0
+        elif page.similarities is not None and page.similarities.size:
+            late = float(page.similarities.max(axis=1).sum())
         return PageHit(
-            document=weighted.document,
-            name=self._corpus.document(weighted.document).name,
-            page=number,
-            label=weighted.page.label,
+            document=page.document,
+            name=name,
+            page=page.page.number,
+            label=page.page.label,
             score=score,
             late_interaction=late,
-            snippet=best.text if best else "",
-            boxes=best.boxes if best else (),
+            snippet=passage.text if passage else "",
+            boxes=passage.boxes if passage else (),
             probability=probability,
             likelihood=likelihood(probability, strength),
-            beside=beside,
-            source=self._source,
         )
+
+
+def _is_small(corpus: Corpus) -> bool:
+    """Return whether all pages are compared with every question, and therefore kept loaded."""
+    return len(corpus.documents) == 1 or len(corpus) <= SCANNED
+
+
+def _neighbors(
+    corpus: Corpus, chosen: Sequence[PageId], neighbors: int
+) -> Iterator[tuple[PageId, int]]:
+    """Yield the pages around the chosen ones within their documents, each once.
+
+    With each comes the number of the chosen page that it stands beside.
+    """
+    taken = set(chosen)
+    for document, number in chosen:
+        first = max(1, number - neighbors)
+        last = min(corpus.document(document).pages, number + neighbors)
+        for page_id in ((document, other) for other in range(first, last + 1)):
+            if page_id not in taken:
+                taken.add(page_id)
+                yield page_id, number
 
 
 def _decision(selection: Selection) -> Decision:
@@ -315,12 +354,6 @@ def _with_k(method: Method, k: int | None) -> Method:
             f"k goes with the method top-k; {method.name} decides k itself (max_k)."
         )
     return method.with_options(k=k)
-
-
-def _runner_up(selection: Selection, corpus: Corpus, shown: Sequence[PageId]) -> list[PageId]:
-    """The first page by s_p or by late interaction if it is not shown anyway; one at most."""
-    firsts = selection.ranking[0], selection.late_interaction.argmax()
-    return [place for first in firsts if (place := corpus.places[first]) not in shown][:1]
 
 
 def _strength(match: float, weak: float) -> Strength:

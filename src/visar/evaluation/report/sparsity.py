@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from visar.evaluation.findings import Findings
+from visar.evaluation.methods import PAPER_INACTIVE
 from visar.evaluation.report import drawing
 from visar.evaluation.report.accuracy_tables import Setting, settings_of
 from visar.evaluation.report.drawing import draw_grid, with_count
 from visar.evaluation.report.markup import Cell, Picture, Row, Table, make_key
 from visar.evaluation.report.scope import answer_notes, name_generator
 from visar.evaluation.statistics import Interval, bootstrap, summarize
-from visar.retrieval.methods import PAPER_INACTIVE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
