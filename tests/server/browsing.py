@@ -20,6 +20,7 @@ from visar.index import Index
 QUESTION = "How did capital expenditure change between 2020 and 2024?"
 SECONDS = 60_000.0
 WIDE = {"width": 1440, "height": 1000}
+PHONE = {"width": 390, "height": 844}
 Open = Callable[..., Page]
 
 

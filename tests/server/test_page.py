@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from tests.conftest import write_pdf
 from tests.explain.browser import needs_chromium
 from tests.server.browsing import (
+    PHONE,
     QUESTION,
     SECONDS,
     WIDE,
@@ -28,8 +29,6 @@ from tests.server.browsing import report_address as report_address
 from tests.server.service import serving
 from visar.index import Index
 from visar.server import Settings
-
-PHONE = {"width": 390, "height": 844}
 
 pytestmark = needs_chromium
 

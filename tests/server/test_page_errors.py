@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.conftest import write_pdf
 from tests.explain.browser import needs_chromium
 from tests.generation.scripted import Says, delta, replies, scripted, streams
-from tests.server.browsing import Cable, Open, ask, assert_accessible, submit
+from tests.server.browsing import PHONE, WIDE, Cable, Open, ask, assert_accessible, submit
 from tests.server.browsing import browser as browser
 from tests.server.browsing import cable as cable
 from tests.server.browsing import open_page as open_page
@@ -180,6 +180,16 @@ def test_a_document_that_is_gone_leads_to_all_documents(open_page: Open) -> None
     expect(page).not_to_have_url(re.compile("document="))
     expect(problem(page)).to_have_count(0)
     expect(page.get_by_role("list", name="Pages used")).to_be_visible()
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_a_page_that_is_gone_can_be_closed(open_page: Open, size: dict[str, int]) -> None:
+    page = open_page(f"/?shown={'0' * 64}&page=1", theme="dark", size=size, failing=True)
+    viewer = page.locator("visar-viewer")
+    expect(viewer.get_by_role("alert")).to_be_in_viewport()
+    assert_accessible(page)
+    page.get_by_role("button", name="Close the page").click()
+    expect(viewer).to_be_hidden()
 
 
 def test_a_library_that_cannot_be_read_is_not_empty(open_page: Open) -> None:

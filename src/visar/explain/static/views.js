@@ -145,10 +145,10 @@ export function reasons(search, explanation, open, callbacks) {
   const matrix = new SimilarityMap(ranked, explanation.similarity, chosen, framed, { ...callbacks, name, open });
   const element = h("div", { class: "card reasons" },
     h("h2", { class: "label" }, "Why these pages"),
-    h("p", { class: "soft small" }, "Each bar is a page; its height shows relevance. The pages used are colored."),
+    h("p", { class: "soft small" }, "Each bar is a page; its height shows relevance. The selected pages are colored."),
     strip(pages, name, open),
     h("div", { class: "views" },
-      h("figure", {}, matrix.element, h("figcaption", { class: "soft small" }, `How much pages overlap on your question. The square frames the pages ${isFirst ? "used" : "ViSAR would use"}. Point at a cell to compare two pages.`)),
+      h("figure", {}, matrix.element, h("figcaption", { class: "soft small" }, `How much pages overlap on your question. The square frames the pages ${isFirst ? "that were selected" : "that ViSAR would select"}. Point at a cell to compare two pages.`)),
       h("figure", {}, curve(explanation), h("figcaption", { class: "soft small" }, costSentence(explanation)))),
     explanation.similarity.length ? matrix.detail : null,
     methodTable(search, explanation, name, open));

@@ -139,8 +139,8 @@ class Answer extends HTMLElement {
     const links = [...this.exchanges.values()].reverse().map(({ body: { question, documents, collection } }) =>
       h("li", {}, h("button", { class: "link", onclick: () => go({ q: question, document: documents?.[0], collection, shown: undefined, page: undefined }) }, question)));
     refill(this, h("div", { class: "empty" },
-      h("h1", {}, `Ask ${subject} a question`),
-      h("p", { class: "soft" }, "Drop PDFs, images or Office files on the left. ViSAR finds exactly the pages each question needs, and shows you why."),
+      h("h1", {}, `Ask a question about ${subject}`),
+      h("p", { class: "soft" }, selected || collection ? "" : "Add PDFs, images or Office files to the library. ", "ViSAR finds exactly the pages each question needs, and shows you why."),
       ...(links.length ? [h("h2", { class: "label" }, "Your questions"), h("ul", {}, ...links)] : [])));
   }
 }

@@ -171,7 +171,7 @@ class Library extends HTMLElement {
 
   /** @param {string} text @param {() => void} [retry] */
   line(text, retry) {
-    return { key: text, make: () => h("li", { class: `line small ${retry ? "bad" : "soft"}` }, h("span", { role: "status" }, text), retry ? h("button", { class: "link", onclick: retry }, "Try again") : null) };
+    return { key: text, make: () => h("li", { class: `line small ${retry ? "bad" : "soft"}` }, h("span", { role: retry ? "alert" : null }, text), retry ? h("button", { class: "link", onclick: retry }, "Try again") : null) };
   }
 
   /** @param {number} count */

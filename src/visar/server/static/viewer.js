@@ -90,6 +90,7 @@ class Viewer extends HTMLElement {
       this.draw();
     } catch (error) {
       if (this.key !== key) return;
+      if (this.document?.id !== shown) this.document = null;
       const retry = () => {
         this.key = "";
         this.update();
@@ -152,7 +153,12 @@ class Viewer extends HTMLElement {
   }
 
   bar() {
-    if (!this.document || !this.tools) return;
+    if (!this.tools) return;
+    const close = h("button", { class: "small", "aria-label": "Close the page", onclick: () => this.close() }, "×");
+    if (!this.document) {
+      refill(this.tools, h("span", { class: "end" }, close));
+      return;
+    }
     const { page, word } = current();
     const number = Number(page) || 1;
     const field = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: this.document.pages, value: number, "aria-label": "Page number" }));
@@ -165,8 +171,7 @@ class Viewer extends HTMLElement {
     refill(this.tools,
       h("button", { "aria-label": "Previous page", onclick: () => this.step(-1) }, "‹"), field, h("span", { class: "soft small" }, `of ${this.document.pages}`),
       h("button", { "aria-label": "Next page", onclick: () => this.step(1) }, "›"), original,
-      h("span", { class: "end" }, ...overlays, h("button", { class: "small", "aria-label": "Smaller", onclick: () => this.scale(-1) }, "−"), h("button", { class: "small", "aria-label": "Larger", onclick: () => this.scale(1) }, "+"), invert,
-        h("button", { class: "small", "aria-label": "Close the page", onclick: () => this.close() }, "×")));
+      h("span", { class: "end" }, ...overlays, h("button", { class: "small", "aria-label": "Smaller", onclick: () => this.scale(-1) }, "−"), h("button", { class: "small", "aria-label": "Larger", onclick: () => this.scale(1) }, "+"), invert, close));
   }
 
   /** Frame the best passage of the page. */
