@@ -243,14 +243,9 @@ class Tools:
         """Read a page of a document: its image, and its lines with their positions."""
         stored = self.library.get(document)
         read = self.library.page(stored.id, page)
-        lines = read.lines()
-        content = PageContent(
-            document=stored,
-            number=page,
-            label=read.label,
-            lines=tuple(_line(read, line) for line in lines[:_MAX_LINES]),
-            cut_off=len(lines) > _MAX_LINES,
-        )
+        lines = tuple(_line(read, indices) for indices in read.lines())
+        more = len(lines) > _MAX_LINES
+        content = PageContent(stored, page, read.label, lines[:_MAX_LINES], cut_off=more)
         link = page_link(stored.id, stored.name, page)
         try:
             jpeg, size = self._picture(stored.id, page, max_pixels)
