@@ -142,7 +142,7 @@ class Index:
 
     @property
     def location(self) -> str:
-        """Where the index is."""
+        """Folder or address of the index."""
         return self._store.location
 
     def documents(
@@ -261,33 +261,10 @@ class Index:
         metadata: Mapping[str, Any] | None = None,
         collection: str | None = None,
     ) -> Document:
-        """Add a document; the same content again changes nothing.
+        """Add a document; see `visar.Library.add`.
 
-        An interrupted call goes on where it stopped. Words read by OCR are kept: another encoder
+        An interrupted call resumes where it stopped. Words read by OCR are kept: another encoder
         takes them from the index.
-
-        Parameters
-        ----------
-        path
-            A PDF, an image, a folder of page images, or an office document.
-        encoder
-            What makes the vectors: a name (``visar encoders``) or an encoder.
-        options
-            How the document is read, if not as the index's own options say.
-        progress
-            Called with a stage, the pages done, and the pages in all.
-        name
-            Of the document, if not that of the file, which is then a passing copy.
-        metadata
-            What filters (``where``) look at: names with texts, numbers, truth values or None. They
-            are set beside, or in place of, the title, author and year that a PDF names itself.
-        collection
-            The document is put into it.
-
-        Raises
-        ------
-        DocumentError
-            If it cannot be read.
         """
         from visar.ingest.pipeline import add_document
 
@@ -418,44 +395,13 @@ class Index:
         neighbors: int = 0,
         image: Image | None = None,
     ) -> SearchResult:
-        """Find the pages a question needs.
+        """Find the pages a question needs; see `visar.Library.search`.
+
+        Instead of a question, ``image`` is a picture to look for, such as a cut-out of a page, if
+        the encoder reads page images. Encoders, methods and functions may be given themselves.
 
         The results of the latest questions are kept: asking the same again, while neither the
         documents nor an option has changed, returns the same result.
-
-        Parameters
-        ----------
-        question
-            Question in plain words; or else ``image``, a picture to look for, such as a cut-out
-            of a page, if the encoder reads page images.
-        documents
-            Ids or names of the documents to search; all by default.
-        collection, where
-            Restrict the search to a collection, and to documents whose metadata match a filter:
-            ``'year >= 2020 and kind = "report"'``.
-        exact
-            Compare every page of a large library with the question. By default only the pages
-            that small summaries find (``docs/library.md``).
-        encoder
-            Name of an encoder, or an encoder.
-        method
-            Method that decides the number of pages: ``"visar"``, or for comparison ``"top-k"``
-            (with ``k``), ``"largest-gap"``, ``"score-cluster"``, a ``module:function``, or a
-            function.
-        k
-            Number of pages for top-k.
-        max_k
-            Maximum number of pages.
-        neighbors
-            Number of pages to include on either side, for tables that span pages.
-
-        Raises
-        ------
-        NotInIndex
-            If a document is not in the index, or none has vectors of the encoder.
-        InvalidOption
-            If there is no such method or encoder, the filter cannot be read, or an option is out
-            of its range.
         """
         named = method if isinstance(method, str) else "visar"
         query = Query(

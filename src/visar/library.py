@@ -101,7 +101,31 @@ class Library(Protocol):
         metadata: Mapping[str, Any] | None = None,
         collection: str | None = None,
     ) -> Document:
-        """Add a document and return it; the same content again changes nothing."""
+        """Add a document and return it; the same content again changes nothing.
+
+        Parameters
+        ----------
+        path
+            A PDF, an image, a folder of page images, or an office document.
+        encoder
+            Encoder of the pages; by default the library's own.
+        options
+            Password, OCR and limits for reading the document.
+        progress
+            Function that is called with a stage, the number of pages done, and of all pages.
+        name
+            Name of the document, if not that of the file.
+        metadata
+            Values for filters (``where``): text, numbers, booleans or None by name. They override
+            the title, author and year that a PDF names itself.
+        collection
+            Collection to put the document into.
+
+        Raises
+        ------
+        DocumentError
+            If the document can't be read.
+        """
         ...
 
     def add_all(
@@ -132,7 +156,40 @@ class Library(Protocol):
         ...
 
     def search(self, question: str, **options: Unpack[SearchOptions]) -> SearchResult:
-        """Find the pages a question needs."""
+        """Find the pages a question needs.
+
+        Parameters
+        ----------
+        question
+            Question in plain words.
+        documents
+            Ids or names of the documents to search; all by default.
+        collection, where
+            Restrict the search to a collection, and to documents whose metadata match a filter:
+            ``'year >= 2020 and kind = "report"'``.
+        exact
+            Compare every page of a large library with the question. By default only the pages
+            that small summaries find (``docs/library.md``).
+        encoder
+            Name of an encoder; by default the library's own.
+        method
+            Method that decides the number of pages: ``"visar"``, or for comparison ``"top-k"``
+            (with ``k``), ``"largest-gap"``, ``"score-cluster"`` and others.
+        k
+            Number of pages for top-k.
+        max_k
+            Maximum number of pages.
+        neighbors
+            Number of pages to include on either side, for tables that span pages.
+
+        Raises
+        ------
+        NotInIndex
+            If a document is not in the library, or none has vectors of the encoder.
+        InvalidOption
+            If there is no such method or encoder, the filter cannot be read, or an option is out
+            of its range.
+        """
         ...
 
     def ask(self, question: str, **options: Unpack[AskOptions]) -> Answer:
