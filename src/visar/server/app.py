@@ -11,7 +11,7 @@ from typing import Any
 from visar._version import __version__
 from visar.errors import StoreError
 from visar.index import Index
-from visar.server import library, questions, uploads
+from visar.server import documents, questions, uploads
 from visar.server.context import ERRORS, Context, QuestionGate
 from visar.server.jobs import JobQueue
 from visar.server.schemas import Available, Health, Problem
@@ -91,7 +91,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         responses={"default": {"model": Problem, "description": "What is wrong."}},
     )
     app.include_router(uploads.router(context), prefix=PREFIX)
-    app.include_router(library.router(context), prefix=PREFIX)
+    app.include_router(documents.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
     app.include_router(_about(context, metrics), prefix=PREFIX)
     own = Path(__file__).parent / "static"
