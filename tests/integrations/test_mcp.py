@@ -245,7 +245,7 @@ def test_explain_tells_the_model_in_words_and_the_app_in_data(server: Any) -> No
     assert result.meta is not None
     report = result.meta[REPORT]
     assert len(report["pictures"]) == 3
-    assert report["search"]["question"] == QUESTION
+    assert report["answer"]["search"]["question"] == QUESTION
     assert size(result) <= MAX_RESULT
     # The model is not given the pictures of the app.
     assert len(text_of(result)) < 10_000
