@@ -50,6 +50,7 @@ function savings(search, choices) {
   const own = choices.find((one) => one.method === search.query.method) ?? choices[0];
   const pages = fixed.pages.length - own.pages.length;
   if (own === fixed || pages === 0) return "";
-  const tokens = own.tokens === null || fixed.tokens === null ? "" : ` and about ${(100 * Math.round(Math.abs(fixed.tokens - own.tokens) / 100)).toLocaleString("en")} tokens`;
-  return `Compared with a fixed top ${fixed.pages.length}, ${own.label} reads ${counted(Math.abs(pages), "page")}${tokens} ${pages > 0 ? "fewer" : "more"}. Choosing takes ${duration(own.seconds)} instead of ${duration(fixed.seconds)}.`;
+  const how = pages > 0 ? "fewer" : "more";
+  const tokens = own.tokens === null || fixed.tokens === null ? "" : ` and about ${(100 * Math.round(Math.abs(fixed.tokens - own.tokens) / 100)).toLocaleString("en")} ${how} tokens`;
+  return `Compared with a fixed top ${fixed.pages.length}, ${own.label} reads ${counted(Math.abs(pages), `${how} page`)}${tokens}. Choosing takes ${duration(own.seconds)} instead of ${duration(fixed.seconds)}.`;
 }
