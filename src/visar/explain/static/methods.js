@@ -27,7 +27,7 @@ export function methodTable(search, explanation, name, open) {
     return h("td", {}, h("span", { class: "agreed", role: "img", "aria-label": label, title: label }, bar));
   };
   const others = (/** @type {any} */ choice) => hasMore ? h("td", { class: "soft" }, `+${choice.pages.filter((/** @type {number} */ index) => !columns.includes(index)).length}`) : null;
-  const rows = choices.map((/** @type {any} */ choice) => h("tr", { class: choice.method === search.method ? "used" : "" },
+  const rows = choices.map((/** @type {any} */ choice) => h("tr", { class: choice.method === search.query.method ? "used" : "" },
     h("th", { scope: "row" }, choice.label), ...columns.map((index) => dot(choice, index)), others(choice),
     h("td", {}, String(choice.pages.length)), h("td", {}, choice.tokens === null ? "–" : choice.tokens.toLocaleString("en")), h("td", {}, duration(choice.seconds))));
   const table = h("table", { class: "methods small" },
