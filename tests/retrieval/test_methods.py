@@ -61,7 +61,7 @@ def twice(*_: Any) -> Choice:
 
 
 def halves(*_: Any) -> Any:
-    return Choice(1, np.array([0.5]))  # type: ignore[arg-type]
+    return Choice(1, np.array([0.5]))
 
 
 def none_at_all(*_: Any) -> int:
