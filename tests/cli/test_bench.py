@@ -89,7 +89,7 @@ def test_questions_of_ones_own_find_what_a_search_finds(
         json.loads(visar("search", question, "--doc", "notes.pdf", "--json").out)
         for question in questions
     ]
-    assert document["k_star"] == [each["k_star"] for each in found]
+    assert document["k_star"] == [each["decision"]["k_star"] for each in found]
 
 
 def test_the_whole_index_is_readable_in_a_terminal(visar: Visar, make_pdf: MakePdf) -> None:

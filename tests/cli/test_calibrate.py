@@ -55,8 +55,8 @@ def test_an_encoder_is_calibrated_for_all_later_commands(visar: Visar, questions
     assert json.loads(ran.out)["path"] is None
     assert json.loads(visar(*asked, "--json").out)["calibration"] is None
     before = visar(*asked).out
-    assert "not calibrated" in before
-    assert "likely" not in before.partition("not calibrated")[0]
+    assert "visar calibrate" in before
+    assert "likely" not in before.partition("visar calibrate")[0]
     refused = visar(*asked, "--method", "calibrated")
     assert refused.code == 2
     assert "visar calibrate" in refused.err

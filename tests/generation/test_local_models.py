@@ -249,7 +249,7 @@ def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 def test_the_list_tells_what_would_be_downloaded(empty_cache: Path) -> None:
     """A model counts as here when every file of its weights is."""
     assert [info.name for info in available_local_generators()] == list(PUBLISHED)
-    assert _next_steps()["qwen2.5-vl"] == "downloads 17 GB when first used"
+    assert _downloads()["qwen2.5-vl"] == 17
     snapshot = empty_cache / "models--Qwen--Qwen2.5-VL-7B-Instruct" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot.parents[1] / "refs").mkdir()
@@ -258,11 +258,12 @@ def test_the_list_tells_what_would_be_downloaded(empty_cache: Path) -> None:
     (snapshot / "config.json").write_text("{}")
     (snapshot / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
     (snapshot / shards["a"]).write_bytes(b"")
-    assert _next_steps()["qwen2.5-vl"] is not None
+    assert _downloads()["qwen2.5-vl"] is not None
     (snapshot / shards["b"]).write_bytes(b"")
-    assert _next_steps()["qwen2.5-vl"] is None
-    assert _next_steps()["qwen3-vl"] == "downloads 18 GB when first used"
+    assert _downloads()["qwen2.5-vl"] is None
+    assert _downloads()["qwen3-vl"] == 18
 
 
-def _next_steps() -> dict[str, str | None]:
-    return {info.name: info.next_step for info in available_local_generators()}
+def _downloads() -> dict[str, int | None]:
+    """Gigabytes that the first use of each model downloads."""
+    return {info.name: info.download for info in available_local_generators()}

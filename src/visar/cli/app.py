@@ -10,7 +10,6 @@ import contextlib
 import gc
 import io
 import os
-import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -55,11 +54,11 @@ COMMANDS = (
     ("setup", "setup:setup", "Choose models for this machine, and download them."),
     ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
     ("completion", "completion:completion", "Print a shell completion script."),
-    ("generators", "generators:generators", "List generators, which write answers."),
+    ("generators", "models:generators", "List generators, which write answers."),
 )
 GROUPS = (
     ("config", "config:app", "Show or change your settings."),
-    ("encoders", "encoders:app", "List encoders, or run one as a service."),
+    ("encoders", "models:app", "List encoders, or run one as a service."),
     ("eval", "evaluation:app", "Evaluate on a benchmark, and report it as the paper does."),
 )
 ALL = "all"
@@ -234,19 +233,11 @@ def _usage_error(error: Any) -> int:
 
 
 def _missing_package(error: ModuleNotFoundError) -> str:
-    """Return the message about a package that is not installed, with the extra that brings it."""
-    from importlib.metadata import requires
-
+    """Return the message about a package that is not installed."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "visar"):
         raise error  # a mistake of ours
-    extras = [
-        requirement.rpartition("extra == ")[2].strip("'\"")
-        for requirement in requires("visar") or ()
-        if re.match(rf"{package}\b", requirement.replace("-", "_"), re.IGNORECASE)
-    ]
-    brings = f"visar[{extras[0]}]" if extras else package
-    return f"The package {package} isn't installed: pip install '{brings}'"
+    return f"This needs the package {package}, which isn't installed: pip install {package}"
 
 
 def _refused(error: OSError) -> str:

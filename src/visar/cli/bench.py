@@ -13,17 +13,7 @@ from rich.text import Text
 
 from visar.cli import completion
 from visar.cli.library import documents_to_search
-from visar.cli.options import (
-    DeviceChoice,
-    EncoderName,
-    IndexLocation,
-    Json,
-    OcrChoice,
-    OcrEngineChoice,
-    Password,
-    Quiet,
-    ReadingOptions,
-)
+from visar.cli.options import Json, ReadingOptions
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import progress_shown
 from visar.errors import InvalidOption, extra_needed
@@ -81,13 +71,7 @@ def bench(
     method: Methods = None,
     rounds: Rounds = 5,
     save_folder: SaveFolder = None,
-    encoder: EncoderName = "embedded",
-    device: DeviceChoice = "auto",
-    password: Password = None,
-    ocr: OcrChoice = "auto",
-    ocr_engine: OcrEngineChoice = "rapidocr",
-    index: IndexLocation = None,
-    quiet: Quiet = False,
+    options: ReadingOptions,
     as_json: Json = False,
 ) -> None:
     """Measure on your documents and this machine how long it takes to choose pages."""
@@ -98,23 +82,14 @@ def bench(
     questions = None if question_file is None else _read_questions(question_file)
     if save_folder is not None:
         bench_report.make_ready(save_folder)
-    options = ReadingOptions(
-        index=index,
-        encoder=encoder,
-        device=device,
-        password=password,
-        ocr=ocr,
-        ocr_engine=ocr_engine,
-        quiet=quiet,
-    )
     library = options.open_index(create=bool(files))
     chosen = documents_to_search(library, files or [], documents, options)
     try:
-        with progress_shown(quiet=quiet) as display:
+        with progress_shown(quiet=options.quiet) as display:
             measured = timing.bench(
                 library,
                 chosen,
-                encoder=encoder,
+                encoder=options.encoder,
                 questions=questions,
                 methods=method or (),
                 rounds=rounds,

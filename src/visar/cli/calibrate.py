@@ -8,17 +8,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from visar.cli.options import (
-    DeviceChoice,
-    EncoderName,
-    IndexLocation,
-    Json,
-    OcrChoice,
-    OcrEngineChoice,
-    Password,
-    Quiet,
-    ReadingOptions,
-)
+from visar.cli.options import Json, ReadingOptions
 from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
 from visar.errors import CalibrationError, DocumentError
@@ -43,13 +33,7 @@ def calibrate(
     questions: QuestionFile,
     *,
     dry_run: DryRun = False,
-    encoder: EncoderName = "embedded",
-    device: DeviceChoice = "auto",
-    password: Password = None,
-    ocr: OcrChoice = "auto",
-    ocr_engine: OcrEngineChoice = "rapidocr",
-    index: IndexLocation = None,
-    quiet: Quiet = False,
+    options: ReadingOptions,
     as_json: Json = False,
 ) -> None:
     """Fit how likely pages are, for an encoder and documents of your own, from questions."""
@@ -61,36 +45,29 @@ def calibrate(
 
     dataset = open_dataset(questions)
     asked = dataset.questions()
-    options = ReadingOptions(
-        index=index,
-        encoder=encoder,
-        device=device,
-        password=password,
-        ocr=ocr,
-        ocr_engine=ocr_engine,
-        quiet=quiet,
-    )
     library = options.open_index(create=True)
     ids = {}
-    with progress_shown(quiet=quiet) as display:
+    with progress_shown(quiet=options.quiet) as display:
         for name in dict.fromkeys(question.document for question in asked):
             path = dataset.path(name)
             if path is None:
                 complain(f"{name} is missing: its questions are left out.")
                 continue
             try:
-                ids[name] = library.add(path, encoder=encoder, progress=display.document(path)).id
+                ids[name] = library.add(
+                    path, encoder=options.encoder, progress=display.document(path)
+                ).id
             except DocumentError as error:
                 complain(str(error))
     if not ids:
         raise CalibrationError(f"{questions} has no question about a document that is here.")
-    reference = EncoderRef.of(library.encoder(encoder))
-    with progress_shown(quiet=quiet) as display:
+    reference = EncoderRef.of(library.encoder(options.encoder))
+    with progress_shown(quiet=options.quiet) as display:
         examples = gather(
             library,
             asked,
             ids,
-            encoder,
+            options.encoder,
             lambda done, total: display.step("asking", done, total, "questions"),
         )
     calibration = fit(examples, reference)

@@ -73,7 +73,7 @@ SecondsPerPage = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddOptions(ReadingOptions):
+class AddOptions(ReadingOptions, LibraryOptions):
     """Options of ``visar add``: those of reading, and limits on a document."""
 
     max_pages: MaxPages = _LIMITS.max_pages
@@ -155,7 +155,7 @@ def add_files(
         with progress_shown(quiet=options.quiet) as display, ray_messages_on_stderr(is_on_ray):
             library.add_all(
                 files,
-                encoder=options.encoder_name(),
+                encoder=options.model("encoder"),
                 options=options.read_options(),
                 progress=display.many_documents() if is_on_ray else display.document,
                 each=keep,

@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_type_hints
 
 import typer
 
@@ -164,17 +164,49 @@ Neighbors = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class LibraryOptions:
-    """The library that a command works on: a local index, or one behind a server.
+class IndexOptions:
+    """The local index that a command works on.
 
     A command takes these options by a parameter of this class, or of a subclass; see
     `with_options`.
     """
 
     index: IndexLocation = None
-    server: ServerAddress = None
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where the value of each option comes from, as Click names it."""
+
+    @property
+    def url(self) -> str | None:
+        """URL of the server to use; None for a local index."""
+        return None
+
+    def open_index(self, *, create: bool = False) -> Index:
+        """Open the local index."""
+        from visar.index import Index
+
+        return Index.open(self.index, create=create)
+
+    def was_typed(self, name: str) -> bool:
+        """Return whether an option was typed, and isn't a default or set in the environment."""
+        return self.sources.get(name) == "COMMANDLINE"
+
+    def was_given(self, name: str) -> bool:
+        """Return whether an option was typed, or set in the environment."""
+        return self.sources.get(name) in ("COMMANDLINE", "ENVIRONMENT")
+
+    def model(self, name: str) -> str | None:
+        """Return the encoder or generator to use; None for the server's own.
+
+        Defaults and the configuration file are about this machine, not about the server.
+        """
+        return getattr(self, name) if self.url is None or self.was_given(name) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryOptions(IndexOptions):
+    """The library that a command works on: a local index, or one behind a server."""
+
+    server: ServerAddress = None
 
     @property
     def url(self) -> str | None:
@@ -200,7 +232,7 @@ class LibraryOptions:
             raise InvalidOption("--index and --server exclude each other: leave one out.")
         for name in LOCAL_OPTIONS:
             # OPENAI_BASE_URL may be set for other programs.
-            if self.was_typed(name) or (self._was_given(name) and name != "base_url"):
+            if self.was_typed(name) or (self.was_given(name) and name != "base_url"):
                 raise InvalidOption(
                     f"--{name.replace('_', '-')} only works with a local index, not with --server."
                 )
@@ -208,30 +240,9 @@ class LibraryOptions:
 
         return Client(self.url)
 
-    def open_index(self, *, create: bool = False) -> Index:
-        """Open the local index."""
-        from visar.index import Index
-
-        return Index.open(self.index, create=create)
-
-    def was_typed(self, name: str) -> bool:
-        """Return whether an option was typed, and isn't a default or set in the environment."""
-        return self.sources.get(name) == "COMMANDLINE"
-
-    def _was_given(self, name: str) -> bool:
-        """Return whether an option was typed, or set in the environment."""
-        return self.sources.get(name) in ("COMMANDLINE", "ENVIRONMENT")
-
-    def model(self, name: str) -> str | None:
-        """Return the encoder or generator to use; None for the server's own.
-
-        Defaults and the configuration file are about this machine, not about the server.
-        """
-        return getattr(self, name) if self.url is None or self._was_given(name) else None
-
 
 @dataclass(frozen=True, kw_only=True)
-class ReadingOptions(LibraryOptions):
+class ReadingOptions(IndexOptions):
     """Options of commands that add documents."""
 
     encoder: EncoderName = "embedded"
@@ -247,23 +258,18 @@ class ReadingOptions(LibraryOptions):
 
         return ReadOptions(password=self.password, ocr=self.ocr, ocr_engine=self.ocr_engine)
 
-    def encoder_name(self) -> str | None:
-        """Return the name of the encoder; None for the server's own."""
-        return self.model("encoder")
-
     def open_index(self, *, create: bool = False) -> Index:
         """Open the local index, and download the encoder if it isn't here yet."""
         from visar.index import Index
 
-        index = Index.open(
-            self.index, create=create, device=self.device, options=self.read_options()
-        )
+        options = self.read_options()
+        index = Index.open(self.index, create=create, device=self.device, options=options)
         fetch_encoder(index, self.encoder, quiet=self.quiet)
         return index
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionOptions(ReadingOptions):
+class QuestionOptions(ReadingOptions, LibraryOptions):
     """Options of commands that search for pages."""
 
     documents: Documents = None
@@ -283,21 +289,14 @@ class QuestionOptions(ReadingOptions):
         InvalidOption
             If this machine, which is to search, doesn't have the method.
         """
+        from visar.library import SearchOptions
+
         if self.url is None:
             from visar.retrieval.methods import get_method
 
             get_method(self.method)  # before documents are read for nothing
-        return {
-            "documents": self.documents,
-            "collection": self.collection,
-            "where": self.where,
-            "exact": self.exact,
-            "encoder": self.encoder_name(),
-            "method": self.method,
-            "k": self.k,
-            "max_k": self.max_k,
-            "neighbors": self.neighbors,
-        }
+        chosen = {name: getattr(self, name) for name in SearchOptions.__annotations__}
+        return cast("SearchOptions", chosen | {"encoder": self.model("encoder")})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,7 +323,7 @@ class AnswerOptions(QuestionOptions):
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of its parameters that are `LibraryOptions`.
+    """Give a command the options of its parameters that are `IndexOptions`.
 
     A command that has ``--index`` also gets ``--storage-option``. Its values go to the environment,
     where all stores and all processes of the command find them.
@@ -333,7 +332,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     groups = {
         p.name: p.annotation
         for p in signature.parameters.values()
-        if isinstance(p.annotation, type) and issubclass(p.annotation, LibraryOptions)
+        if isinstance(p.annotation, type) and issubclass(p.annotation, IndexOptions)
     }
     parameters = [
         one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -365,7 +364,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _parameters(group: type[LibraryOptions]) -> list[inspect.Parameter]:
+def _parameters(group: type[IndexOptions]) -> list[inspect.Parameter]:
     """Return the options of a class: its own first, then those of its base classes."""
     hints = get_type_hints(group, include_extras=True)
     names = [name for base in group.__mro__ for name in inspect.get_annotations(base)]
@@ -407,10 +406,14 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
 
 def fetch_encoder(index: Index, encoder: str, *, quiet: bool = False) -> None:
     """Download an encoder that isn't here yet, before progress of other kinds is shown."""
+    from visar.models.protocols import Downloadable
+
+    if not isinstance(model := index.encoder(encoder), Downloadable):
+        return
     from visar.models.hub import downloads_shown
 
     with contextlib.nullcontext() if quiet else downloads_shown():
-        index.fetch(encoder)
+        model.fetch()
 
 
 def ray_messages_on_stderr(is_used: bool) -> contextlib.AbstractContextManager[object]:

@@ -1,4 +1,4 @@
-"""How far long work is: bars on a terminal, elsewhere a plain line every few seconds."""
+"""Progress of long work: bars on a terminal, a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ SECONDS_PER_LINE = 5.0
 
 
 def progress_shown(*, quiet: bool) -> ProgressDisplay:
-    """Return what shows on stderr how far work is while it is entered, unless it is to be quiet."""
+    """Return a display of progress on stderr; it is used as a context manager."""
     if quiet:
         return ProgressDisplay()
     return _Bars() if errors.is_terminal else _Lines()
 
 
 def waiting(stage: str, *, quiet: bool) -> ProgressDisplay:
-    """Return what tells off a terminal that work goes on which may take any time."""
+    """Return a display for work that has no steps; a terminal needs none."""
     return ProgressDisplay() if quiet or errors.is_terminal else _Lines(stage)
 
 
 class ProgressDisplay:
-    """What a command tells how far it is. This one shows nothing."""
+    """A display of progress. This one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -46,22 +46,22 @@ class ProgressDisplay:
         """End the display."""
 
     def announce(self, line: str) -> None:
-        """Say what begins."""
+        """Print a line above the progress."""
 
     def step(self, stage: str, done: int, total: int, unit: str = "", label: str = "") -> None:
-        """Tell how much of a stage is done, counted in units; the label is shown in its place."""
+        """Show how much of a stage is done; the label replaces its name."""
 
     def clear(self, *stages: str) -> None:
-        """Forget these stages, or all."""
+        """Remove these stages, or all."""
 
     def many_documents(self) -> Callable[[str], PageProgress]:
-        """Begin with many documents at once; what it gives is called for each that begins."""
+        """Return a function to call with each document; they are counted together."""
         done_of: dict[str, int] = {}
         total_of: dict[str, int] = {}
 
-        def begin(place: str) -> PageProgress:
+        def begin(path: str) -> PageProgress:
             def report(stage: Stage, done: int, total: int) -> None:
-                done_of[place], total_of[place] = done if stage == "encoding" else 0, total
+                done_of[path], total_of[path] = done if stage == "encoding" else 0, total
                 done, total = sum(done_of.values()), sum(total_of.values())
                 self.step("encoding", done, total, f"pages of {len(total_of)} documents")
 
@@ -70,7 +70,7 @@ class ProgressDisplay:
         return begin
 
     def document(self, path: str | Path) -> PageProgress:
-        """Begin with a document; what it gives is told of its pages."""
+        """Return a function to call with the progress of a document's pages."""
         self.clear()
         announced = False
 
@@ -90,21 +90,15 @@ class _Bars(ProgressDisplay):
     """A bar for each stage."""
 
     def __init__(self) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress
 
         self._tasks: dict[str, TaskID] = {}
-        self._progress = Progress(
-            TextColumn("  {task.description:<10}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        self._progress = progress.Progress(
+            progress.TextColumn("  {task.description:<10}"),
+            progress.BarColumn(bar_width=24),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[unit]}"),
+            progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=errors,
         )
 
@@ -121,9 +115,8 @@ class _Bars(ProgressDisplay):
     def step(self, stage: str, done: int, total: int, unit: str = "", label: str = "") -> None:
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=total, unit=unit)
-        self._progress.update(
-            self._tasks[stage], completed=done, total=total, description=label or stage
-        )
+        task = self._tasks[stage]
+        self._progress.update(task, completed=done, total=total, description=label or stage)
 
     def clear(self, *stages: str) -> None:
         for stage in stages or tuple(self._tasks):
@@ -133,11 +126,11 @@ class _Bars(ProgressDisplay):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """How far a stage is, and how far it was when it was first heard of."""
+    """Progress of a stage, now and when it began."""
 
     label: str
     begun: float
-    told: float = 0
+    updated: float = 0
     first: int = 0
     done: int = 0
     total: int = 0
@@ -148,29 +141,29 @@ class _State:
             return f"{self.label}, {_duration(now - self.begun)} so far"
         line = f"{self.label} {self.done} of {self.total} {self.unit}".rstrip()
         if self.first < self.done < self.total:
-            # As far as was known when it was last told: a page that takes long is one of many.
-            seconds_each = (self.told - self.begun) / (self.done - self.first)
+            # From the last update, not from now: a page that takes long is one of many.
+            seconds_each = (self.updated - self.begun) / (self.done - self.first)
             line += f", {_duration((self.total - self.done) * seconds_each)} left"
         return line
 
 
 class _Lines(ProgressDisplay):
-    """A line every few seconds, of the stage that was heard of last."""
+    """A line every few seconds about the latest stage."""
 
     def __init__(self, first_stage: str = "preparing") -> None:
         self._first_stage = first_stage
         self._states: dict[str, _State] = {}
         self._latest = _State(first_stage, time.monotonic())
         self._ended = threading.Event()
-        self._teller = threading.Thread(target=self._tell, daemon=True)
+        self._printer = threading.Thread(target=self._print, daemon=True)
 
     def __enter__(self) -> Self:
-        self._teller.start()
+        self._printer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._teller.join()
+        self._printer.join()
 
     def announce(self, line: str) -> None:
         errors.print(Text(line), soft_wrap=True)
@@ -188,14 +181,14 @@ class _Lines(ProgressDisplay):
         if not stages:
             self._latest = _State(self._first_stage, time.monotonic())
 
-    def _tell(self) -> None:
+    def _print(self) -> None:
         while not self._ended.wait(SECONDS_PER_LINE):
-            with contextlib.suppress(OSError):  # nobody reads it any more
+            with contextlib.suppress(OSError):  # stderr was closed
                 errors.print(Text(self._latest.line(time.monotonic())), soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:
-    """A time as people say it.
+    """Return a time as people say it.
 
     >>> [_duration(seconds) for seconds in (0.2, 40, 200, 5000)]
     ['1 s', '40 s', '3 min', '1 h 23 min']

@@ -12,13 +12,12 @@ from rich.text import Text
 
 from visar.cli import settings
 from visar.cli.config import check
+from visar.cli.models import ModelInfo, print_models
 from visar.cli.options import Json, option
 from visar.cli.output import (
-    STATE_STYLES,
     complain,
     console,
     errors,
-    plain_table,
     print_hints,
     print_json,
 )
@@ -198,20 +197,14 @@ def _fetch(model: object) -> None:
 def _print_plan(plan: Plan) -> None:
     console.print(Text(plan.machine.summary))
     console.print()
-    table = plain_table("CHOICE", "HERE", "SIZE", "DESCRIPTION")
-    infos: list[EncoderInfo | GeneratorInfo] = [*plan.encoders, *plan.generators]
-    for info in infos:
-        kind = "encoder" if isinstance(info, EncoderInfo) else "generator"
-        mark = "→" if info.name == getattr(plan, kind) else " "
-        state = Text(info.state, STATE_STYLES[info.state])
-        table.add_row(f"{mark} {kind} {info.name}", state, info.size, Text(info.description))
-    for kind in ("encoder", "generator"):
-        if (chosen := getattr(plan, kind)) not in [info.name for info in infos]:
-            table.add_row(f"→ {kind} {chosen}", "", "", "Your choice")
-    console.print(table)
-    console.print()
-    for info in infos:
-        if info.install:
-            line = f"{info.name} is not installed: {info.install}"
-            console.print(Text(line, STATE_STYLES["missing"]), soft_wrap=True)
+    models: list[ModelInfo] = [*plan.encoders, *plan.generators]
+    chosen = {plan.encoder, plan.generator}
+    marks = {
+        model.name: f"{'→' if model.name in chosen else ' '} "
+        f"{'encoder' if isinstance(model, EncoderInfo) else 'generator'} "
+        for model in models
+    }
+    print_models(models, marks)
+    for other in sorted(chosen - marks.keys()):
+        console.print(Text(f"→ {other}, your choice"))
     print_hints(("All models", "visar encoders, visar generators"))

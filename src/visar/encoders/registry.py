@@ -86,13 +86,6 @@ class EncoderInfo:
     def is_ready(self) -> bool:
         return self.state == "ready"
 
-    @property
-    def next_step(self) -> str | None:
-        """What comes before its first use; None when it is ready."""
-        if self.state == "downloads":
-            return f"downloads {self.size.rpartition(', ')[2]} when first used"
-        return self.install
-
 
 @dataclass(frozen=True, slots=True)
 class _Entry:

@@ -131,13 +131,6 @@ class GeneratorInfo:
             return "missing"
         return "ready" if self.download is None else "downloads"
 
-    @property
-    def next_step(self) -> str | None:
-        """What comes before its first answer; None when it is ready."""
-        if self.state == "downloads":
-            return f"downloads {self.download} GB when first used"
-        return self.install
-
 
 def is_served(name: str) -> bool:
     """Whether a name means a model behind a server, which a base URL can go with.

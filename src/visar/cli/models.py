@@ -1,4 +1,4 @@
-"""``visar encoders``."""
+"""``visar encoders`` and ``visar generators``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from socket import socket
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.text import Text
@@ -15,9 +16,12 @@ from rich.text import Text
 from visar.cli.options import DeviceChoice, Json, advanced, option
 from visar.cli.output import STATE_STYLES, console, plain_table, print_hints, print_json
 from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
+from visar.generation.registry import GeneratorInfo, available_generators
 from visar.models.hub import downloads_shown
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, own_token
 from visar.serialization import to_plain
+
+ModelInfo: TypeAlias = EncoderInfo | GeneratorInfo
 
 app = typer.Typer(
     help="List encoders, or run one as a service.",
@@ -44,29 +48,46 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
     if as_json:
         print_json([to_plain(encoder) | {"ready": encoder.is_ready} for encoder in encoders])
         return
-    table = plain_table("NAME", "HERE", "READS", "DIM", "SIZE", "DESCRIPTION", numbers={"DIM"})
-    for encoder in encoders:
-        table.add_row(
-            encoder.name,
-            Text(encoder.state, STATE_STYLES[encoder.state]),
-            encoder.reads,
-            None if encoder.dimension is None else str(encoder.dimension),
-            encoder.size,
-            _needs(encoder),
-        )
-    console.print(table)
-    console.print()
-    for encoder in encoders:
-        if encoder.install is not None:
-            # Below the table, where the command to type isn't wrapped.
-            line = f"{encoder.name} is not installed: {encoder.install}"
-            console.print(Text(line, STATE_STYLES["missing"]), soft_wrap=True)
+    print_models(encoders)
     print_hints(
         ("Your own checkpoint", "--encoder FOLDER, or its hub name"),
         ("Your own class", "--encoder module:Class"),
         ("On another machine", "--encoder http://host:port"),
         ("Served by vLLM", "--encoder vllm+http://host:port/MODEL"),
     )
+
+
+def generators(*, as_json: Json = False) -> None:
+    """List generators, which write answers."""
+    known = available_generators()
+    if as_json:
+        print_json([to_plain(generator) | {"state": generator.state} for generator in known])
+        return
+    print_models(known)
+    print_hints(
+        ("Your own checkpoint", "--generator FOLDER, or its hub name"),
+        ("Your own class", "--generator module:Class"),
+        ("Your own server", "--generator openai:MODEL --base-url http://host:port/v1"),
+    )
+
+
+def print_models(models: Sequence[ModelInfo], marks: Mapping[str, str] | None = None) -> None:
+    """Print encoders or generators, and how to install those that are missing.
+
+    ``marks`` are printed before their names.
+    """
+    table = plain_table("NAME", "HERE", "READS", "SIZE", "DESCRIPTION")
+    for model in models:
+        state = Text(model.state, STATE_STYLES[model.state])
+        name = f"{(marks or {}).get(model.name, '')}{model.name}"
+        table.add_row(name, state, model.reads or "", model.size, Text(model.description))
+    console.print(table)
+    console.print()
+    for model in models:
+        if model.install is not None:
+            # Below the table, where the command to type isn't wrapped.
+            line = f"{model.name} is missing: {model.install}"
+            console.print(Text(line, STATE_STYLES["missing"]), soft_wrap=True)
 
 
 @app.command("serve")
@@ -101,13 +122,6 @@ def _announce(who: str, host: str, listener: socket, *, guarded: bool) -> None:
     users = f"clients with its {TOKEN_VARIABLE}" if guarded else "this machine"
     console.print(Text(f"{who} listens on {url}"), soft_wrap=True)
     console.print(Text(f"for {users} · stop with Ctrl-C", "dim"))
-
-
-def _needs(encoder: EncoderInfo) -> Text:
-    needs = Text(encoder.description)
-    if encoder.state == "downloads":
-        needs.append(f" → {encoder.next_step}", STATE_STYLES["downloads"])
-    return needs
 
 
 def _log_requests() -> None:
