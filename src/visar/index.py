@@ -335,11 +335,10 @@ class Index:
         return removed
 
     def jobs(self) -> list[Job]:
-        """Return the documents on their way into a local index through servers, the newest first."""
-        from visar.ingest.jobs import jobs_folder, read_jobs
+        """Return the jobs of the servers of a local index, the newest first."""
+        from visar.ingest.jobs import read_jobs
 
-        folder = jobs_folder(self.location)
-        return [] if folder is None else read_jobs(folder)
+        return read_jobs(self.location)
 
     def verify(self) -> list[Problem]:
         """Read everything and report what is wrong. Changes nothing."""

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from visar.errors import NotInIndex
 from visar.results import Job
+from visar.serialization import to_plain
 from visar.server.context import Context
 from visar.server.responses import as_json
 from visar.server.schemas import (
@@ -22,7 +23,6 @@ from visar.server.schemas import (
     Unlock,
     to_schema,
 )
-from visar.serialization import to_plain
 from visar.serving import ENDLESS
 
 # After visar.serving, which says what to install if they are missing.
