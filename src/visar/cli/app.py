@@ -39,7 +39,7 @@ COMMANDS = (
     ("remove", "library:remove", "Remove a document from your index. Its file is kept."),
     ("verify", "library:verify", "Check everything in your index. Nothing is changed."),
     ("compact", "library:compact", "Clean up after interrupted adds."),
-    ("serve", "serve:serve", "Serve the index: a page to ask in, and an HTTP API. Ctrl-C ends it."),
+    ("serve", "serve:serve", "Serve the index as a web page and an HTTP API. Ctrl-C stops it."),
     ("mcp", "mcp:mcp", "Let assistants such as Claude use your index, over MCP."),
     (
         "bench",

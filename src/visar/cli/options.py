@@ -406,14 +406,10 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
 
 def fetch_encoder(index: Index, encoder: str, *, quiet: bool = False) -> None:
     """Download an encoder that isn't here yet, before progress of other kinds is shown."""
-    from visar.models.protocols import Downloadable
-
-    if not isinstance(model := index.encoder(encoder), Downloadable):
-        return
     from visar.models.hub import downloads_shown
 
     with contextlib.nullcontext() if quiet else downloads_shown():
-        model.fetch()
+        index.fetch(encoder)
 
 
 def ray_messages_on_stderr(is_used: bool) -> contextlib.AbstractContextManager[object]:
