@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 
 from visar._version import __version__
-from visar.core import PageVectors
+from visar.core import PageVectors, Selection
 from visar.core.vectors import Float32
 from visar.documents.page import Page
 from visar.encoders.terms import find_terms
 from visar.errors import InvalidOption, MissingExtra, NotInIndex
 from visar.evaluation.manifest import describe_machine
-from visar.evaluation.methods import METHODS, ComparedMethod, TimedPages, find_methods
+from visar.evaluation.methods import METHODS, ComparedMethod, find_methods
 from visar.evaluation.statistics import Summary, summarize
 from visar.index import Index
 from visar.results import Document, EncoderRef
 from visar.retrieval.calibration import Calibration, find_calibration
-from visar.retrieval.methods import DocumentPages
+from visar.retrieval.methods import DocumentPages, ScoredPages
 
 LATE, EXACT, APPROXIMATE = "top-k", "visar", "visar-approx"
 COMPARED = (LATE, EXACT, APPROXIMATE, "largest-gap", "score-cluster")
@@ -318,10 +318,10 @@ def _measure(
     calibration: Calibration | None,
 ) -> _Measured:
     pages = DocumentPages(vectors)
-    score = partial(TimedPages, query, pages, calibration=calibration)
+    score = partial(ScoredPages, query, pages, calibration=calibration)
     by_name = {method.name: method for method in methods if _can_measure(method, len(vectors))}
     # Once uncounted: the first call finds nothing in the caches, and may import a package.
-    chosen = {name: score().run(method) for name, method in by_name.items()}
+    chosen = {name: method.choose(score()) for name, method in by_name.items()}
     seconds: dict[str, list[float]] = {name: [] for name in by_name}
     stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in by_name}
     for number in range(rounds):
@@ -329,10 +329,10 @@ def _measure(
         for name in np.random.default_rng(number).permutation(list(by_name)).tolist():
             scored = score()
             started = time.perf_counter()
-            result = scored.run(by_name[name])
+            result = by_name[name].choose(scored)
             seconds[name].append(time.perf_counter() - started)
-            if result.sparsity is not None:
-                stages[name].append(result.seconds)
+            if isinstance(result, Selection):
+                stages[name].append(result.timings)
     same = set(chosen[EXACT].pages.tolist()) == set(chosen[APPROXIMATE].pages.tolist())
     return _Measured(seconds, stages, chosen[EXACT].k, same)
 

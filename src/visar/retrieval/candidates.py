@@ -130,9 +130,9 @@ class Candidates:
 
     def read_catalog(self) -> list[Document]:
         """Return all documents of the store, and forget those that were removed from it."""
-        with self._lock:
-            # Before the catalog is read: one that is known and not in it was removed.
-            known = [(index, index.known()) for index in self._indexes.values()]
+        # Before the catalog is read: one that is known and not in it was removed. Without the lock,
+        # which is held while a large library is prepared.
+        known = [(index, index.known()) for index in list(self._indexes.values())]
         documents = self._store.documents()
         if any(keys for _, keys in known):
             present = {document_key(document) for document in documents}

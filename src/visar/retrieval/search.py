@@ -173,19 +173,21 @@ class Searcher:
         snippets = snippets[: len(shown)]
         snippets += choose_quotes(query.question, hit_pages[len(shown) :])[1]
 
-        best = best_cosine(relevance)
-        about = None if calibration is None else calibration.about(best)
-        if calibration is None or about is None:
-            strength = _strength(best, self._encoder.weak_match)
-        else:
+        match = best_cosine(relevance)
+        about = chances = None
+        strength = _strength(match, self._encoder.weak_match)
+        if calibration is not None:
+            about, chances = calibration.about(match), calibration.probabilities(relevance)
             strength = calibration.strength(about)
         if of_document and strength == "none":
             # The words of such a question need not stand in the document.
             strength = "weak"
-        chances = None if calibration is None else calibration.probabilities(relevance)
         hits = [
-            replace(
-                asked.hit(page, corpus.document(page.document).name, passage, chances, strength),
+            asked.hit(
+                page,
+                passage,
+                chances,
+                strength,
                 beside=beside.get((page.document, page.page.number)),
                 source=self._source,
             )
@@ -200,7 +202,7 @@ class Searcher:
             candidates=None if considered is corpus else len(considered),
             pages_invalid=corpus.invalid_pages,
             k=len(chosen),
-            match=best,
+            match=match,
             about=about,
             strength=strength,
             runner_up=hits[-1] if runner_up else None,
@@ -284,10 +286,12 @@ class _Question:
     def hit(
         self,
         page: WeightedPage,
-        name: str,
         passage: Passage | None,
         chances: Float64 | None,
         strength: Strength,
+        *,
+        beside: int | None,
+        source: PageSource | None,
     ) -> PageHit:
         """Return a page that was read as a hit, with its best passage."""
         position = self.considered.find(page.document, page.page.number)
@@ -300,7 +304,7 @@ class _Question:
             late = float(page.similarities.max(axis=1).sum())
         return PageHit(
             document=page.document,
-            name=name,
+            name=self.considered.document(page.document).name,
             page=page.page.number,
             label=page.page.label,
             score=score,
@@ -309,6 +313,8 @@ class _Question:
             boxes=passage.boxes if passage else (),
             probability=probability,
             likelihood=likelihood(probability, strength),
+            beside=beside,
+            source=source,
         )
 
 
