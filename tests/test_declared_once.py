@@ -21,7 +21,6 @@ ALLOWED = {
     "evaluation/records.py: Answered": "a line of an evaluation's record, about one answer",
     "evaluation/report/paper.py: PaperRow": "a row of the paper's tables",
     "generation/protocol.py: Reply": "what plug-in generators return",
-    "integrations/mcp/results.py: PageContent": "a page as lines, for language models",
     "library.py: SearchOptions": "the type of keyword arguments that become a Query",
     "retrieval/candidates.py: Candidate": "a page by a first stage, before any result",
     "store/lance/catalog.py: DocumentState": "a document as rows of tables",

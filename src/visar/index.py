@@ -318,11 +318,10 @@ class Index:
         return removed
 
     def jobs(self) -> list[Job]:
-        """Return the documents that servers are adding to a local index, the newest first."""
-        from visar.ingest.jobs import jobs_folder, read_jobs
+        """Return the jobs of the servers of a local index, the newest first."""
+        from visar.ingest.jobs import read_jobs
 
-        folder = jobs_folder(self.location)
-        return [] if folder is None else read_jobs(folder)
+        return read_jobs(self.location)
 
     def _keep_options(self, documents: Iterable[Document], options: ReadOptions) -> None:
         if options != self._options:

@@ -489,7 +489,8 @@ class Job(Result):
     document: str | None = None
     """Id of the document once it is in the library."""
     code: str | None = None
-    """Reason for a failure, for programs: "password", "document" or "failed"."""
+    """Reason for a failure, for programs: "password", "document", "failed", or "upload" if the
+    upload was deleted and has to be sent again."""
     reason: str | None = None
     """Reason for a failure, for people."""
 

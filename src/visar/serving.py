@@ -47,7 +47,7 @@ SLOWEST_BYTES_PER_SECOND = 10_000
 # How long a client may take to send a header, or to read the next part of a response.
 SECONDS_WITHOUT_PROGRESS = 60.0
 SECONDS_TO_STOP = 30
-_SHUTDOWN = "visar.shutdown"
+_SERVER = "visar.server"
 
 
 def answer_errors(
@@ -213,9 +213,8 @@ def _has_token(request: HTTPConnection, token: str) -> bool:
     """Return whether a request has the token, or the cookie that stands for it."""
     bearer = request.headers.get("authorization", "").encode("latin-1")
     cookie = request.cookies.get(SESSION, "").encode()
-    return hmac.compare_digest(bearer, f"Bearer {token}".encode()) or hmac.compare_digest(
-        cookie, session_cookie(token).encode()
-    )
+    pairs = (bearer, f"Bearer {token}".encode()), (cookie, session_cookie(token).encode())
+    return any(hmac.compare_digest(*pair) for pair in pairs)
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
@@ -284,16 +283,9 @@ def http_server(
 ) -> uvicorn.Server:
     """Return a server for an application: call its ``run(sockets=[listen(…)])``.
 
-    After SIGINT or SIGTERM it finishes the responses in progress, and ``run`` returns; a second
-    SIGINT skips that.
-
-    Parameters
-    ----------
-    started
-        Called when the server accepts requests.
-    proxies
-        Addresses and networks, separated by commas, whose X-Forwarded-For and X-Forwarded-Proto
-        are trusted.
+    ``started`` is called when it accepts requests. ``proxies`` are addresses and networks,
+    separated by commas, whose X-Forwarded-For and X-Forwarded-Proto are trusted. After SIGINT or
+    SIGTERM it finishes the responses in progress, and ``run`` returns; a second SIGINT skips that.
     """
     config = uvicorn.Config(
         app,
@@ -303,36 +295,33 @@ def http_server(
         proxy_headers=proxies is not None,
         forwarded_allow_ips=proxies,
         server_header=False,
+        # asyncio accepts up to this many connections before it does anything else.
+        backlog=128,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=SECONDS_TO_STOP,
     )
     return _Server(config, started)
 
 
-def shutdown_event(request: HTTPConnection) -> asyncio.Event:
-    """Return the event that `http_server` sets to end streams when it shuts down."""
-    event: asyncio.Event | None = request.scope.get("state", {}).get(_SHUTDOWN)
-    return event or asyncio.Event()
+def is_stopping(request: HTTPConnection) -> bool:
+    """Return whether the `http_server` of a request is shutting down, so that streams must end."""
+    server: uvicorn.Server | None = request.scope.get("state", {}).get(_SERVER)
+    return server is not None and server.should_exit
 
 
 class _Server(uvicorn.Server):
-    """A server that closes stalled connections, ends streams, and survives its signals."""
+    """A server that closes stalled connections, and returns after a signal."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._when_started = started
-        self._shutdown = asyncio.Event()
         self._waiting: dict[tuple[object, ...], float] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.lifespan.state[_SHUTDOWN] = self._shutdown
+        self.lifespan.state[_SERVER] = self
         await super().startup(sockets)
         if self._when_started is not None and self.started:
             self._when_started()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._shutdown.set()
-        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         # uvicorn's own method raises the signal again at the end, which kills the process.
@@ -340,10 +329,6 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        self._close_stalled()
-        return await super().on_tick(counter)
-
-    def _close_stalled(self) -> None:
         """Close connections whose client takes too long, and the oldest of too many idle ones.
 
         uvicorn's keep-alive timeout only covers connections that send nothing after a response.
@@ -366,3 +351,4 @@ class _Server(uvicorn.Server):
                     connection.transport.abort()
         for connection in sorted(idle, key=idle.__getitem__, reverse=True)[MAX_IDLE_CONNECTIONS:]:
             connection.transport.abort()
+        return await super().on_tick(counter)

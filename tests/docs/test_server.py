@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -55,19 +56,24 @@ def test_the_client_is_used_as_shown(
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_curl_is_used_as_shown(folder: Path, address: str) -> None:
-    block = next(
-        one for one in re.findall(r"```console\n(.*?)```", PAGE, flags=re.S) if "curl" in one
-    )
-    commands = block.replace("\\\n", " ").replace(DEFAULT, address).replace("$ ", "").splitlines()
-    assert len(commands) == 2
+    shown = re.findall(r"```console\n(.*?)```", PAGE, flags=re.S)
+    lines = "".join(one for one in shown if "curl" in one).replace("\\\n", " ")
+    commands = lines.replace(DEFAULT, address).replace("$ ", "").splitlines()
+    assert len(commands) == 4
+    # There is something to ask about once the batch was sent.
+    ask, batch, upload, jobs = commands
     said = [
         subprocess.run(
             ["/bin/sh", "-c", one], cwd=folder, capture_output=True, text=True, check=True
         ).stdout
-        for one in reversed(commands)
+        for one in (batch, ask, upload, jobs)
     ]
     assert '"name":"annual-report.pdf","job":{' in said[0]
     assert '"question":"How long is the warranty?"' in said[1]
+    job = json.loads(said[2])
+    assert (job["name"], job["collection"]) == ("report.pdf", "reports")
+    assert job["metadata"] == {"year": 2024}
+    assert job["id"] in [one["id"] for one in json.loads(said[3])]
 
 
 def test_every_option_is_told() -> None:

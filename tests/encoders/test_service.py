@@ -223,6 +223,14 @@ def test_with_a_token_it_starts_off_loopback() -> None:
     http.listen("0.0.0.0", 0, token=TOKEN).close()  # noqa: S104
 
 
+def test_small_answers_are_sent_without_waiting_for_more() -> None:
+    with http.listen("127.0.0.1", 0, token=None) as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        with client, accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_port_that_is_taken_is_named(url: str) -> None:
     with pytest.raises(ServiceError, match=rf"port {place(url)[1]}.*--port"):
         http.listen(*place(url), token=None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from tests.documents.conftest import text_at, text_image, write_pdf
 from tests.documents.test_office import fake_soffice, write_docx
 from tests.ingest.conftest import FirstWord, MeanColour
 from visar.documents import ReadOptions, open_document
-from visar.encoders.protocol import Encoder
-from visar.errors import DocumentError, PageError, StoreError
+from visar.documents.page import Page
+from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.errors import DocumentError, InvalidVectors, PageError, StoreError
 from visar.ingest.pipeline import ReadPage, Stage, add_document, encode_pages, read_pages
 from visar.results import Document, EncoderRef
 from visar.store import Store
@@ -219,3 +221,48 @@ def test_metadata_of_the_file_and_of_the_user(store: Store, make_pdf: MakePdf) -
     assert store.documents() == [again]
     with pytest.raises(StoreError, match="texts, numbers"):
         add_document(store, path, FirstWord(), metadata={"pages": [1, 2]})
+
+
+def titled(path: Path, title: str) -> Path:
+    with pikepdf.open(path, allow_overwriting_input=True) as pdf:
+        pdf.docinfo["/Title"] = title
+        pdf.save(path)
+    return path
+
+
+def test_a_changed_file_keeps_what_the_user_said_of_it(store: Store, make_pdf: MakePdf) -> None:
+    old = add_document(
+        store,
+        titled(make_pdf("a.pdf", "The first version."), "First"),
+        FirstWord(),
+        metadata={"kind": "report", "state": "draft"},
+        collection="mine",
+    )
+    path = titled(make_pdf("a.pdf", "The second version."), "Second")
+    new = add_document(store, path, FirstWord(), metadata={"state": "final"})
+    assert new.id != old.id
+    assert store.documents() == [new]
+    assert new.collections == ("mine",)
+    expected = {"title": "Second", "kind": "report", "state": "final"}
+    assert {name: new.metadata[name] for name in expected} == expected
+
+
+class Long(FirstWord):
+    """An encoder whose vectors have a wrong length from the third page on."""
+
+    name = "long"
+
+    def encode_pages(self, pages: Sequence[Page], images: Sequence[Any]) -> list[PageEmbedding]:
+        made = super().encode_pages(pages, images)
+        return [
+            replace(one, vectors=one.vectors * np.float16(3 if page.number > 2 else 1))
+            for page, one in zip(pages, made, strict=True)
+        ]
+
+
+def test_vectors_of_a_wrong_length_are_not_stored(store: Store, make_pdf: MakePdf) -> None:
+    path = make_pdf("a.pdf", "One.", "Two.", "Three.", "Four.")
+    with pytest.raises(InvalidVectors, match=r"page 3 of a\.pdf.* long ") as refused:
+        add_document(store, path, Long())
+    assert "3, not 1" in str(refused.value)
+    assert store.documents() == []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.generation.test_answering import Repeats
 from tests.retrieval.words import ENCODER, add_texts, asking, texts
 from tests.store.samples import KINDS, open_kind
 from visar.core.baselines import Choice
@@ -16,6 +17,7 @@ from visar.core.similarity import PageSimilarity
 from visar.core.vectors import PageVectors
 from visar.errors import InvalidOption, NotInIndex
 from visar.index import Index
+from visar.library import SearchOptions
 from visar.query import Query
 from visar.results import SearchResult
 from visar.retrieval import candidates, search
@@ -115,6 +117,25 @@ def test_the_explanation_of_a_result_outlives_its_documents(store: Store) -> Non
     # A page that is named is refused if it is gone.
     with pytest.raises(NotInIndex):
         again.patches(found, "id-2.pdf", 3)
+
+
+def test_a_generator_is_given_the_pages_that_are_left(store: Store) -> None:
+    index = Index(store)
+    generator = Repeats('{"answer": "yes", "pages": []}', "text")
+    question = f"{asking(2, 3)} {asking(5, 1)}"
+    options: SearchOptions = {"encoder": ENCODER, "method": "top-k", "k": 2}
+    stream = index.stream(question, generator=generator, **options)
+    assert {hit.document for hit in stream.search.pages} == {"id-2.pdf", "id-5.pdf"}
+    index.remove("2.pdf")
+    assert stream.answer.text == "yes"
+    (prompt,) = generator.asked
+    given = " ".join(str(part) for part in prompt.parts[:-1])
+    assert ("only-5-1" in given, "only-2-3" in given) == (True, False)
+    stream = index.stream(question, generator=generator, **options)
+    for document in index.documents():
+        index.remove(document.id)
+    with pytest.raises(NotInIndex):
+        _ = stream.answer
 
 
 def test_documents_that_are_all_removed_are_named(store: Store) -> None:

@@ -170,7 +170,7 @@ def test_a_job_that_failed_is_dropped_when_it_is_dismissed(
     assert (failed["state"], failed["code"], failed["document"]) == ("failed", "document", None)
     assert failed["reason"].startswith("notes.pdf")
     assert failed["id"] in [each["id"] for each in http.get("jobs").json()]
-    uploaded = Path(index.location) / "server" / "uploads" / job["id"]
+    uploaded = Path(index.location) / "jobs" / "uploads" / job["id"]
     assert uploaded.exists()
     assert http.delete(f"jobs/{job['id']}").status_code == 204
     assert not uploaded.exists()

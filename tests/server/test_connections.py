@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.cli.conftest import visar as visar
+from tests.cli.typed import Visar
 from tests.conftest import write_pdf
 from tests.programs import server_program
 from tests.server.service import (
@@ -125,8 +127,9 @@ def test_slow_uploads_hold_no_places_but_those_of_uploads(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "MAX_REQUESTS", 2)
+    settings = Settings(max_questions=1, requests_per_minute=1_000_000)
     with (
-        serving(index) as address,
+        serving(index, settings) as address,
         client(address) as http,
         start_upload(address) as first,
         start_upload(address),
@@ -276,6 +279,13 @@ def test_without_the_option_a_proxy_is_a_client_as_any_other(tmp_path: Path) -> 
         assert statuses(first, 1) == [200]
         assert "; Secure" not in second.post("session", json={}).headers["set-cookie"]
         assert statuses(second, 1) == [429]
+
+
+@pytest.mark.parametrize("proxy", ["", "*", "proxy.example", "127.0.0.1,", "10.0.0.1/8"])
+def test_a_proxy_is_an_address_or_a_network(visar: Visar, proxy: str) -> None:
+    ran = visar("serve", "--port", "0", "--proxy", proxy)
+    assert ran.code == 2
+    assert "--proxy" in ran.err
 
 
 def test_a_base_url_concerns_served_models_only(tmp_path: Path, manual: Path) -> None:

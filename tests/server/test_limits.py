@@ -140,7 +140,9 @@ def test_an_upload_that_is_too_large_is_refused(
     assert_problem(send(known, parts, "large.pdf"), 413, "too_large")
     assert_problem(known.post("ask", json={"question": "a" * 1_000_000}), 413, "too_large")
     assert known.get("jobs").json() == []
-    assert list((Path(strict[0].location) / "server" / "uploads").iterdir()) == []
+    folder = Path(strict[0].location) / "jobs"
+    assert list((folder / "uploads").iterdir()) == []
+    assert [path.name for path in folder.glob("owners/*/*")] == ["lock"]
 
 
 def test_more_questions_than_allowed_are_turned_away(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import abc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from visar.documents.page import Page
-from visar.errors import InvalidOption, VisarError
+from visar.errors import InvalidOption, NotInIndex, VisarError
 from visar.generation import extractive
 from visar.generation.parsing import AnswerPieces, parse_answer
 from visar.generation.prompts import (
@@ -265,9 +265,14 @@ def written_answer(
     source: PageSource, found: SearchResult, generator: Generator, budget: Budget
 ) -> abc.Generator[str, None, Answer]:
     """Yield the pieces of a generator's answer from the pages found, and return the answer."""
-    pages = [(hit.document, hit.page) for hit in found.pages]
     documents = [document.id for document in found.documents]
-    given = gather_pages(source, generator, pages, documents)
+    given: list[GivenPage] = []
+    for hit in found.pages:
+        # A document may be removed after the search: the others still answer.
+        with suppress(NotInIndex):
+            given += gather_pages(source, generator, [(hit.document, hit.page)], documents)
+    if not given:
+        raise NotInIndex("The documents with these pages were removed meanwhile: ask again.")
     written = yield from stream_answer(found.question, given, generator, budget)
     return Answer(
         text=written.text,

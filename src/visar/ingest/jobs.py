@@ -50,16 +50,14 @@ UPDATE jobs SET state = ?, owner = ?, changed = ?, content = json_patch(content,
 WHERE id = ? AND state IN (SELECT value FROM json_each(?)) AND json_valid(content)
 """
 _RELEASE = "UPDATE jobs SET state = 'waiting', owner = NULL WHERE owner = ?"
+_FINISHED = "state IN ('done', 'failed', 'cancelled')"
 _FORGET_OLDEST = f"""
 DELETE FROM jobs WHERE number IN (
-    SELECT number FROM jobs WHERE state NOT IN ('waiting', 'running')
-    ORDER BY number DESC LIMIT -1 OFFSET {KEPT}
+    SELECT number FROM jobs WHERE {_FINISHED} ORDER BY number DESC LIMIT -1 OFFSET {KEPT}
 )
 """  # noqa: S608
-_UPLOAD_DELETED = {
-    "code": "upload",
-    "reason": "The upload was deleted to make room. Upload the file again.",
-}
+_NEWEST_FIRST = "1 ORDER BY number DESC"
+_DELETED = "The upload was deleted to make room. Upload the file again."
 
 
 def jobs_folder(location: str) -> Path | None:
@@ -67,12 +65,13 @@ def jobs_folder(location: str) -> Path | None:
     return None if "://" in location else Path(location) / "jobs"
 
 
-def read_jobs(folder: Path) -> list[Job]:
-    """Return the jobs in a folder, the newest first; creates nothing."""
-    if not (folder / _DATABASE).exists():
+def read_jobs(location: str) -> list[Job]:
+    """Return the jobs of a local index, the newest first; creates nothing."""
+    folder = jobs_folder(location)
+    if folder is None or not (folder / _DATABASE).exists():
         return []
     with _connected(folder / _DATABASE) as database:
-        return list(_select(database, "1 ORDER BY number DESC"))
+        return list(_select(database, _NEWEST_FIRST))
 
 
 class JobStore:
@@ -130,7 +129,8 @@ class JobStore:
 
     def jobs(self) -> list[Job]:
         """Return all jobs, the newest first."""
-        return read_jobs(self._folder)
+        with _connected(self._folder / _DATABASE) as database:
+            return list(_select(database, _NEWEST_FIRST))
 
     def get(self, id_: str) -> Job:
         """Return a job by its id; raises NotInIndex if it does not exist."""
@@ -196,8 +196,8 @@ class JobStore:
 
     def forget(self, id_: str) -> None:
         """Drop a finished job with its upload."""
-        query = "DELETE FROM jobs WHERE id = ? AND state NOT IN ('waiting', 'running')"
         with self._transaction() as database:
+            query = f"DELETE FROM jobs WHERE id = ? AND {_FINISHED}"  # noqa: S608
             if database.execute(query, (id_,)).rowcount:
                 self.upload(id_).unlink(missing_ok=True)
 
@@ -216,7 +216,7 @@ class JobStore:
                 if id_ in files and state in ("failed", "cancelled"):
                     size = files[id_].stat().st_size
                     if size > max_bytes or changed < oldest:
-                        values = json.dumps(_UPLOAD_DELETED)
+                        values = json.dumps({"code": "upload", "reason": _DELETED})
                         database.execute(
                             _UPDATE, (state, None, changed, values, id_, f'["{state}"]')
                         )

@@ -11,7 +11,7 @@ from typing import Any
 from visar._version import __version__
 from visar.errors import StoreError
 from visar.index import Index
-from visar.server import library, questions, uploads
+from visar.server import documents, questions, uploads
 from visar.server.context import ERRORS, Context, QuestionGate
 from visar.server.jobs import JobQueue
 from visar.server.schemas import Available, Health, Problem
@@ -46,7 +46,7 @@ _PAGE_POLICY = "; ".join(
         "require-trusted-types-for 'script'",
     ]
 )
-# Maximum number of concurrent uploads, of batches, and of requests in JSON.
+# Maximum number of concurrent uploads, of batches, and of JSON requests.
 MAX_REQUESTS = 64
 # Maximum size of a batch of files, in multiples of the maximum size of a file.
 LARGEST_BATCH = 10
@@ -60,7 +60,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     index
         Stays the caller's: it is not closed with the application.
     settings
-        Who may ask, what may be run, and how much at once.
+        Access, models and limits.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         responses={"default": {"model": Problem, "description": "What is wrong."}},
     )
     app.include_router(uploads.router(context), prefix=PREFIX)
-    app.include_router(library.router(context), prefix=PREFIX)
+    app.include_router(documents.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
     app.include_router(_about(context, metrics), prefix=PREFIX)
     own = Path(__file__).parent / "static"
@@ -106,7 +106,8 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
             "application/octet-stream": settings.options.limits.max_bytes,
             "application/x-tar": LARGEST_BATCH * settings.options.limits.max_bytes,
         },
-        max_requests=MAX_REQUESTS,
+        # Questions above their own limit need room too, to be told so.
+        max_requests=max(MAX_REQUESTS, 2 * settings.max_questions),
         max_streams={f"{PREFIX}/jobs/events": settings.max_streams},
         private="/api/",
     )
@@ -145,7 +146,7 @@ def _about(context: Context, metrics: _Metrics) -> APIRouter:
 
     @router.post("/session", status_code=204)
     async def session(request: Request, response: Response) -> None:
-        """Exchange the token for a cookie that a browser sends along with everything."""
+        """Exchange the token for a session cookie."""
         if context.settings.token is not None:
             response.set_cookie(
                 SESSION,
@@ -190,7 +191,7 @@ class _Page(StaticFiles):
 
 
 class _Metrics:
-    """What ``/metrics`` tells."""
+    """The counters that ``/metrics`` reports."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -199,16 +200,16 @@ class _Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.seconds = Histogram(
-            "visar_request_seconds", "Time to the start of an answer.", ("route",),
+            "visar_request_seconds", "Time to the start of the response.", ("route",),
             registry=self.registry,
         )  # fmt: skip
         self.running = Gauge(
-            "visar_requests_running", "Requests being answered.", registry=self.registry
+            "visar_requests_running", "Requests in progress.", registry=self.registry
         )
 
 
 class _Observer:
-    """ASGI middleware: the rate of each client, security headers, and what is counted."""
+    """ASGI middleware that limits each client's rate, adds security headers and counts requests."""
 
     def __init__(self, app: ASGIApp, *, metrics: _Metrics, requests_per_minute: int) -> None:
         self._app = app
@@ -222,7 +223,7 @@ class _Observer:
             return
         client = scope["client"][0] if scope.get("client") else ""
         if not self._limiter.hit(self._rate, client):
-            message = f"More than {self._rate.amount} requests in a minute."
+            message = f"The limit is {self._rate.amount} requests per minute: try again later."
             refused = problem(refusal(429, "rate", message, {"Retry-After": "10"}))
             await refused(scope, receive, send)
             return

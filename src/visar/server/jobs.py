@@ -221,11 +221,11 @@ class JobQueue:
         """Run a job, and save how it ended, however often that has to be tried."""
         password = self._take_password(job.id)
         try:
-            said = self._follow(job, password)
+            state, values = _end_of(self._follow(job, password))
         except Exception:
             _logger.exception("The job of %s failed.", job.name)
-            said = {}
-        document = said.get("document")
+            state, values = _end_of({})
+        document = values.get("document")
         if document and password is not None:
             try:
                 self._index.unlock(document, password)
@@ -235,7 +235,6 @@ class JobQueue:
             return
         # A document is in the index, whatever was decided about the job meanwhile.
         states = (*_UNFINISHED, *_RETRYABLE) if document else ("running",)
-        state, values = _end_of(said)
         while True:
             try:
                 self._store.update(job.id, states, state, values, own=not document)

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from visar.errors import InvalidOption, VisarError
 from visar.generation import extractive
+from visar.generation.protocol import Generator
+from visar.generation.registry import is_served
 from visar.library import AnswerStream, SearchOptions
 from visar.query import Query
 from visar.results import Answer, Explanation, Patches, PatchPair, SearchResult
@@ -115,9 +117,10 @@ def _as_asked(found: SearchResult, query: Query) -> SearchResult:
 
 def _stream(context: Context, query: AskQuery) -> AnswerStream:
     name = context.generator(query.generator)
-    quotes = name == extractive.NAME
-    url = context.settings.base_url
-    generator = name if quotes else context.index.generator(name, base_url=url)
+    generator: str | Generator = name
+    if name != extractive.NAME:
+        url = context.settings.base_url if is_served(name) else None
+        generator = context.index.generator(name, base_url=url)
     return context.index.stream(query.question, generator=generator, **_options(context, query))
 
 

@@ -12,7 +12,6 @@ import os
 import tarfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
 
@@ -75,12 +74,19 @@ def router(context: Context) -> APIRouter:
     ) -> Submit:
         """Return a function that queues an upload with these options."""
         context.encoder(encoder)
-        options: dict[str, Any] = {
-            "encoder": encoder or next(iter(context.settings.encoders)),
-            "collection": collection or None,
-            "metadata": _read_metadata(metadata),
-        }
-        return partial(_submit, context, **options)
+        given, limit = _read_metadata(metadata), context.settings.options.limits.max_bytes
+
+        def submit(upload: Path, size: int, name: str) -> Job:
+            if not size:
+                raise _FileRefused(422, "empty", "The file is empty.")
+            if size > limit:
+                raise _FileRefused(413, "too_large", f"The file has more than {limit} bytes.")
+            chosen = encoder or next(iter(context.settings.encoders))
+            return context.jobs.submit(
+                upload, _shown(name), encoder=chosen, collection=collection or None, metadata=given
+            )
+
+        return submit
 
     options = Depends(submission)
 
@@ -174,14 +180,6 @@ def _take(context: Context, content: IO[bytes], name: str, submit: Submit) -> Up
     except (VisarError, _FileRefused) as error:
         _drop(content)
         return Uploaded(name, problem=_problem(error, context))
-
-
-def _submit(context: Context, upload: Path, size: int, name: str, **options: Any) -> Job:
-    if not size:
-        raise _FileRefused(422, "empty", "The file is empty.")
-    if size > (limit := context.settings.options.limits.max_bytes):
-        raise _FileRefused(413, "too_large", f"The file has more than {limit} bytes.")
-    return context.jobs.submit(upload, _shown(name), **options)
 
 
 def _read_metadata(text: str | None) -> dict[str, Any]:

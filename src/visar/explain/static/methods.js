@@ -27,7 +27,7 @@ export function methodTable(search, explanation, name, open) {
     return h("td", {}, h("span", { class: "agreed", role: "img", "aria-label": label, title: label }, bar));
   };
   const others = (/** @type {any} */ choice) => hasMore ? h("td", { class: "soft" }, `+${choice.pages.filter((/** @type {number} */ index) => !columns.includes(index)).length}`) : null;
-  const rows = choices.map((/** @type {any} */ choice) => h("tr", { class: choice.method === search.method ? "used" : "" },
+  const rows = choices.map((/** @type {any} */ choice) => h("tr", { class: choice.method === search.query.method ? "used" : "" },
     h("th", { scope: "row" }, choice.label), ...columns.map((index) => dot(choice, index)), others(choice),
     h("td", {}, String(choice.pages.length)), h("td", {}, choice.tokens === null ? "–" : choice.tokens.toLocaleString("en")), h("td", {}, duration(choice.seconds))));
   const table = h("table", { class: "methods small" },
@@ -50,6 +50,7 @@ function savings(search, choices) {
   const own = choices.find((one) => one.method === search.query.method) ?? choices[0];
   const pages = fixed.pages.length - own.pages.length;
   if (own === fixed || pages === 0) return "";
-  const tokens = own.tokens === null || fixed.tokens === null ? "" : ` and about ${(100 * Math.round(Math.abs(fixed.tokens - own.tokens) / 100)).toLocaleString("en")} tokens`;
-  return `Compared with a fixed top ${fixed.pages.length}, ${own.label} reads ${counted(Math.abs(pages), "page")}${tokens} ${pages > 0 ? "fewer" : "more"}. Choosing takes ${duration(own.seconds)} instead of ${duration(fixed.seconds)}.`;
+  const how = pages > 0 ? "fewer" : "more";
+  const tokens = own.tokens === null || fixed.tokens === null ? "" : ` and about ${(100 * Math.round(Math.abs(fixed.tokens - own.tokens) / 100)).toLocaleString("en")} ${how} tokens`;
+  return `Compared with a fixed top ${fixed.pages.length}, ${own.label} reads ${counted(Math.abs(pages), `${how} page`)}${tokens}. Choosing takes ${duration(own.seconds)} instead of ${duration(fixed.seconds)}.`;
 }

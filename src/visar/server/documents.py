@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import io
 from collections.abc import AsyncIterator
@@ -16,7 +15,7 @@ from visar.serialization import to_plain
 from visar.server.context import Context
 from visar.server.responses import as_json
 from visar.server.schemas import Members, NewName, Password, Unlock
-from visar.serving import shutdown_event
+from visar.serving import is_stopping
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, Query, Request, Response  # isort: skip
@@ -181,21 +180,21 @@ def _job_events(routes: APIRouter, context: Context) -> None:
     @routes.get("/jobs/events", tags=["jobs"], response_class=EventSourceResponse)
     async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
         """All jobs now, then each that changes, as server-sent events named ``job``."""
-        shutdown = shutdown_event(request)
         known: dict[str, Job] = {}
         seen = -1
-        while not shutdown.is_set():
-            if seen != context.jobs.changes:
-                seen = context.jobs.changes
-                now = {job.id: job for job in reversed(context.jobs.jobs())}
+        while not is_stopping(request):
+            changes = await asyncio.to_thread(lambda: context.jobs.changes)
+            if seen != changes:
+                seen = changes
+                jobs = await asyncio.to_thread(context.jobs.jobs)
+                now = {job.id: job for job in reversed(jobs)}
                 for id_, job in now.items():
                     if known.get(id_) != job:
                         yield ServerSentEvent(event="job", data=to_plain(job))
                 for id_ in known.keys() - now.keys():
                     yield ServerSentEvent(event="forgotten", data={"id": id_})
                 known = now
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(shutdown.wait(), _SECONDS_PER_LOOK)
+            await asyncio.sleep(_SECONDS_PER_LOOK)
 
 
 def _jobs(routes: APIRouter, context: Context) -> None:
