@@ -80,7 +80,7 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
         console.print(_indented(Text(_about_calibration(found), style="dim")))
     if why:
         _print_numbers(found)
-    hint = "" if why else " · --why shows the numbers"
+    hint = "" if why else " · --why for the numbers"
     console.print(_indented(Text(f"{found.summary}{hint}", style="dim")))
 
 
