@@ -195,7 +195,7 @@ def test_mistakes_are_named(tmp_path: Path, make_pdf: MakePdf) -> None:
     with pytest.raises(NotInIndex, match="is empty: add a document first"):
         index.ask("anything?")
     index.add(make_pdf("a.pdf", CATS, TAXES))
-    with pytest.raises(NotInIndex, match="no document 'zebra'"):
+    with pytest.raises(NotInIndex, match="'zebra'"):
         index.ask("anything?", documents=["zebra"])
     with pytest.raises(InvalidOption, match="neighbors"):
         index.search("cat", neighbors=-1)

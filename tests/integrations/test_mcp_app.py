@@ -90,4 +90,4 @@ def test_the_app_shows_the_text_of_a_result_without_data(tmp_path: Path, library
     plain = failed.model_dump(mode="json", by_alias=True, exclude_none=True)
     with opened(host(tmp_path, app, plain)) as seen:
         said = seen.page.frame_locator("iframe").locator("main p")
-        assert "no document '<b>none</b>.pdf'" in said.inner_text()
+        assert "'<b>none</b>.pdf'" in said.inner_text()

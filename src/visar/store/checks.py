@@ -84,8 +84,8 @@ def find_document(documents: Mapping[str, Document], document: str, location: st
             f"{len(matches)} documents {property_} {document!r}. Use the id of one: {ids}{more}"
         )
     near = get_close_matches(document, [known.name for known in documents.values()], n=1)
-    question = f": did you mean {near[0]}?" if near else ""
-    raise NotInIndex(f"no document {document!r} among the {len(documents)} of {location}{question}")
+    question = f" Did you mean {near[0]}?" if near else ""
+    raise NotInIndex(f"No document named {document!r} in {location}.{question}")
 
 
 def _with_short_id(document: Document, documents: Iterable[str]) -> str:
