@@ -218,3 +218,24 @@ def test_prepared_pages_take_no_offsets() -> None:
     assert visar.prepare(prepared) is prepared
     with pytest.raises(InvalidVectors, match="offsets= goes with one stacked array"):
         visar.prepare(prepared, [0, 1])
+
+
+@given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=8), data=st.data())
+def test_some_pages_are_those_pages(lengths: list[int], data: st.DataObject) -> None:
+    pages = [unit(np.random.default_rng(n).normal(size=(n, 4))) for n in lengths]
+    chosen = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    for whole in (visar.prepare(pages), visar.prepare(np.concatenate(pages), offsets)):
+        some = whole.only(chosen)
+        assert np.diff(some.offsets).tolist() == [lengths[page] for page in chosen]
+        found = [block.vectors.copy() for block in some.blocks()]
+        expected = np.concatenate([pages[page] for page in chosen]).astype(np.float32)
+        np.testing.assert_array_equal(np.concatenate(found) if found else expected[:0], expected)
+        assert (some.shortest, some.longest) == (whole.shortest, whole.longest)
+
+
+def test_pages_that_were_not_checked_are_checked_when_some_are_read() -> None:
+    pages = vectors.PageVectors(broken(3, np.nan))
+    pages.only([0, 1]).check()
+    with pytest.raises(InvalidVectors, match="NaN"):
+        pages.only([1, 3]).check()

@@ -97,11 +97,11 @@ class Store(Protocol):
         ...
 
     def embeddings(
-        self, places: Sequence[tuple[str, int]], encoder: EncoderRef
+        self, page_ids: Sequence[tuple[str, int]], encoder: EncoderRef
     ) -> list[PageEmbedding]:
         """Return the vectors of pages by an encoder, and read no others.
 
-        ``places`` are ids of documents, and numbers of pages from 1.
+        ``page_ids`` are ids of documents, and numbers of pages from 1.
         """
         ...
 

@@ -150,11 +150,11 @@ class SqliteStore:
             tried = entry
 
     def embeddings(
-        self, places: Sequence[tuple[str, int]], encoder: EncoderRef
+        self, page_ids: Sequence[tuple[str, int]], encoder: EncoderRef
     ) -> list[PageEmbedding]:
         """Return the vectors of pages by an encoder, mapped from their files."""
-        mapped = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in places}}
-        return [mapped[id_].page(number) for id_, number in places]
+        mapped = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in page_ids}}
+        return [mapped[id_].page(number) for id_, number in page_ids]
 
     def summaries(self, document: str, encoder: EncoderRef) -> bytes | None:  # noqa: ARG002
         """Return None: where vectors are mapped, summaries are soon made from them."""

@@ -112,17 +112,17 @@ class LanceStore:
         return self._read(document, lambda state: self._load(_held(state, encoder)))
 
     def embeddings(
-        self, places: Sequence[tuple[str, int]], encoder: EncoderRef
+        self, page_ids: Sequence[tuple[str, int]], encoder: EncoderRef
     ) -> list[PageEmbedding]:
         """Return the vectors of pages by an encoder: from memory, or all in one request."""
         live = self.log.latest.live
         try:
-            pages = [(_held(live[id_], encoder), number) for id_, number in places]
+            pages = [(_held(live[id_], encoder), number) for id_, number in page_ids]
             read = list(self._kept_values(pages, self.rows.blobs))
         except (KeyError, NotInIndex, RowsMissing):
             # Of a document that was removed or replaced meanwhile, or is damaged.
-            vectors = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in places}}
-            return [vectors[id_].page(number) for id_, number in places]
+            vectors = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in page_ids}}
+            return [vectors[id_].page(number) for id_, number in page_ids]
         return [bytes_to_embedding(content, encoder.dimension) for content in read]
 
     def summaries(self, document: str, encoder: EncoderRef) -> bytes | None:
