@@ -69,7 +69,7 @@ def router(context: Context) -> APIRouter:
     # Slow networks keep them waiting: they may not take those that answer questions.
     threads = anyio.CapacityLimiter(MAX_BATCHES)
 
-    def submission(
+    async def submission(
         encoder: str | None = None, collection: Collection = None, metadata: Metadata = None
     ) -> Submit:
         """Return a function that queues an upload with these options."""
