@@ -168,7 +168,10 @@ def test_documents_are_added_shown_and_removed(
     monkeypatch.setenv("VISAR_SERVER", empty_server)
     letter = make_pdf("letter.pdf", "Income tax is due in April.")
     book = make_pdf("book.pdf", "Boats need wind.", "Nets are mended in winter.")
-    added = visar("add", letter, book, "--quiet", "--collection", "mine", "--json")
+    added = visar(
+        *("add", letter, book, "--quiet", "--json"),
+        *("--collection", "mine", "--set", "year=1999", "--set", "kind=draft"),
+    )
     assert added.code == 0, added.err
     documents = json.loads(added.out)["added"]
     assert [(one["name"], one["pages"]) for one in documents] == [
@@ -176,6 +179,8 @@ def test_documents_are_added_shown_and_removed(
         ("book.pdf", 2),
     ]
     assert json.loads(visar("list", "--collection", "mine", "--json").out) == documents
+    filtered = visar("list", "--where", 'year = 1999 and kind = "draft"', "--json").out
+    assert json.loads(filtered) == documents
     assert json.loads(visar("show", "book.pdf", "--json").out) == documents[1]
     # A file that is there is asked about under its id.
     found = json.loads(visar("search", book, "When are nets mended?", "--json").out)
