@@ -109,6 +109,15 @@ def test_a_model_file_that_is_not_the_known_one_is_refused(
         minilm.original_model()
 
 
+def test_a_tokenizer_that_is_not_the_known_one_names_our_distribution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It named the package of a stranger."""
+    monkeypatch.setattr(minilm, "TOKENIZER_SHA256", "0" * 64)
+    with pytest.raises(DamagedModel, match=r"pip install --force-reinstall visar-rag$"):
+        minilm.load_tokenizer()
+
+
 def test_others_cannot_write_the_cached_file(tmp_path: Path, no_quantising: list[bytes]) -> None:
     minilm.quantised_model(tmp_path)
     (path,) = tmp_path.iterdir()

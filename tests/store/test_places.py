@@ -76,7 +76,7 @@ def test_an_index_of_a_newer_format(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "index.sqlite")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(NotAnIndex, match=r"has the format 99.*upgrade"):
+    with pytest.raises(NotAnIndex, match=r"has the format 99.*upgrade visar-rag,"):
         open_store(tmp_path)
 
 
