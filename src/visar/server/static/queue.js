@@ -71,8 +71,9 @@ function endedJob(job) {
     return h("li", { class: "entry" }, job.name, h("div", { class: "small bad" }, "Encrypted: enter the password"), form, dismiss);
   }
   const isFailed = job.state === "failed";
-  return h("li", { class: "entry" }, job.name, h("div", { class: `small ${isFailed ? "bad" : "soft"}` }, isFailed ? job.reason : "Canceled"),
-    h("div", { class: "small" }, h("button", { class: "link", onclick: () => act(job, "retry") }, "Try again"), dismiss));
+  // Without its file there is nothing to try again with.
+  const retry = job.code === "upload" ? null : h("button", { class: "link", onclick: () => act(job, "retry") }, "Try again");
+  return h("li", { class: "entry" }, job.name, h("div", { class: `small ${isFailed ? "bad" : "soft"}` }, isFailed ? job.reason : "Canceled"), h("div", { class: "small" }, retry, dismiss));
 }
 
 /** @param {any} job */
