@@ -129,7 +129,8 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages,) = folder.glob("lib/python*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "others.pth").write_text("\n".join(others) + "\n")
-    quiet = ("--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
+    # The environment of the tests, which this one sees, has the same version from the source.
+    quiet = ("--quiet", "--no-deps", "--no-index", "--ignore-installed")
     by_name = ("--find-links", dist, f"{DISTRIBUTION}[ocr,server]=={__version__}")
     run(sys.executable, "-m", "pip", "--python", python, "install", *quiet, *by_name)
     return python.parent

@@ -86,7 +86,7 @@ def test_an_answer_streams_pages_first(http: httpx2.Client) -> None:
         ({"collection": "nothing"}, 404, "not_found"),
         ({"documents": ["manual.pdf"], "collection": "all"}, 404, "not_found"),
         ({"documents": []}, 422, "invalid"),
-        ({"question": "a" * 4001}, 422, "invalid"),
+        ({"question": "a" * 4001}, 422, "too_long"),
         ({"neighbors": 11}, 422, "invalid"),
         ({"encoder": "/etc/passwd"}, 422, "invalid"),
         ({"encoder": "http://127.0.0.1:1"}, 422, "invalid"),

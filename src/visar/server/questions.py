@@ -18,6 +18,7 @@ from visar.serialization import to_plain
 from visar.server.context import Context
 from visar.server.responses import as_json
 from visar.server.schemas import AskQuery, PageQuery, PairQuery
+from visar.serving import refusal
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi import APIRouter, HTTPException, Response  # isort: skip
@@ -91,9 +92,8 @@ def _options(context: Context, query: Query) -> SearchOptions:
     """Return the options of ``Index.search`` for a request."""
     longest = context.settings.max_question_length
     if len(query.question) > longest:
-        raise InvalidOption(
-            f"The question has {len(query.question)} characters; the maximum is {longest}."
-        )
+        message = f"The question has {len(query.question)} characters; the maximum is {longest}."
+        raise refusal(422, "too_long", message)
     if query.method not in METHOD_NAMES:
         raise InvalidOption(f"No method {query.method!r}: choose {', '.join(METHOD_NAMES)}.")
     if query.neighbors > MAX_NEIGHBORS:
