@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import visar
+
 
 def test_importing_visar_needs_numpy_only() -> None:
     """Whatever else is installed must not be imported along."""
@@ -20,3 +22,7 @@ def test_importing_visar_needs_numpy_only() -> None:
         check=True,
     )
     assert set(run.stdout.split()) - {"__main__"} == {"numpy", "visar"}
+
+
+def test_notebooks_complete_every_public_name() -> None:
+    assert {"Client", "Index", "Library", "select"} <= set(visar.__all__) <= set(dir(visar))

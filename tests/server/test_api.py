@@ -312,3 +312,12 @@ def test_a_cancelled_job_ends_and_can_be_tried_again(http: httpx2.Client, report
     assert http.post(f"jobs/{job}/retry", json={}).json()["state"] == "done"
     assert http.post(f"jobs/{job}/cancel", json={}).json()["state"] == "done"
     http.delete(f"documents/{done['document']}")
+
+
+def test_an_image_is_kept_for_good_by_id_alone(http: httpx2.Client, document: str) -> None:
+    """Another document may have the same name tomorrow."""
+    by_id = http.get(f"documents/{document}/pages/1/thumbnail")
+    by_name = http.get("documents/manual.pdf/pages/1/thumbnail")
+    assert "immutable" in by_id.headers["cache-control"]
+    assert by_name.headers["cache-control"] == "no-cache"
+    assert by_id.headers["etag"] == by_name.headers["etag"]
