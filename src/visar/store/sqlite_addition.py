@@ -392,8 +392,9 @@ def _replace_previous(connection: sqlite3.Connection, document: Document, garbag
 def _update_place(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
     """Say where a known document lies now."""
     changed = connection.execute(
-        "UPDATE documents SET name = ?1, source = ?2 WHERE id = ?3 AND (name, source) <> (?1, ?2)",
-        (document.name, document.source, document.id),
+        "UPDATE documents SET name = :name, source = :source "
+        "WHERE id = :id AND (name, source) <> (:name, :source)",
+        {"name": document.name, "source": document.source, "id": document.id},
     )
     if changed.rowcount:
         _replace_previous(connection, document, garbage)
