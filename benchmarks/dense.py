@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visar.core.selection import rank
 from visar.core.vectors import Float32, Float64, PageVectors, as_query
-from visar.core.weights import Products, activation, weigh
+from visar.core.weights import Products, weigh
 
 PAGES_PER_BLOCK = 4
 
@@ -37,9 +37,9 @@ def dense_select(
 ) -> DenseSelection:
     """Select pages with a dense matrix; ``top_j``, ``top_p``, ``top_s`` give the approximation."""
     checked = as_query(query, vectors.dimension)
-    products = Products(checked, vectors, keep=True)
-    activations = activation(products, len(vectors), len(checked))
-    weighed = weigh(products, activations, vectors.offsets)
+    products = Products(checked, vectors)
+    activations = products.activation
+    weighed = weigh(products)
     if weighed is None:
         raise ValueError("The benchmark's queries must say something about their documents.")
     del products

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.retrieval.words import ENCODER, add_texts, asking, texts
-from visar.core import maxsim, select
+from visar.core import PageVectors, maxsim, select
+from visar.core.vectors import Block
 from visar.errors import NotInIndex
 from visar.index import Index
 from visar.results import Document, EncoderRef, SearchResult
@@ -56,6 +57,25 @@ def searched(found: SearchResult) -> tuple[PageId, ...]:
     """Return the pages that the method chose from."""
     assert found.trace is not None
     return found.trace.pages
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_candidates_are_compared_with_the_question_once(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+    blocks = PageVectors.blocks
+
+    def counting(pages: PageVectors) -> Iterator[Block]:
+        for block in blocks(pages):
+            compared.extend(block.pages.tolist())
+            yield block
+
+    monkeypatch.setattr(PageVectors, "blocks", counting)
+    found = Index(store).search(asking(3, 5), encoder=ENCODER)
+    # The method then chooses among six of them, from the same products.
+    assert found.candidates == 6 < len(compared)
+    assert sorted(compared) == list(range(len(compared)))
 
 
 @pytest.mark.usefixtures("small_limits")

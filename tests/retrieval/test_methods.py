@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visar.core import Selection, maxsim, prepare, select
+from visar.core import Products, Selection, maxsim, prepare, select
 from visar.core.baselines import Choice
 from visar.core.similarity import PageSimilarity
 from visar.errors import InvalidOption
@@ -114,11 +114,11 @@ def test_weights_and_scores_take_no_comparison_of_pages(
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_weights_that_are_needed_anyway_bring_late_interaction(
-    pages: ScoredPages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("visar.retrieval.methods.maxsim", None)
-    shared = ScoredPages(pages.query, pages.pages, weights_needed=True)
-    expected = maxsim(pages.query, pages.pages.vectors)
-    np.testing.assert_array_equal(shared.late_interaction, expected)
-    assert shared.relevance.late_interaction is shared.late_interaction
+def test_products_that_were_computed_serve_every_score(pages: ScoredPages) -> None:
+    vectors = pages.pages.vectors
+    products = Products(pages.query, vectors)
+    np.testing.assert_array_equal(maxsim(pages.query, products), pages.late_interaction)
+    vectors.blocks = None  # type: ignore[method-assign,assignment]  # the pages are not read again
+    shared = ScoredPages(pages.query, pages.pages, products=products)
+    np.testing.assert_array_equal(shared.late_interaction, pages.late_interaction)
+    np.testing.assert_array_equal(shared.relevance.late_interaction, pages.late_interaction)

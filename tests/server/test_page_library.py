@@ -129,12 +129,17 @@ def test_a_job_can_be_cancelled_and_a_locked_file_opened(
     open_page: Open, address: str, report: Path, tmp_path: Path
 ) -> None:
     page = open_page(at=address)
-    page.locator("#files").set_input_files(report)
+    # The file waits for a long one, so that there is time to cancel it.
+    long = write_pdf(tmp_path / "long.pdf", *["Ropes, sails and anchors. " * 60] * 300)
+    page.locator("#files").set_input_files([long, report])
     entry = page.get_by_role("listitem").filter(has_text=report.name)
     entry.get_by_role("button", name="Cancel").click()
     expect(entry.get_by_role("button", name="Try again")).to_be_visible()
     entry.get_by_role("button", name="Dismiss").click()
     expect(entry).to_be_hidden()
+    waited_for = page.get_by_role("listitem").filter(has_text=long.name)
+    waited_for.get_by_role("button", name="Cancel").click()
+    expect(waited_for.get_by_role("button", name="Try again")).to_be_visible()
     broken = tmp_path / "broken.pdf"
     broken.write_text("no document at all", encoding="utf-8")
     page.locator("#files").set_input_files(broken)

@@ -2,5 +2,15 @@
 
 from visar.core.selection import Relevance, Selection, maxsim, score_pages, select
 from visar.core.vectors import PageVectors, prepare
+from visar.core.weights import Products
 
-__all__ = ["PageVectors", "Relevance", "Selection", "maxsim", "prepare", "score_pages", "select"]
+__all__ = [
+    "PageVectors",
+    "Products",
+    "Relevance",
+    "Selection",
+    "maxsim",
+    "prepare",
+    "score_pages",
+    "select",
+]

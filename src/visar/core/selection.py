@@ -14,7 +14,7 @@ import numpy as np
 from visar.core.cutoff import find_cutoff, in_batches
 from visar.core.similarity import PageSimilarity
 from visar.core.vectors import Float32, Float64, Integers, PageVectors, as_pages, as_query
-from visar.core.weights import EPSILON, PatchWeights, Products, activation, weigh
+from visar.core.weights import EPSILON, PatchWeights, Products, weigh
 from visar.errors import InvalidOption
 
 Weighting = Literal["tokens", "pages"]
@@ -93,10 +93,7 @@ def maxsim(query: Any, pages: Any, *, offsets: Any = None) -> Float64:
     >>> maxsim(np.eye(2), [np.eye(2), np.array([[0.6, 0.8]])]).round(3)
     array([2. , 1.4])
     """
-    vectors = as_pages(pages, offsets)
-    query = as_query(query, vectors.dimension)
-    products = Products(query, vectors, keep=False)
-    return np.asarray(activation(products, len(vectors), len(query)).sum(axis=1))
+    return np.asarray(_compare(query, pages, offsets, keep=False).activation.sum(axis=1))
 
 
 def score_pages(
@@ -118,10 +115,9 @@ def score_pages(
     array([0, 1, 2])
     """
     _check_options({"top_t": top_t}, 0, unweighted)
-    scored, _ = _score(
-        query, as_pages(pages, offsets), _Stopwatch(), top_t=top_t, unweighted=unweighted
-    )
-    return scored
+    clock = _Stopwatch()
+    products = _compare(query, pages, offsets)
+    return _score(products, clock, top_t=top_t, unweighted=unweighted)[0]
 
 
 def select(
@@ -148,7 +144,8 @@ def select(
         (m, D) unit vectors of the question: a numpy array or a torch tensor.
     pages
         A sequence of (n_p, D) arrays, one stacked (Σn, D) array with ``offsets``, or what
-        `visar.prepare` returned, which saves the check of the vectors.
+        `visar.prepare` returned, which saves the check of the vectors. `Products` of the same
+        question with the pages save their multiplication.
     offsets
         Where pages begin in a stacked array, and where the last one ends: N + 1 numbers.
     top_t
@@ -177,11 +174,15 @@ def select(
         unweighted,
     )
     clock = _Stopwatch()
-    vectors = as_pages(pages, offsets)
     scored, similarity = _score(
-        query, vectors, clock, top_t=top_t, top_j=top_j, top_p=top_p, unweighted=unweighted
+        _compare(query, pages, offsets),
+        clock,
+        top_t=top_t,
+        top_j=top_j,
+        top_p=top_p,
+        unweighted=unweighted,
     )
-    n_pages = len(vectors)
+    n_pages = len(scored.ranking)
     if similarity is None:
         return Selection(
             **vars(scored),
@@ -229,9 +230,16 @@ def select(
     )
 
 
+def _compare(query: Any, pages: Any, offsets: Any, *, keep: bool = True) -> Products:
+    """Return the products of a query with pages, computed only if ``pages`` are not products."""
+    if isinstance(pages, Products):
+        return pages
+    vectors = as_pages(pages, offsets)
+    return Products(as_query(query, vectors.dimension), vectors, keep=keep)
+
+
 def _score(
-    query: Any,
-    vectors: PageVectors,
+    products: Products,
     clock: _Stopwatch,
     *,
     top_t: int,
@@ -240,25 +248,19 @@ def _score(
     unweighted: Collection[Weighting],
 ) -> tuple[Relevance, PageSimilarity | None]:
     """Return the relevance of pages, and the similarity of those that stand out, if any do."""
-    query = as_query(query, vectors.dimension)
-    products = Products(query, vectors, keep=True)
-    activations = activation(products, len(vectors), len(query))
-    late = activations.sum(axis=1)
+    vectors, n_query = products.pages, len(products.query)
+    late = products.activation.sum(axis=1)
     clock.lap("query to page")
 
     weights = None
     if len(vectors) > 1:
         weights = weigh(
-            products,
-            activations,
-            vectors.offsets,
-            tokens="tokens" not in unweighted,
-            pages="pages" not in unweighted,
+            products, tokens="tokens" not in unweighted, pages="pages" not in unweighted
         )
-    del products
+    del products  # their memory, unless the caller keeps them
     clock.lap("page to query")
     if weights is None or not weights.patches.any():
-        return _by_late_interaction(late, vectors, len(query), weights, clock), None
+        return _by_late_interaction(late, vectors, n_query, weights, clock), None
 
     similarity = PageSimilarity(vectors, weights.patches, top_t=top_t, top_j=top_j, top_p=top_p)
     scores = np.zeros(len(vectors))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,9 @@ class Products:
     Iterating again gives them again: from memory when there was room to keep them.
     """
 
-    def __init__(self, query: Float32, pages: PageVectors, *, keep: bool) -> None:
-        self._query = query
-        self._pages = pages
+    def __init__(self, query: Float32, pages: PageVectors, *, keep: bool = True) -> None:
+        self.query = query
+        self.pages = pages
         size = len(query) * pages.rows * query.itemsize
         self._keep = keep and size <= ROOM_FOR_PRODUCTS + pages.nbytes // 4
         self._kept: list[BlockProducts] = []
@@ -47,12 +48,48 @@ class Products:
         if self._kept:
             yield from self._kept
             return
-        for block in self._pages.blocks():
-            values = self._query @ block.vectors.T
+        kept = []
+        for block in self.pages.blocks():
+            values = self.query @ block.vectors.T
             products = BlockProducts(block.first_row, block.pages, block.starts, values)
             if self._keep:
-                self._kept.append(products)
+                kept.append(products)
             yield products
+        self._kept = kept
+
+    @cached_property
+    def activation(self) -> Float64:
+        """A[p, i] = max_j <q_i, v_pj>, 0 for an empty page (Eq. 2)."""
+        highest = np.full((len(self.query), len(self.pages)), -np.inf, np.float32)
+        for block in self:
+            if len(block.pages) == 1:
+                maxima = block.values.max(axis=1, keepdims=True)
+            else:
+                maxima = np.maximum.reduceat(block.values, block.starts, axis=1)
+            highest[:, block.pages] = np.maximum(highest[:, block.pages], maxima)
+        highest[np.isneginf(highest)] = 0
+        return highest.T.astype(np.float64)
+
+    def only(self, pages: Sequence[int]) -> Products:
+        """Return the products with some pages; those that were kept are not computed again."""
+        chosen = Products(self.query, self.pages.only(pages), keep=self._keep)
+        positions = {page: position for position, page in enumerate(pages)}
+        for block in self._kept:
+            ends = [*block.starts[1:].tolist(), block.values.shape[1]]
+            for page, start, end in zip(
+                block.pages.tolist(), block.starts.tolist(), ends, strict=True
+            ):
+                if page in positions:
+                    row_of_page = block.first_row + start - int(self.pages.offsets[page])
+                    chosen._kept.append(
+                        BlockProducts(
+                            int(chosen.pages.offsets[positions[page]]) + row_of_page,
+                            np.array([positions[page]]),
+                            np.array([0]),
+                            block.values[:, start:end],
+                        )
+                    )
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +104,12 @@ class PatchWeights:
     """ŵ_pj of all pages, stacked; all zero when no page is active."""
 
 
-def activation(products: Products, n_pages: int, n_query: int) -> Float64:
-    """A[p, i] = max_j <q_i, v_pj>, 0 for an empty page (Eq. 2)."""
-    highest = np.full((n_query, n_pages), -np.inf, np.float32)
-    for block in products:
-        if len(block.pages) == 1:
-            maxima = block.values.max(axis=1, keepdims=True)
-        else:
-            maxima = np.maximum.reduceat(block.values, block.starts, axis=1)
-        highest[:, block.pages] = np.maximum(highest[:, block.pages], maxima)
-    highest[np.isneginf(highest)] = 0
-    return highest.T.astype(np.float64)
-
-
-def weigh(
-    products: Products,
-    activation: Float64,
-    offsets: Integers,
-    *,
-    tokens: bool = True,
-    pages: bool = True,
-) -> PatchWeights | None:
+def weigh(products: Products, *, tokens: bool = True, pages: bool = True) -> PatchWeights | None:
     """ŵ_i, ŵ_p and ŵ_pj (Eq. 3 to 9); None when no query vector says anything.
 
     ``tokens=False`` sets ŵ_i = 1, ``pages=False`` sets ŵ_p = 1: the paper's ablations.
     """
+    activation, offsets = products.activation, products.pages.offsets
     heard = activation.mean(axis=0) > SILENT
     if not heard.any():
         return None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from visar.core import select
 from visar.core.selection import Selection
 from visar.core.similarity import PageSimilarity
-from visar.core.weights import Products, activation
+from visar.core.weights import Products
 from visar.documents.page import Box, Page
 from visar.errors import InvalidOption
 from visar.results import (
@@ -193,8 +193,7 @@ def _influence(
     proportion to their terms, since a word that nearly wins everywhere matters too.
     """
     vectors = pages.vectors
-    products = Products(query, vectors, keep=False)
-    activations = activation(products, len(vectors), len(query))
+    activations = Products(query, vectors, keep=False).activation
     means = np.maximum(activations.mean(axis=0), np.finfo(np.float64).tiny)
     # The normalised spread of a vector's activations is a factor of all of them.
     factors = activations / means * activations.std(axis=0) * selection.token_weights

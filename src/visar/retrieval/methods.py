@@ -15,7 +15,16 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from visar import plugins
-from visar.core import PageVectors, Relevance, Selection, baselines, maxsim, score_pages, select
+from visar.core import (
+    PageVectors,
+    Products,
+    Relevance,
+    Selection,
+    baselines,
+    maxsim,
+    score_pages,
+    select,
+)
 from visar.core.baselines import Choice
 from visar.core.vectors import Float32, Float64
 from visar.errors import InvalidOption
@@ -60,9 +69,9 @@ class ScoredPages:
         Maximum number of pages for `select`.
     calibration
         Calibration of the encoder, which gives pages their probabilities.
-    weights_needed
-        Whether the caller needs `relevance` in any case: late interaction then comes from the same
-        products.
+    products
+        Products of the question with the pages, which everything is then computed from. Without
+        them each selection compares the question with the pages anew, and is timed with it.
     """
 
     def __init__(
@@ -73,14 +82,14 @@ class ScoredPages:
         evidence: Sequence[int] = (),
         max_k: int | None = None,
         calibration: Calibration | None = None,
-        weights_needed: bool = False,
+        products: Products | None = None,
     ) -> None:
         self.query = query
         self.pages = pages if isinstance(pages, DocumentPages) else DocumentPages(pages)
         self.evidence = tuple(evidence)
         self.max_k = max_k
         self.calibration = calibration
-        self._weights_needed = weights_needed
+        self._compared = self.pages.vectors if products is None else products
         self._relevance: Relevance | None = None
         self._scores: dict[str, Float64] = {}
 
@@ -96,7 +105,7 @@ class ScoredPages:
     def relevance(self) -> Relevance:
         """Weights and scores of the pages; a `Selection` once ViSAR has run."""
         if self._relevance is None:
-            self._relevance = score_pages(self.query, self.pages.vectors)
+            self._relevance = score_pages(self.query, self._compared)
         return self._relevance
 
     def scores(self, kind: Scores) -> Float64:
@@ -116,9 +125,9 @@ class ScoredPages:
     def select(self, **options: Any) -> Selection:
         """Run ViSAR; with no options the result is kept for the next call."""
         if options:
-            return select(self.query, self.pages.vectors, max_k=self.max_k, **options)
+            return select(self.query, self._compared, max_k=self.max_k, **options)
         if not isinstance(self._relevance, Selection):
-            self._relevance = select(self.query, self.pages.vectors, max_k=self.max_k)
+            self._relevance = select(self.query, self._compared, max_k=self.max_k)
         return self._relevance
 
     def _compute(self, kind: Scores) -> Float64:
@@ -129,9 +138,7 @@ class ScoredPages:
                 raise InvalidOption("Probabilities need a calibration of the encoder.")
             return self.calibration.if_about(page_features(self.relevance))
         if kind == "late-interaction":
-            if self._weights_needed:
-                return self.relevance.late_interaction
-            return maxsim(self.query, self.pages.vectors)
+            return maxsim(self.query, self._compared)
         question = self.query.mean(axis=0, dtype=np.float64)
         length = max(float(np.linalg.norm(question)), np.finfo(np.float64).tiny)
         return np.asarray(self.pages.means @ question / length)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from visar.core import PageVectors, Relevance, Selection, maxsim
+from visar.core import PageVectors, Products, Relevance, Selection, maxsim
 from visar.core.vectors import Float32, Float64
 from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
 from visar.errors import InvalidOption
@@ -147,13 +147,13 @@ class Searcher:
         self._prepare(corpus, exact=query.exact)
         of_document = about_document(query.question) is not None
         vectors, spans = encode()
-        considered = self._considered(corpus, vectors, query)
+        considered, products = self._considered(corpus, vectors, query)
         scored = ScoredPages(
             vectors,
             considered.pages,
             max_k=query.max_k,
             calibration=calibration,
-            weights_needed=True,
+            products=products,
         )
         choice = method.choose(scored)
         selection = choice if isinstance(choice, Selection) else None
@@ -222,22 +222,28 @@ class Searcher:
         elif self._candidates is not None and not exact:
             self._candidates.prepare(corpus)
 
-    def _considered(self, corpus: Corpus, vectors: Float32, query: Query) -> Corpus:
-        """Return the pages to choose from: all of one document, the best of several."""
+    def _considered(
+        self, corpus: Corpus, vectors: Float32, query: Query
+    ) -> tuple[Corpus, Products]:
+        """Return the pages to choose from, all of one document or the best of several.
+
+        With them come their products with the question, so that no page is compared twice.
+        """
         most = max(CANDIDATES, query.k or 0)
         if len(corpus.documents) == 1 or len(corpus) <= most:
-            return corpus
+            return corpus, Products(vectors, corpus.pages.vectors)
         candidates: list[PageId] = []
         if not _is_small(corpus) and self._candidates is not None and not query.exact:
             candidates = self._candidates.find(corpus, vectors, query.question, most)
         if candidates:
             corpus = corpus.only(candidates)
         if candidates or _is_small(corpus):
-            scores = maxsim(vectors, corpus.pages.vectors)
-        else:
-            scores = corpus.late_interaction(vectors)
-        best = np.sort(np.argsort(-scores, kind="stable")[:most])
-        return corpus.only([corpus.page_ids[position] for position in best.tolist()])
+            products = Products(vectors, corpus.pages.vectors)
+            best = _best(maxsim(vectors, products), most)
+            return corpus.only([corpus.page_ids[page] for page in best]), products.only(best)
+        best = _best(corpus.late_interaction(vectors), most)
+        corpus = corpus.only([corpus.page_ids[page] for page in best])
+        return corpus, Products(vectors, corpus.pages.vectors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -316,6 +322,12 @@ class _Question:
             beside=beside,
             source=source,
         )
+
+
+def _best(scores: Float64, most: int) -> list[int]:
+    """Return the positions of the pages with the highest scores, in the order of the pages."""
+    best: list[int] = np.sort(np.argsort(-scores, kind="stable")[:most]).tolist()
+    return best
 
 
 def _is_small(corpus: Corpus) -> bool:
