@@ -77,7 +77,9 @@ def test_the_uploads_of_a_killed_server_are_worked_by_another(
     assert uploads(folder) == []
 
 
-def test_a_job_is_cancelled_through_any_server(folder: Path, book: Path) -> None:
+def test_a_job_is_cancelled_through_any_server(folder: Path, tmp_path: Path) -> None:
+    # Long enough to be cancelled in the middle.
+    book = write_pdf(tmp_path / "book.pdf", *(f"Chapter {n}. The tide." for n in range(600)))
     with program(folder) as (one, first), program(folder) as (two, second):
         with client(one) as http:
             job = upload(http, book)["id"]
