@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.core.selection import rank
-from visar.core.vectors import Float32, Float64, PageVectors, as_query
+from visar.core.vectors import Float32, Float64, PageVectors
 from visar.core.weights import Products, weigh
 
 PAGES_PER_BLOCK = 4
@@ -36,8 +36,7 @@ def dense_select(
     top_s: int | None = None,
 ) -> DenseSelection:
     """Select pages with a dense matrix; ``top_j``, ``top_p``, ``top_s`` give the approximation."""
-    checked = as_query(query, vectors.dimension)
-    products = Products(checked, vectors)
+    products = Products(query, vectors)
     activations = products.activation
     weighed = weigh(products)
     if weighed is None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.retrieval.words import ENCODER, add_texts, asking, texts
 from visar.core import PageVectors, maxsim, select
 from visar.core.vectors import Block
-from visar.errors import NotInIndex
+from visar.errors import InvalidVectors, NotInIndex
 from visar.index import Index
 from visar.results import Document, EncoderRef, SearchResult
 from visar.retrieval import candidates, search
@@ -313,3 +313,14 @@ def test_candidates_hold_the_best_page(
     pages = [candidate.page for candidate in found]
     assert len(set(pages)) == len(pages) == min(n, len(filled))
     assert set(pages) <= set(filled)
+
+
+@pytest.mark.parametrize("documents", [["0.pdf"], None])
+def test_a_question_with_bad_vectors_is_refused(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, documents: list[str] | None
+) -> None:
+    """A plug-in encoder may return anything."""
+    bad = np.full((2, ENCODER.dimension), np.nan, np.float32)
+    monkeypatch.setattr(type(ENCODER), "encode_query", lambda *_: bad)
+    with pytest.raises(InvalidVectors):
+        Index(store).search("word1", documents=documents, encoder=ENCODER)

@@ -13,7 +13,7 @@ import numpy as np
 
 from visar.core.cutoff import find_cutoff, in_batches
 from visar.core.similarity import PageSimilarity
-from visar.core.vectors import Float32, Float64, Integers, PageVectors, as_pages, as_query
+from visar.core.vectors import Float32, Float64, Integers, PageVectors, as_pages
 from visar.core.weights import EPSILON, PatchWeights, Products, weigh
 from visar.errors import InvalidOption
 
@@ -234,8 +234,7 @@ def _compare(query: Any, pages: Any, offsets: Any, *, keep: bool = True) -> Prod
     """Return the products of a query with pages, computed only if ``pages`` are not products."""
     if isinstance(pages, Products):
         return pages
-    vectors = as_pages(pages, offsets)
-    return Products(as_query(query, vectors.dimension), vectors, keep=keep)
+    return Products(query, as_pages(pages, offsets), keep=keep)
 
 
 def _score(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.core.vectors import Float32, Float64, Integers, PageVectors
+from visar.core.vectors import Float32, Float64, Integers, PageVectors, as_query
 
 # float32 must decide like float64: what differs by no more than this share is equal.
 EPSILON = 1e-6
@@ -34,13 +35,14 @@ class BlockProducts:
 class Products:
     """The inner products of a query with every vector of a document, block by block.
 
-    Iterating again gives them again: from memory when there was room to keep them.
+    Iterating again gives them again: from memory when there was room to keep them. Raises
+    InvalidVectors if the query is not made of unit vectors of the pages' dimension.
     """
 
-    def __init__(self, query: Float32, pages: PageVectors, *, keep: bool = True) -> None:
-        self.query = query
+    def __init__(self, query: Any, pages: PageVectors, *, keep: bool = True) -> None:
+        self.query = as_query(query, pages.dimension)
         self.pages = pages
-        size = len(query) * pages.rows * query.itemsize
+        size = len(self.query) * pages.rows * self.query.itemsize
         self._keep = keep and size <= ROOM_FOR_PRODUCTS + pages.nbytes // 4
         self._kept: list[BlockProducts] = []
 
