@@ -124,18 +124,39 @@ class Additions(Result):
 
 
 @dataclass(frozen=True, slots=True)
+class QuotedCell(Result):
+    """A cell of a quoted table."""
+
+    text: str
+    row: int
+    """Row of the quoted part, from 0; rows of column headers come first."""
+    column: int
+    """First column that it covers, from 0; row labels stand in column 0."""
+    span: int
+    """Number of columns that it covers."""
+    header: bool
+    """Whether it names a column."""
+    answer: bool
+    """Whether the question names both its row and its column."""
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
 class Passage(Result):
-    """A sentence or table row of a page that answers the question."""
+    """A sentence, a list item or rows of a table that answer the question."""
 
     text: str
     document: str
     page: int
     weight: float
-    """Rank among the passages of the same question: higher is better."""
+    """Score among the passages of the same question: higher is better."""
     boxes: tuple[Box, ...]
+    """Position of its words on the page."""
     answer: tuple[int, int] | None = None
     """Start and end, in characters, of the part that has the form asked for: a number with its
     unit, a date, a name. Null if the question asks for no such form."""
+    cells: tuple[QuotedCell, ...] = ()
+    """Cells of the rows quoted from a table, with their column headers; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

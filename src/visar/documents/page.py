@@ -10,6 +10,12 @@ Box: TypeAlias = tuple[float, float, float, float]
 
 TextSource: TypeAlias = Literal["text layer", "ocr", "both", "none"]
 
+BlockKind: TypeAlias = Literal[
+    "sentence", "heading", "item", "caption", "table", "label", "contents", "margin"
+]
+"""``item`` is an item of a list, ``label`` a few words outside of any text, as in a chart,
+``contents`` a line of a table of contents, ``margin`` a running head or foot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -19,6 +25,37 @@ class Word:
     box: Box
     line: int
     """Which line of the page it belongs to, in reading order from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table."""
+
+    words: tuple[int, ...]
+    """Indices of its words in the page, in reading order."""
+    row: int
+    """Row of the table, from 0."""
+    column: int
+    """First column that it covers, from 0."""
+    span: int = 1
+    """Number of columns that it covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Words of a page that belong together: a sentence, a heading, a table."""
+
+    kind: BlockKind
+    words: tuple[int, ...]
+    """Indices of its words in the page, in reading order."""
+    size: float
+    """Font size in points."""
+    heading: int | None = None
+    """Position among the page's blocks of the heading that it stands under."""
+    cells: tuple[Cell, ...] = ()
+    """Cells of a table, row by row; together they hold its words."""
+    header_rows: int = 0
+    """Number of rows of a table that name its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +75,8 @@ class Page:
     text_source: TextSource
     label: str = ""
     """The number printed on it if the file says so and it is another: "iv", "287"."""
+    blocks: tuple[Block, ...] | None = None
+    """The layout, in reading order; None for a page that was stored without one."""
 
     def lines(self) -> list[list[int]]:
         """The indices of the words of each line, in reading order."""
