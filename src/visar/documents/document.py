@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from visar.documents import ocr as ocr_engines
+from visar.documents.blocks import find_blocks, margin_texts, placed_words
 from visar.documents.finding import Identity, identify, refusals, unknown_kind
 from visar.documents.layout import EMPTY, Piece, WordTable, arrange, unread_figures
 from visar.documents.ocr import OcrFailed
@@ -35,6 +36,9 @@ _SOURCES: dict[tuple[bool, bool], TextSource] = {
 # Pages and pictures whose words by OCR are kept: enough for a banner that returns, and for a page
 # that is asked for again.
 _KEPT = 64
+# Pages before and after a page that are compared with it to find running heads: left and right
+# pages may have heads of their own.
+_NEARBY = 2
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -138,7 +142,7 @@ class OpenedDocument:
         self._pages = pages
         self._worker = worker
         self._cleanup = cleanup
-        self._last_read: tuple[int, PageContent] | None = None
+        self._contents: OrderedDict[int, PageContent] = OrderedDict()
         self._read_by_ocr: OrderedDict[int, Page] = OrderedDict()
         self._read_pictures: OrderedDict[bytes, list[Piece]] = OrderedDict()
         self.read_image = ocr_engines.read_image
@@ -189,15 +193,19 @@ class OpenedDocument:
         content = self._content(number)
         regions = self._regions_to_read(content)
         layer = EMPTY if self.options.ocr == "always" else content.words
-        words = self._read_regions(number, content, regions, layer)
+        table = self._read_regions(number, content, regions, layer)
+        words = table.words()
+        size = content.width, content.height
+        placed = placed_words(words, *size, table.sizes / 100, table.turns)
         page = Page(
             number=number,
             width=content.width,
             height=content.height,
             rotation=content.rotation,
-            words=words.words(),
+            words=words,
             text_source=_SOURCES[len(layer) > 0, len(words) > len(layer)],
             label="" if content.label == str(number) else content.label,
+            blocks=find_blocks(placed, content.height, self._recurring(number)),
         )
         if regions:
             _remember(self._read_by_ocr, number, page)
@@ -259,11 +267,27 @@ class OpenedDocument:
 
     def _content(self, number: int) -> PageContent:
         self._check(number)
-        # Taken once: another thread may be reading another page.
-        last = self._last_read
-        if last is None or last[0] != number:
-            last = self._last_read = (number, self._worker.read(number))
-        return last[1]
+        content = self._contents.get(number)
+        if content is None:
+            content = self._worker.read(number)
+            _remember(self._contents, number, content)
+        return content
+
+    def _recurring(self, number: int) -> set[str]:
+        """Return the texts at the edges of the pages around one: running heads stand there too."""
+        texts: set[str] = set()
+        for other in range(max(1, number - _NEARBY), min(len(self), number + _NEARBY) + 1):
+            if other == number:
+                continue
+            try:
+                content = self._content(other)
+            except PageError:  # reported when that page is read
+                continue
+            known = self._read_by_ocr.get(other)
+            words = content.words.words() if known is None else known.words
+            placed = placed_words(words, content.width, content.height)
+            texts |= margin_texts(placed, content.height)
+        return texts
 
     def _regions_to_read(self, content: PageContent) -> list[Box]:
         """What OCR has to look at: nothing, the whole page, or figures in it."""
@@ -297,7 +321,9 @@ class OpenedDocument:
                 reason = f"has no text that can be used. {missing}; or go without: --ocr never"
                 raise PageError(self.name, number, reason) from missing
             lines = arrange(pieces, file_order=ordered)
-            found = WordTable.of(lines, image.width, image.height)
+            found = WordTable.of(
+                lines, image.width, image.height, scale=content.height / image.height
+            )
             words = words.joined(found.outside(known))
         return words
 

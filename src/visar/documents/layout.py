@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Box, Word
+from visar.documents.segments import WIDEST_SPACE
 from visar.text import clean_text
 
-# Shares of the font size.
-_WIDEST_SPACE = 0.9
+# Share of the font size.
 _NARROWEST_GUTTER = 0.7
 # A line of a column has this many characters on average, surely one of prose has that many.
 _SHORTEST_COLUMN_LINE = 8
@@ -80,6 +80,10 @@ class WordTable:
     """(n, 4) left, top, right, bottom in units of the page's width and height divided by SCALE."""
     lines: NDArray[np.int32]
     """The line of each word, in reading order from 0."""
+    sizes: NDArray[np.int32]
+    """Font size of each word in hundredths of a point."""
+    turns: NDArray[np.int32]
+    """Direction of each word: quarter turns clockwise, 4 for any other."""
 
     # Places finer than a hundred thousandth of the page mean nothing.
     SCALE = 100_000
@@ -92,10 +96,12 @@ class WordTable:
         height: float,
         *,
         written: Sequence[Piece] = (),
+        scale: float = 1.0,
     ) -> WordTable:
-        """Lines on a page of this size.
+        """Return the words of lines on a page of this size.
 
-        Words come line by line, or in the order in which the file has ``written`` them.
+        Words come line by line, or in the order in which the file has ``written`` them. ``scale``
+        is the number of points in a unit of the pieces: less than 1 for pixels.
         """
         numbers = {id(piece): number for number, line in enumerate(lines) for piece in line}
         pieces = written or [piece for line in lines for piece in line]
@@ -107,6 +113,8 @@ class WordTable:
             [piece.text for piece in pieces],
             np.rint(shares * cls.SCALE).astype(np.int32),
             np.array([numbers[id(piece)] for piece in pieces], np.int32),
+            np.rint(np.clip([100 * scale * piece.size for piece in pieces], 0, 1e8)).astype(np.int32),
+            np.array([piece.turn for piece in pieces], np.int32),
         )
 
     def __len__(self) -> int:
@@ -127,6 +135,8 @@ class WordTable:
             self.texts + more.texts,
             np.concatenate([self.boxes, more.boxes]),
             np.concatenate([self.lines, first + lines.astype(np.int32)]),
+            np.concatenate([self.sizes, more.sizes]),
+            np.concatenate([self.turns, more.turns]),
         )
 
     def outside(self, known: WordTable) -> WordTable:
@@ -138,11 +148,12 @@ class WordTable:
             if not (_within(middle, known.boxes) | _within(known_middles, box)).any()
         ]
         return WordTable(
-            [self.texts[index] for index in chosen], self.boxes[chosen], self.lines[chosen]
+            [self.texts[index] for index in chosen],
+            *(column[chosen] for column in (self.boxes, self.lines, self.sizes, self.turns)),
         )
 
 
-EMPTY = WordTable([], np.zeros((0, 4), np.int32), np.zeros(0, np.int32))
+EMPTY = WordTable([], np.zeros((0, 4), np.int32), *[np.zeros(0, np.int32)] * 3)
 
 
 def figure_regions(images: Iterable[Box], width: float, height: float) -> list[Box]:
@@ -304,7 +315,7 @@ def _segments(pieces: Sequence[Piece]) -> list[_Segment]:
 def _follows(before: _Segment, after: _Segment | Piece) -> bool:
     size = before.size if before.size > after.size else after.size
     gap = after.left - before.right
-    return -size / 2 <= gap <= _WIDEST_SPACE * size and _same_line(before, after)
+    return -size / 2 <= gap <= WIDEST_SPACE * size and _same_line(before, after)
 
 
 def _same_line(one: _Segment, other: _Segment | Piece) -> bool:

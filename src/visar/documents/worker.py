@@ -63,7 +63,8 @@ class PageContent:
             "texts": self.words.texts,
             "label": self.label,
         }
-        columns = np.column_stack([self.words.boxes, self.words.lines])
+        words = self.words
+        columns = np.column_stack([words.boxes, words.lines, words.sizes, words.turns])
         return message, columns.astype(_COLUMNS).tobytes()
 
     @classmethod
@@ -75,9 +76,11 @@ class PageContent:
             raise TypeError("no list of words")
         if not joined.isprintable() and clean_line(joined) != joined:
             raise ValueError("words with spaces, or with characters that a terminal obeys")
-        columns = np.frombuffer(payload, _COLUMNS).reshape(len(texts), 5)
+        columns = np.frombuffer(payload, _COLUMNS).reshape(len(texts), 7)
         if columns.size and (columns.min() < 0 or columns[:, :4].max() > WordTable.SCALE):
             raise ValueError("a word outside of the page")
+        if columns.size and columns[:, 6].max() > 4:
+            raise ValueError("a word in an impossible direction")
         width, height = map(float, message["size"])
         figures = tuple(_box(figure) for figure in message["figures"])
         if not (0 < width < math.inf and 0 < height < math.inf):
@@ -88,7 +91,7 @@ class PageContent:
             rotation=int(message["rotation"]),
             blank=bool(message["blank"]),
             figures=figures,
-            words=WordTable(texts, columns[:, :4], columns[:, 4]),
+            words=WordTable(texts, columns[:, :4], *columns.T[4:]),
             label=clean_line(message["label"], _LONGEST_LABEL),
         )
 

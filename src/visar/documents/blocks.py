@@ -1,0 +1,381 @@
+"""The layout of a page: its words as sentences, headings, list items, tables and captions.
+
+Found once, when a page is read. Every word is in exactly one block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from visar.documents.page import Block, BlockKind, Cell, Page, Word
+from visar.documents.segments import PlacedWord, Segment, find_segments, is_bullet, is_item_mark
+from visar.documents.sentences import ends_text, find_sentences
+from visar.documents.tables import Table, find_tables
+
+# Running heads and feet stand within this share of the page's height from its edge.
+EDGE = 0.09
+LONGEST_MARGIN = 16
+LONGEST_HEADING = 14
+# Fewer words without the end of a sentence are a label.
+LONGEST_LABEL = 12
+# Lines of a paragraph are at most this many font sizes apart.
+_LINE_GAP = 0.9
+_LEADERS = re.compile(r"\.{4,}|…{2,}|(?:\. ){4,}")
+_CAPTION = re.compile(
+    r"(?:fig(?:ure|\.)?|table|chart|exhibit|box|abb(?:\.|ildung)|tab(?:elle|\.)|tableau|figura"
+    r"|tabla|graph|source|sources|quelle|quellen|note|notes)\b",
+    re.IGNORECASE,
+)
+_PAGE_NUMBER = re.compile(r"(?:page|seite|p\.)?\s*[-–—|]?\s*(?:\d{1,4}|[ivxlc]+)\s*[-–—|]?", re.I)
+
+
+@dataclass(frozen=True, eq=False)
+class _Paragraph:
+    """Lines below each other that read on."""
+
+    lines: list[Segment]
+    kind: BlockKind = "sentence"
+
+    @property
+    def words(self) -> list[PlacedWord]:
+        return [word for line in self.lines for word in line.words]
+
+    @property
+    def size(self) -> float:
+        return self.lines[0].size
+
+    @property
+    def text(self) -> str:
+        return " ".join(line.text for line in self.lines)
+
+    @property
+    def left(self) -> float:
+        return min(line.left for line in self.lines)
+
+    @property
+    def right(self) -> float:
+        return max(line.right for line in self.lines)
+
+    @property
+    def top(self) -> float:
+        return self.lines[0].top
+
+    @property
+    def bottom(self) -> float:
+        return self.lines[-1].bottom
+
+    @property
+    def is_final(self) -> bool:
+        return ends_text(self.lines[-1].words[-1].text)
+
+
+def find_blocks(words: Sequence[PlacedWord], height: float, recurring: Collection[str] = ()) -> tuple[Block, ...]:
+    """Find the blocks of a page, in reading order.
+
+    Parameters
+    ----------
+    words
+        All words of the page.
+    height
+        Height of the page in points.
+    recurring
+        `margin_texts` that stand on pages nearby too.
+    """
+    segments = find_segments(words)
+    blocks: list[tuple[tuple[float, float], Block]] = []
+
+    def add(kind: BlockKind, found: Sequence[PlacedWord], **more: object) -> None:
+        if found:
+            size = sorted(word.size for word in found)[len(found) // 2]
+            block = Block(kind, tuple(w.index for w in found), round(size, 2), **more)  # type: ignore[arg-type]
+            blocks.append(((found[0].line, found[0].left), block))
+
+    rest = []
+    for line in _by_line(segments):
+        together = [word for segment in line for word in segment.words]
+        if _is_margin(line, height, recurring):
+            add("margin", together)
+        elif _LEADERS.search(" ".join(word.text for word in together)):
+            add("contents", together)
+        else:
+            rest += line
+    for tile in list(_tiles(rest)):
+        if all(segment in rest for segment in tile):
+            add("label", [word for segment in tile for word in segment.words])
+            rest = [segment for segment in rest if segment not in tile]
+    known = {word.index: word for word in words}
+    in_tables: set[int] = set()
+    for table in find_tables(rest):
+        covered = [index for cell in table.cells for index in cell.words]
+        in_tables.update(covered)
+        if table.is_contents:
+            for row in _rows(table):
+                add("contents", [known[index] for cell in row for index in cell.words])
+        else:
+            add("table", [known[i] for i in covered], cells=table.cells, header_rows=table.header_rows)
+    texts = [segment for segment in rest if segment.words[0].index not in in_tables]
+    for kind, found in _texts(texts):
+        add(kind, found)
+    for turned in _by_line_of_words(word for word in words if not word.upright):
+        add("label", turned)
+    blocks.sort(key=lambda block: block[0])
+    return _under_headings([block for _, block in blocks])
+
+
+def lay_out(page: Page) -> Page:
+    """Return a page with blocks found from its words alone: font sizes are those of the boxes."""
+    return replace(page, blocks=find_blocks(placed_words(page.words, page.width, page.height), page.height))
+
+
+def placed_words(
+    words: Sequence[Word],
+    width: float,
+    height: float,
+    sizes: Sequence[float] | None = None,
+    turns: Sequence[int] | None = None,
+) -> list[PlacedWord]:
+    """Return words in points, with their font sizes and directions as far as these are known."""
+    if sizes is None:
+        sizes = _sizes_of_lines(words, height)
+    placed = []
+    for index, word in enumerate(words):
+        left, top, right, bottom = word.box
+        x0, y0, x1, y1 = left * width, top * height, right * width, bottom * height
+        if turns is None:
+            upright = x1 - x0 >= y1 - y0 or len(word.text) < 4
+        else:
+            upright = turns[index] == 0
+        placed.append(PlacedWord(index, word.text, x0, y0, x1, y1, sizes[index], word.line, upright))
+    return placed
+
+
+def _sizes_of_lines(words: Sequence[Word], height: float) -> list[float]:
+    tallest: dict[int, list[float]] = {}
+    for word in words:
+        tallest.setdefault(word.line, []).append((word.box[3] - word.box[1]) * height)
+    # The ink of a line without descenders is about three quarters of its font size.
+    return [max(1.0, 1.2 * sorted(tallest[word.line])[len(tallest[word.line]) // 2]) for word in words]
+
+
+def margin_texts(page_words: Sequence[PlacedWord], height: float) -> set[str]:
+    """Return the texts at the edges of a page, without digits: what running heads have in common."""
+    return {
+        _without_digits(line)
+        for line in _by_line(find_segments(page_words))
+        if _at_edge(line, height)
+    } - {""}
+
+
+def _at_edge(line: Sequence[Segment], height: float) -> bool:
+    top, bottom = min(s.top for s in line), max(s.bottom for s in line)
+    few = sum(len(segment.words) for segment in line) <= LONGEST_MARGIN
+    return few and (bottom < EDGE * height or top > (1 - EDGE) * height)
+
+
+def _without_digits(line: Sequence[Segment]) -> str:
+    return "".join(c for segment in line for c in segment.text.casefold() if c.isalpha())
+
+
+def _is_margin(line: Sequence[Segment], height: float, recurring: Collection[str]) -> bool:
+    if not _at_edge(line, height):
+        return False
+    text = " ".join(segment.text for segment in line)
+    return _without_digits(line) in recurring or _PAGE_NUMBER.fullmatch(text) is not None
+
+
+def _by_line(segments: Iterable[Segment]) -> list[list[Segment]]:
+    lines: dict[int, list[Segment]] = {}
+    for segment in segments:
+        lines.setdefault(segment.line, []).append(segment)
+    return list(lines.values())
+
+
+def _by_line_of_words(words: Iterable[PlacedWord]) -> list[list[PlacedWord]]:
+    lines: dict[int, list[PlacedWord]] = {}
+    for word in words:
+        lines.setdefault(word.line, []).append(word)
+    return list(lines.values())
+
+
+def _rows(table: Table) -> list[list[Cell]]:
+    rows: dict[int, list[Cell]] = {}
+    for cell in table.cells:
+        rows.setdefault(cell.row, []).append(cell)
+    return list(rows.values())
+
+
+def _texts(segments: list[Segment]) -> Iterator[tuple[BlockKind, list[PlacedWord]]]:
+    """Yield the blocks of text that stands outside of tables."""
+    if not segments:
+        return
+    body = _body_size(segments)
+    paragraphs = [part for stack in _stacks(segments) for part in _paragraphs(stack, body)]
+    paragraphs = _with_kinds(paragraphs, body)
+    unfinished: list[PlacedWord] = []
+    for paragraph in paragraphs:
+        words = paragraph.words
+        if paragraph.kind in ("sentence", "item"):
+            goes_on = bool(unfinished) and words[0].text[:1].islower()
+            if unfinished and not goes_on:
+                yield "sentence", unfinished
+            if goes_on:
+                words = [*unfinished, *words]
+            unfinished = []
+            found = list(find_sentences(words))
+            for sentence in found[:-1]:
+                yield paragraph.kind, sentence
+            if paragraph.is_final or paragraph.kind == "item":
+                yield paragraph.kind, found[-1]
+            else:
+                # The next column or page part may go on with it.
+                unfinished = found[-1]
+        else:
+            yield paragraph.kind, words
+    if unfinished:
+        yield "sentence", unfinished
+
+
+def _body_size(segments: Iterable[Segment]) -> float:
+    """Return the font size that most characters have."""
+    lengths: dict[float, int] = {}
+    for segment in segments:
+        size = round(segment.size, 1)
+        lengths[size] = lengths.get(size, 0) + len(segment.text)
+    return max(lengths, key=lambda size: (lengths[size], -size))
+
+
+def _stacks(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Group lines that stand closely below each other, in reading order."""
+    stacks: list[list[Segment]] = []
+    for segment in sorted(segments, key=lambda s: (s.middle, s.left)):
+        above = [stack for stack in stacks if _stands_below(segment, stack[-1])]
+        if len(above) > 1:
+            aligned = [s for s in above if abs(s[-1].left - segment.left) < segment.size]
+            above = aligned if len(aligned) == 1 else []
+        if above:
+            above[0].append(segment)
+        else:
+            stacks.append([segment])
+    return sorted(stacks, key=lambda stack: (stack[0].line, stack[0].left))
+
+
+def _stands_below(segment: Segment, above: Segment) -> bool:
+    size = max(segment.size, above.size)
+    gap = segment.top - above.bottom
+    if not -0.7 * size < gap < _LINE_GAP * size or segment.middle <= above.bottom - 0.2 * size:
+        return False
+    if not 0.86 < segment.size / above.size < 1.16:
+        return False
+    return segment.overlap(above) > 0.2 * min(segment.right - segment.left, above.right - above.left)
+
+
+def _paragraphs(stack: list[Segment], body: float) -> Iterator[_Paragraph]:
+    """Cut a stack of lines where a list item, a heading or a new paragraph begins."""
+    gaps = sorted(after.top - before.bottom for before, after in pairwise(stack))
+    usual = gaps[len(gaps) // 3] if gaps else 0.0
+    part = [stack[0]]
+    for before, after in pairwise(stack):
+        apart = after.top - before.bottom > usual + 0.35 * after.size
+        item = _starts_item(after) and (
+            is_bullet(after.words[0].text) or ends_text(before.words[-1].text) or _starts_item(part[0])
+        )
+        outdented = _starts_item(part[0]) and after.left < part[0].left + 0.3 * after.size
+        capital = not after.text[:1].islower()
+        if item or (capital and (apart or outdented or _is_short_heading(part, after, body))):
+            yield _Paragraph(part)
+            part = []
+        part.append(after)
+    yield _Paragraph(part)
+
+
+def _starts_item(line: Segment) -> bool:
+    return len(line.words) > 1 and is_item_mark(line.words[0].text)
+
+
+def _is_short_heading(part: Sequence[Segment], below: Segment, body: float) -> bool:
+    """Whether a line of a stack is a heading of the size of the text below it."""
+    line = part[0]
+    if len(part) > 1 or len(line.words) > 8 or line.words[-1].text[-1:] in ",;-–:.":
+        return False
+    if not line.has_letters or not line.text[:1].isupper():
+        return False
+    wide = below.right - below.left
+    return line.right - line.left < 0.6 * wide and len(below.words) > len(line.words)
+
+
+def _tiles(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Yield large numbers with the small label below each."""
+    for number in segments:
+        if len(number.words) > 4 or not any(c.isdigit() for c in number.words[0].text):
+            continue
+        below = [
+            other
+            for other in segments
+            if number.size > 1.25 * other.size
+            and number.overlap(other) > 0
+            and -0.3 * number.size < other.top - number.bottom < 0.9 * number.size
+        ]
+        nearest = sorted(below, key=lambda other: other.top)[:1]
+        if not nearest or not nearest[0].has_letters or len(nearest[0].words) > LONGEST_LABEL:
+            continue
+        tile = [number, nearest[0]]
+        while len(tile) < 5:
+            more = [s for s in segments if s not in tile and _stands_below(s, tile[-1])]
+            if len(more) != 1:
+                break
+            tile.append(more[0])
+        if len(tile) < 5:
+            yield tile
+
+
+def _with_kinds(paragraphs: list[_Paragraph], body: float) -> list[_Paragraph]:
+    following = [*paragraphs[1:], None]
+    return [
+        replace(one, kind=_kind(one, after, body))
+        for one, after in zip(paragraphs, following, strict=True)
+    ]
+
+
+def _kind(paragraph: _Paragraph, after: _Paragraph | None, body: float) -> BlockKind:
+    words = paragraph.words
+    if _starts_item(paragraph.lines[0]):
+        return "item"
+    if _CAPTION.match(paragraph.text) and len(words) > 1 and not words[0].text[:1].islower():
+        if words[1].text[:1].isdigit() or words[0].text.endswith((":", ".")):
+            return "caption"
+    if len(words) > LONGEST_HEADING or paragraph.is_final:
+        return "sentence" if len(words) > 3 else "label"
+    has_letters = sum(c.isalpha() for c in paragraph.text) > 3
+    begins = not words[0].text[:1].islower() and words[-1].text[-1:] not in ",;-–"
+    if has_letters and begins and len(paragraph.lines) < 4:
+        if paragraph.size > 1.12 * body:
+            return "heading"
+        if after is not None and _heads(paragraph, after):
+            return "heading"
+    return "sentence" if len(words) > LONGEST_LABEL else "label"
+
+
+def _heads(paragraph: _Paragraph, after: _Paragraph) -> bool:
+    """Whether a short line stands over text of the same width or more."""
+    gap = after.top - paragraph.bottom
+    aligned = abs(after.left - paragraph.left) < 2.5 * paragraph.size
+    below = -0.5 * paragraph.size < gap < 2.5 * paragraph.size
+    return below and aligned and len(paragraph.words) <= 8 and len(after.words) > LONGEST_LABEL
+
+
+def _under_headings(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Note for each block the heading that it stands under."""
+    result: list[Block] = []
+    open_headings: list[int] = []
+    for position, block in enumerate(blocks):
+        if block.kind == "heading":
+            while open_headings and blocks[open_headings[-1]].size <= block.size:
+                open_headings.pop()
+        heading = open_headings[-1] if open_headings else None
+        result.append(block if block.kind == "margin" else replace(block, heading=heading))
+        if block.kind == "heading":
+            open_headings.append(position)
+    return tuple(result)

@@ -1,0 +1,163 @@
+"""Segments: the words of a line up to the next wide gap, the unit that layout is found with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+
+# Widest space between two words of a text, in font sizes. Justified lines have wider ones, all
+# about as wide as the others of the line, but none as wide as the second number.
+WIDEST_SPACE = 0.9
+_WIDEST_JUSTIFIED = 1.8
+
+_VALUE = re.compile(
+    r"[(\[<>~≈±+\-–−]*(?:US|S|A|C|HK)?[$€£¥]?\d[\d,.’']*"
+    r"(?:%|‰|m|bn|tn|k|p|x|pp|ppt|pt|pts|c|bps|°C|st|nd|rd|th)?[)\]*%†‡]*[¹²³]?|[–—-]|n/?a|nil",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"(?:FY|CY)?[’']?(?:19|20)\d\d[A-Za-z*]?(?:[-–/](?:\d\d)?\d\d)?|FY[’']?\d\d")
+_PERIOD = re.compile(r"(?:[QH][1-4]|[1-4][QH])[’']?(?:\d\d|\d{4})?", re.IGNORECASE)
+_SIGNS = frozenset("$€£¥%()")
+_BULLET = re.compile(r"[•●○◦▪■□►▶‣⁃∙·–—*>✓✔❖➢§-]|[\uf000-\uf0ff]")
+_ENUMERATOR = re.compile(r"[(\[]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})[.)\]]")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedWord:
+    """A word in points from the top left corner of its page."""
+
+    index: int
+    """Index in the page."""
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+    size: float
+    line: int
+    upright: bool
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is a number, an amount, or a dash or "n/a" in the place of one."""
+        return _VALUE.fullmatch(self.text) is not None
+
+    @property
+    def is_year(self) -> bool:
+        return _YEAR.fullmatch(self.text.strip("(),;:*")) is not None
+
+    @property
+    def is_period(self) -> bool:
+        """Whether it names a year, a quarter or a half-year."""
+        return self.is_year or _PERIOD.fullmatch(self.text.strip("(),;:*")) is not None
+
+    @property
+    def is_sign(self) -> bool:
+        """Whether it belongs to the number beside it: a currency or percent sign."""
+        return set(self.text) <= _SIGNS
+
+    @property
+    def has_letter(self) -> bool:
+        return any(c.isalpha() for c in self.text)
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Words of a line without a wide gap between them."""
+
+    words: tuple[PlacedWord, ...]
+
+    @cached_property
+    def left(self) -> float:
+        return min(word.left for word in self.words)
+
+    @cached_property
+    def right(self) -> float:
+        return max(word.right for word in self.words)
+
+    @cached_property
+    def top(self) -> float:
+        return min(word.top for word in self.words)
+
+    @cached_property
+    def bottom(self) -> float:
+        return max(word.bottom for word in self.words)
+
+    @cached_property
+    def middle(self) -> float:
+        return (self.top + self.bottom) / 2
+
+    @cached_property
+    def size(self) -> float:
+        """Font size of most of its words: raised marks and initials have others."""
+        return sorted(word.size for word in self.words)[len(self.words) // 2]
+
+    @cached_property
+    def line(self) -> int:
+        return self.words[0].line
+
+    @cached_property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+    @cached_property
+    def is_value(self) -> bool:
+        """Whether it holds numbers and nothing else."""
+        return any(word.is_value for word in self.words) and all(
+            word.is_value or word.is_sign for word in self.words
+        )
+
+    @cached_property
+    def has_letters(self) -> bool:
+        return any(word.has_letter for word in self.words)
+
+    def overlap(self, other: Segment) -> float:
+        """Width, in points, that both cover."""
+        return min(self.right, other.right) - max(self.left, other.left)
+
+
+def find_segments(words: Iterable[PlacedWord]) -> list[Segment]:
+    """Cut the lines of upright words at wide gaps; in reading order, each from left to right."""
+    lines: dict[int, list[PlacedWord]] = {}
+    for word in words:
+        if word.upright:
+            lines.setdefault(word.line, []).append(word)
+    return [segment for _, line in sorted(lines.items()) for segment in _cut(line)]
+
+
+def _cut(line: list[PlacedWord]) -> list[Segment]:
+    line.sort(key=lambda word: word.left)
+    gaps = [
+        (after.left - before.right) / max(before.size, after.size, 1.0)
+        for before, after in pairwise(line)
+    ]
+    usual = median(gaps) if len(gaps) > 2 else 0.0
+    segments, start = [], 0
+    for end, gap in enumerate(gaps, 1):
+        wide = gap > _WIDEST_JUSTIFIED or (gap > WIDEST_SPACE and gap > 1.8 * usual)
+        # The space after the bullet or number of a list item is no gap.
+        item = end == start + 1 and is_item_mark(line[start].text) and line[end].has_letter
+        if wide and not item:
+            segments.append(Segment(tuple(line[start:end])))
+            start = end
+    segments.append(Segment(tuple(line[start:])))
+    return segments
+
+
+def is_bullet(text: str) -> bool:
+    """Whether a word is the bullet of a list item."""
+    return _BULLET.fullmatch(text) is not None
+
+
+def is_item_mark(text: str) -> bool:
+    """Whether a word is the bullet or the number of a list item."""
+    return is_bullet(text) or _ENUMERATOR.fullmatch(text) is not None
+
+
+def indices(segments: Sequence[Segment]) -> tuple[int, ...]:
+    """Return the indices in the page of all words of segments, in their order."""
+    return tuple(word.index for segment in segments for word in segment.words)
