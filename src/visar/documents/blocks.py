@@ -218,7 +218,10 @@ def _texts(segments: list[Segment]) -> Iterator[tuple[BlockKind, list[PlacedWord
     for paragraph in paragraphs:
         words = paragraph.words
         if paragraph.kind in ("sentence", "item"):
-            goes_on = bool(unfinished) and words[0].text[:1].islower()
+            first = words[0].text[:1]
+            goes_on = bool(unfinished) and (
+                first.islower() or (first.isdigit() and words[0].size == unfinished[-1].size)
+            )
             if unfinished and not goes_on:
                 yield "sentence", unfinished
             if goes_on:
@@ -343,7 +346,8 @@ def _kind(paragraph: _Paragraph, after: _Paragraph | None, body: float) -> Block
     words = paragraph.words
     if _starts_item(paragraph.lines[0]):
         return "item"
-    if _CAPTION.match(paragraph.text) and len(words) > 1 and not words[0].text[:1].islower():
+    small = paragraph.size < 1.3 * body and not words[0].text[:1].islower()
+    if small and len(words) > 1 and _CAPTION.match(paragraph.text):
         if words[1].text[:1].isdigit() or words[0].text.endswith((":", ".")):
             return "caption"
     if len(words) > LONGEST_HEADING or paragraph.is_final:

@@ -19,8 +19,12 @@ from visar.documents.segments import PlacedWord, Segment
 # Most words of a cell, and of a label in the first column.
 _LONGEST_CELL = 10
 _LONGEST_LABEL = 16
+# Mean number of words of cells, at most: lines of text have more.
+_MEAN_CELL = 4.5
 # Lines of a table are at most this many font sizes apart.
 _LINE_GAP = 2.6
+# Lines of one cell are at most this many font sizes apart, from middle to middle.
+_LINE_PITCH = 1.5
 # Letters of neighboring lines differ at most by this factor.
 _MOST_LARGER = 1.4
 _MOST_COLUMNS = 20
@@ -48,55 +52,93 @@ def find_tables(segments: Iterable[Segment]) -> Iterator[Table]:
     lines: dict[int, Line] = {}
     for segment in segments:
         lines.setdefault(segment.line, []).append(segment)
-    for run in _runs(_with_labels([lines[number] for number in sorted(lines)])):
+    for run in _runs(_join_parted([lines[number] for number in sorted(lines)])):
         for part in _beside(run):
             table = _grid(part)
             if table is not None:
                 yield table
 
 
-def _with_labels(lines: list[Line]) -> list[Line]:
-    """Join rows of numbers with their labels, where reading order has parted the two columns."""
-    joined = dict(enumerate(lines))
-    for start, end in _number_runs(lines):
-        found = [_labels_beside(lines, number) for number in range(start, end)]
-        labels = [lines[label][0] for label in found if label is not None]
-        rows = sum(not all(w.is_period for s in line for w in s.words) for line in lines[start:end])
-        aligned = all(abs(label.left - labels[0].left) < label.size for label in labels)
-        if len(labels) < max(2, 0.8 * rows) or not aligned:
-            continue
-        for number, label in enumerate(found, start):
-            if label is not None:
-                joined[number] = [*lines[label], *lines[number]]
-                joined.pop(label, None)
-    return [joined[number] for number in sorted(joined)]
+def _join_parted(lines: list[Line]) -> list[Line]:
+    """Join the halves of rows that reading order has taken for lines of two columns of text."""
+    while True:
+        for pairs in _side_by_side(lines):
+            left = {a for a, _ in pairs}
+            right = {b for _, b in pairs}
+            if left & right or not _are_cells(lines, pairs):
+                continue
+            rows = [[*lines[a], *lines[b]] for a, b in pairs]
+            inside = left | right | _between(lines, rows, left | right)
+            rows += [lines[n] for n in inside - left - right]
+            rows.sort(key=lambda row: row[-1].middle)
+            first = min(inside)
+            before = [line for n, line in enumerate(lines) if n < first]
+            lines = [*before, *rows, *(s for n, s in enumerate(lines) if n > first and n not in inside)]
+            break
+        else:
+            return lines
 
 
-def _number_runs(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of consecutive lines that hold numbers alone."""
-    start = 0
-    for end in range(len(lines) + 1):
-        if end == len(lines) or not all(segment.is_value for segment in lines[end]):
-            if end - start > 1:
-                yield start, end
-            start = end + 1
+def _side_by_side(lines: Sequence[Line]) -> Iterator[list[tuple[int, int]]]:
+    """Yield runs of lines, each with the nearest line to its left at the same height."""
+    pairs: list[tuple[int, int]] = []
+    for b in sorted(range(len(lines)), key=lambda n: lines[n][0].middle):
+        first = lines[b][0]
+        beside = [
+            n
+            for n, line in enumerate(lines)
+            if line[-1].right < first.left and abs(line[-1].middle - first.middle) < 0.4 * first.size
+        ]
+        if beside:
+            pairs.append((max(beside, key=lambda n: lines[n][-1].right), b))
+    run: list[tuple[int, int]] = []
+    while pairs:
+        run, rest = [pairs[0]], []
+        for a, b in pairs[1:]:
+            above = lines[run[-1][1]]
+            near = lines[b][0].top - above[0].bottom < 4 * above[0].size
+            below = _overlap(lines[b], above) and _overlap(lines[a], lines[run[-1][0]])
+            (run if near and below else rest).append((a, b))
+        yield run
+        pairs = rest
 
 
-def _labels_beside(lines: Sequence[Line], number: int) -> int | None:
-    """Return the line whose only segment, a short one, stands left of a line, if there is one."""
-    first = lines[number][0]
-    beside = [
-        other
-        for other, line in enumerate(lines)
-        if other != number
-        and line[-1].right < first.left
-        and abs(line[-1].middle - first.middle) < 0.4 * first.size
-    ]
-    nearest = max(beside, key=lambda other: lines[other][-1].right, default=None)
-    if nearest is None or len(lines[nearest]) > 1:
-        return None
-    label = lines[nearest][0]
-    return nearest if label.has_letters and len(label.words) <= _LONGEST_CELL else None
+def _overlap(one: Line, other: Line) -> bool:
+    return one[0].left < other[-1].right and other[0].left < one[-1].right
+
+
+def _are_cells(lines: Sequence[Line], pairs: Sequence[tuple[int, int]]) -> bool:
+    """Whether lines side by side are cells of a table rather than two columns of text."""
+    right = [segment for _, b in pairs for segment in lines[b]]
+    fewest = 2 if all(segment.is_value for segment in right) else 3
+    if len(pairs) < fewest:
+        return False
+    for side in ([segment for a, _ in pairs for segment in lines[a]], right):
+        if sum(len(segment.words) for segment in side) > _MEAN_CELL * len(side):
+            return False
+    if sum(lines[a][0].has_letters for a, _ in pairs) < _FEWEST_LABELED * len(pairs):
+        return False
+    starts = [lines[a][0].left for a, _ in pairs]
+    aligned = sum(abs(start - min(starts)) < lines[pairs[0][0]][0].size for start in starts)
+    return aligned >= 0.7 * len(pairs)
+
+
+def _between(lines: Sequence[Line], rows: Sequence[Line], joined: set[int]) -> set[int]:
+    """Return the short lines that stand between rows, or directly above them."""
+    size = rows[0][0].size
+    top = min(s.top for row in rows for s in row) - _LINE_GAP * size
+    bottom = max(s.bottom for row in rows for s in row)
+    left = min(row[0].left for row in rows)
+    right = max(row[-1].right for row in rows)
+    return {
+        n
+        for n, line in enumerate(lines)
+        if n not in joined
+        and (_is_row(line) or _is_short(line))
+        and top < line[0].middle < bottom
+        and left - size < line[0].left
+        and line[-1].right < right + size
+    }
 
 
 def _runs(lines: Sequence[Line]) -> Iterator[list[Line]]:
@@ -194,6 +236,18 @@ class _Piece(tuple[PlacedWord, ...]):
     def is_period(self) -> bool:
         return all(word.is_period for word in self)
 
+    @property
+    def is_name(self) -> bool:
+        """Whether it can name a row: a text or a year, not a number."""
+        return self.is_period or any(word.has_letter for word in self)
+
+    @property
+    def has_number(self) -> bool:
+        """Whether it has a number that is not a year."""
+        return any(
+            any(c.isdigit() for c in word.text) and not word.is_period for word in self
+        )
+
 
 def _grid(lines: list[Line]) -> Table | None:
     rows = [_pieces(line) for line in lines]
@@ -216,7 +270,7 @@ def _grid(lines: list[Line]) -> Table | None:
         if cells is None:
             return None
         placed.append(cells)
-    joined = _join_labels(placed, header_rows, lines)
+    joined = _join_wrapped(placed, header_rows, lines) or _join_labels(placed, header_rows, lines)
     # A title above the table or a note below it is not part of it.
     while header_rows and _is_label(joined[0]):
         joined, header_rows = joined[1:], header_rows - 1
@@ -225,7 +279,8 @@ def _grid(lines: list[Line]) -> Table | None:
     while header_rows and _is_label(joined[header_rows - 1]):
         header_rows -= 1  # the label of a group of rows
     valued = [row for row in joined[header_rows:] if not _is_label(row)]
-    if sum(row[0][1] == 0 for row in valued) < _FEWEST_LABELED * len(valued):
+    labeled = sum(row[0][1] == 0 and row[0][0].is_name for row in valued)
+    if len(valued) < 2 or labeled < _FEWEST_LABELED * len(valued):
         return None
     cells = tuple(
         Cell(tuple(word.index for word in piece), row, column, span)
@@ -259,7 +314,10 @@ def _count_headers(rows: Sequence[Sequence[_Piece]]) -> int:
     for count, row in enumerate(rows):
         if any(piece.is_value and not piece.is_period for piece in row):
             return count
-    return 0
+    # No column of numbers alone: the first row is a header if numbers begin below it.
+    numbered = sum(any(piece.has_number for piece in row[1:]) for row in rows[1:])
+    headed = not any(piece.has_number for piece in rows[0]) and len(rows[0]) > 1
+    return int(headed and numbered >= max(2, 0.4 * (len(rows) - 1)))
 
 
 def _columns(body: Sequence[Sequence[_Piece]]) -> list[Interval] | None:
@@ -356,6 +414,35 @@ def _split_header(piece: _Piece, columns: Sequence[Interval]) -> Iterator[_Piece
             yield _Piece(piece[start:end])
             start = end
     yield _Piece(piece[start:])
+
+
+def _join_wrapped(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) -> list[_Placed]:
+    """Join the lines of cells that have several; empty if the rows have one line each.
+
+    Lines of a cell stand closer together than rows do.
+    """
+    pitches = [b[0].middle - a[0].middle for a, b in pairwise(lines[header_rows:])]
+    size = median(line[0].size for line in lines)
+    close = [pitch for pitch in pitches if pitch < _LINE_PITCH * size]
+    apart = [pitch for pitch in pitches if pitch > 1.2 * median(close)] if close else []
+    if len(apart) < 1 or len(close) < 1 or len(apart) + len(close) < 3:
+        return []
+    edge = (median(close) + min(apart)) / 2
+    joined: list[_Placed] = rows[: header_rows + 1]
+    wrapped = 0
+    for pitch, row in zip(pitches, rows[header_rows + 1 :], strict=True):
+        if pitch > edge:
+            joined.append(row)
+            continue
+        cells = {column: piece for piece, column, _ in joined[-1]}
+        known = {column for piece, column, _ in row}
+        if any(p.is_value and column in cells and cells[column].is_value for p, column, _ in row):
+            return []  # numbers do not wrap
+        wrapped += len(known) < len(cells) or any(p[0].text[:1].islower() for p, _, _ in row)
+        for piece, column, _ in row:
+            cells[column] = _Piece((*cells.get(column, ()), *piece))
+        joined[-1] = [(piece, column, 1) for column, piece in sorted(cells.items())]
+    return joined if wrapped >= 0.5 * (len(rows) - len(joined)) > 0 else []
 
 
 def _is_label(row: _Placed) -> bool:

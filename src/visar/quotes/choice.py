@@ -1,0 +1,305 @@
+"""Which passages of the pages answer a question.
+
+A passage is scored by two features: how many of the question's words it has, the rare ones
+counting most, and how close its vectors come to those of the question. Both are standardized and
+added. A reader, where one is installed, then orders the best of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.documents.page import Cell, Page
+from visar.encoders.terms import STOP_WORDS, find_terms, stem
+from visar.quotes.passages import Passage, find_passages
+from visar.results import Passage as Quote
+from visar.results import QuotedCell
+
+MOST_QUOTES = 3
+READ = 40
+"""Number of passages that a reader orders, beside the best two of each page."""
+_READ_OF_PAGE = 2
+# Two passages that share more than this part of the shorter one are not both quoted.
+_MOST_SHARED = 0.5
+# What the words of the heading above a passage count, relative to its own.
+_CONTEXT = 0.5
+
+if TYPE_CHECKING:
+    from visar.quotes.reader import Reader
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightedPage:
+    """A page with what the method found in it."""
+
+    document: str
+    page: Page
+    vector_words: NDArray[np.int32]
+    """Index of the word that each vector belongs to, -1 for none."""
+    vector_boxes: NDArray[np.float32]
+    """(n, 4): position of each vector; all zero for none."""
+    similarities: NDArray[np.float32]
+    """(m, n): cosines of the question's vectors with those of the page."""
+    query_weights: Floats
+    """(m,): ŵ_i."""
+
+    def word_similarities(self) -> NDArray[np.float32]:
+        """Return (m, words): the best cosine of each word's vectors, or of the patches over it."""
+        result = np.zeros((len(self.similarities), len(self.page.words)), np.float32)
+        words, vectors = self._pairs()
+        if len(words):
+            order = np.argsort(words, kind="stable")
+            named, starts = np.unique(words[order], return_index=True)
+            best = np.maximum.reduceat(self.similarities[:, vectors[order]], starts, axis=1)
+            result[:, named] = best
+        return result
+
+    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return words and vectors that belong together."""
+        placed = np.flatnonzero(self.vector_words >= 0)
+        if len(placed) or not self.vector_boxes.any() or not self.page.words:
+            return self.vector_words[placed].astype(np.int64), placed
+        boxes = np.array([word.box for word in self.page.words])
+        across, down = boxes[:, [0, 2]].mean(axis=1), boxes[:, [1, 3]].mean(axis=1)
+        left, top, right, bottom = (edge[:, None] for edge in self.vector_boxes.T)
+        over = (left <= across) & (across < right) & (top <= down) & (down < bottom)
+        vectors, words = np.nonzero(over)
+        return words, vectors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A passage that may be quoted, with its scores."""
+
+    page: int
+    """Position of its page among those given."""
+    passage: Passage
+    stems: frozenset[str]
+    coverage: float
+    closeness: float
+    score: float
+    """Sum of the two features, standardized over all candidates."""
+    relevance: float | None = None
+    """Judgment of the reader, if it read this passage."""
+
+
+class Question:
+    """The stems of a question, with how rare they are among the passages."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        terms = find_terms(text.split())
+        informative = [term for term in terms if not term.is_stop_word]
+        self.stems = tuple(dict.fromkeys(stem(term.key) for term in informative or terms))
+        self._rarity = dict.fromkeys(self.stems, 1.0)
+
+    def measure_rarity(self, passages: Sequence[frozenset[str]]) -> None:
+        found = Counter(asked for stems in passages for asked in self.stems if asked in stems)
+        for asked in self.stems:
+            self._rarity[asked] = math.log((len(passages) + 1) / (found[asked] + 0.5))
+
+    def coverage(self, stems: frozenset[str], context: frozenset[str]) -> float:
+        """Return the share of the question's stems that a passage or its context has."""
+        total = sum(self._rarity.values()) or 1.0
+        own = sum(rarity for asked, rarity in self._rarity.items() if asked in stems)
+        around = sum(
+            rarity for asked, rarity in self._rarity.items() if asked in context - stems
+        )
+        return (own + _CONTEXT * around) / total
+
+
+@dataclass(frozen=True, eq=False)
+class Quotes:
+    """Passages of some pages, best first."""
+
+    pages: Sequence[WeightedPage]
+    ranked: Sequence[Candidate]
+    question: Question
+
+    @cached_property
+    def best_of_page(self) -> dict[int, Candidate]:
+        """The best candidate of each page that has any, by the page's position."""
+        best: dict[int, Candidate] = {}
+        for candidate in self.ranked:
+            best.setdefault(candidate.page, candidate)
+        return best
+
+    def quotes(self, pages: Sequence[int], most: int = MOST_QUOTES) -> tuple[Quote, ...]:
+        """Return the best passages of pages, none of which repeats another."""
+        taken: list[Candidate] = []
+        for candidate in self.ranked:
+            if len(taken) == most:
+                break
+            if candidate.page in pages and not any(_repeats(candidate, one) for one in taken):
+                taken.append(candidate)
+        return tuple(map(self.quote, taken))
+
+    def quote(self, candidate: Candidate) -> Quote:
+        """Return a passage as a result."""
+        weighted, passage = self.pages[candidate.page], candidate.passage
+        marked = _answer_cell(passage, self.question) if passage.rows else None
+        rows = {row: position for position, row in enumerate(passage.rows)}
+        title = f"{passage.context_text}\n" if passage.rows and passage.context else ""
+        return Quote(
+            text=title + passage.text,
+            document=weighted.document,
+            page=weighted.page.number,
+            weight=candidate.score if candidate.relevance is None else candidate.relevance,
+            boxes=passage.boxes,
+            cells=tuple(
+                QuotedCell(
+                    text=passage.cell_text(cell),
+                    row=rows[cell.row],
+                    column=cell.column,
+                    span=cell.span,
+                    header=cell.row < passage.block.header_rows,
+                    answer=cell is marked,
+                    box=passage.box(cell.words),
+                )
+                for cell in passage.cells
+                if passage.rows
+            ),
+        )
+
+
+def find_quotes(
+    text: str, pages: Sequence[WeightedPage], reader: Reader | None = None
+) -> Quotes:
+    """Rank the passages of pages by how well they answer a question.
+
+    Parameters
+    ----------
+    text
+        The question.
+    pages
+        Pages with their blocks.
+    reader
+        Orders the best passages anew.
+    """
+    question = Question(text)
+    candidates = score_passages(question, pages)
+    ranked = sorted(candidates, key=lambda one: -one.score)
+    if reader is not None and ranked:
+        ranked = _read(reader, text, ranked)
+    return Quotes(pages, ranked, question)
+
+
+def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Candidate]:
+    """Return every passage of the pages that could be quoted, with its features."""
+    found: list[tuple[int, Passage, frozenset[str], frozenset[str]]] = []
+    closeness: list[float] = []
+    for position, weighted in enumerate(pages):
+        page_stems = _stems_by_word(weighted.page)
+        asked = set(question.stems)
+        passages = []
+        for passage in find_passages(weighted.page):
+            stems = frozenset().union(*(page_stems[index] for index in passage.words))
+            # What only repeats the question answers nothing.
+            if not stems - _STOPS <= asked:
+                context = frozenset().union(*(page_stems[index] for index in passage.context))
+                found.append((position, passage, stems, context))
+                passages.append(passage)
+        closeness += _closeness(weighted, passages)
+    question.measure_rarity([stems for _, _, stems, _ in found])
+    coverage = [question.coverage(stems, context) for _, _, stems, context in found]
+    scores = _standardized(coverage) + _standardized(closeness)
+    return [
+        Candidate(page, passage, stems, covered, close, float(score))
+        for (page, passage, stems, _), covered, close, score in zip(
+            found, coverage, closeness, scores, strict=True
+        )
+    ]
+
+
+_STOPS = frozenset(stem(word) for word in STOP_WORDS)
+
+
+def _stems_by_word(page: Page) -> list[frozenset[str]]:
+    stems: list[set[str]] = [set() for _ in page.words]
+    for term in find_terms([word.text for word in page.words]):
+        stems[term.word].add(stem(term.key))
+    return [frozenset(one) for one in stems]
+
+
+def _closeness(weighted: WeightedPage, passages: Sequence[Passage]) -> list[float]:
+    """Return the late interaction of the question with each passage, a mean weighted by ŵ_i."""
+    if not passages or not weighted.similarities.size:
+        return [0.0] * len(passages)
+    similarities = weighted.word_similarities()
+    starts = np.cumsum([0, *(len(passage.words) for passage in passages[:-1])])
+    words = np.concatenate([passage.words for passage in passages])
+    best = np.maximum.reduceat(similarities[:, words], starts, axis=1)
+    weights = weighted.query_weights
+    if not weights.any():
+        weights = np.ones(len(weights))
+    result: list[float] = (weights @ best / weights.sum()).tolist()
+    return result
+
+
+def _standardized(values: Sequence[float]) -> Floats:
+    array = np.asarray(values, np.float64)
+    if not len(array):
+        return array
+    return np.asarray((array - array.mean()) / max(float(array.std()), 1e-9))
+
+
+def _read(reader: Reader, question: str, ranked: Sequence[Candidate]) -> list[Candidate]:
+    """Order the best candidates by the judgment of a reader; the others follow."""
+    per_page: Counter[int] = Counter()
+    chosen, others = [], []
+    for position, candidate in enumerate(ranked):
+        per_page[candidate.page] += 1
+        near = position < READ or per_page[candidate.page] <= _READ_OF_PAGE
+        (chosen if near else others).append(candidate)
+    relevance = reader.read(question, [text_to_read(one.passage) for one in chosen])
+    judged = [replace(one, relevance=float(r)) for one, r in zip(chosen, relevance, strict=True)]
+    return [*sorted(judged, key=lambda one: -(one.relevance or 0.0)), *others]
+
+
+def text_to_read(passage: Passage) -> str:
+    """Return a passage with what it stands under, as a reader is given it."""
+    context = passage.context_text
+    return f"{context}: {passage.text}" if context else passage.text
+
+
+def _repeats(candidate: Candidate, taken: Candidate) -> bool:
+    """Whether a candidate shares most of its words, or its text, with one that is taken."""
+    if candidate.passage.text.casefold() == taken.passage.text.casefold():
+        return True
+    own, other = set(candidate.passage.words), set(taken.passage.words)
+    shared = len(own & other) > _MOST_SHARED * min(len(own), len(other))
+    return candidate.page == taken.page and shared
+
+
+def _answer_cell(passage: Passage, question: Question) -> Cell | None:
+    """Return the cell whose row and column the question names, if it names exactly one."""
+    asked = set(question.stems)
+    body = [cell for cell in passage.cells if cell.row >= passage.block.header_rows]
+    labels = {cell.row: _stems(passage.cell_text(cell)) for cell in body if cell.column == 0}
+    values = [cell for cell in body if cell.column and labels.get(cell.row, set()) & asked]
+    if not values:
+        return None
+    row_match = {cell.row: len(labels[cell.row] & asked) / len(labels[cell.row]) for cell in values}
+    best_row = max(row_match.values())
+    values = [cell for cell in values if row_match[cell.row] == best_row]
+    columns = {cell.column for cell in body if cell.column}
+    if len(columns) > 1:
+        named = [len(_stems(passage.header_of(cell)) & asked) for cell in values]
+        if not max(named):
+            return None
+        values = [cell for cell, count in zip(values, named, strict=True) if count == max(named)]
+    return values[0] if len(values) == 1 else None
+
+
+def _stems(text: str) -> set[str]:
+    return {stem(term.key) for term in find_terms(text.split()) if not term.is_stop_word}
