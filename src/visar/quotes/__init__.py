@@ -1,0 +1,1 @@
+"""Quotes: the passages of the chosen pages that answer a question."""
