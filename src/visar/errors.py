@@ -68,6 +68,10 @@ class GeneratorUnavailable(VisarError, ImportError):
     """A generator whose packages or settings are missing."""
 
 
+class ReaderError(VisarError):
+    """A reader that is not installed, cannot be made, or fails."""
+
+
 class GenerationError(VisarError):
     """An answer that could not be had: the message says from whom, why, and what to do."""
 

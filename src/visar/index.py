@@ -19,9 +19,9 @@ from visar.ingest.sources import SourcePool
 from visar.library import AnswerStream, AskOptions, SearchOptions
 from visar.models.devices import check_device
 from visar.models.loading import load_ahead
-from visar.models.protocols import Downloadable
 from visar.models.shared import SharedModels
 from visar.query import Query
+from visar.quotes.reader import AUTO, Reader, choose_reader
 from visar.results import (
     Additions,
     Answer,
@@ -73,16 +73,24 @@ class Index:
         Device that models run on: "auto", "cpu", "cuda" or "mps".
     options
         Password, OCR and limits for reading documents, also when their pages are shown later.
+    reader
+        Model that re-reads passages: "auto" (the installed one), "none", a name or a reader.
     """
 
     def __init__(
-        self, store: Store, *, device: str = "auto", options: ReadOptions | None = None
+        self,
+        store: Store,
+        *,
+        device: str = "auto",
+        options: ReadOptions | None = None,
+        reader: str | Reader = AUTO,
     ) -> None:
         check_device(device)
         self._store = store
         # Other processes open the index with these, beside its location.
         self.storage_options = store.storage_options
         self._device = device
+        self._reader = reader
         self._models = SharedModels()
         self._options = options or ReadOptions()
         self._corpora = CorpusCache(store)
@@ -100,6 +108,7 @@ class Index:
         create: bool = True,
         device: str = "auto",
         options: ReadOptions | None = None,
+        reader: str | Reader = AUTO,
         storage_options: Mapping[str, str] | None = None,
     ) -> Index:
         """Open the index at a location, making it where there is none.
@@ -111,7 +120,7 @@ class Index:
             a folder of the user's.
         create
             Whether a missing index is made; otherwise it is an error.
-        device, options, storage_options
+        device, options, reader, storage_options
             See `Index` and `visar.store.open_store`.
 
         Raises
@@ -120,7 +129,7 @@ class Index:
             If there is no index that this version can read.
         """
         store = open_store(location, create=create, options=storage_options)
-        return cls(store, device=device, options=options)
+        return cls(store, device=device, options=options, reader=reader)
 
     def __repr__(self) -> str:
         return f"Index({self.location!r})"
@@ -236,15 +245,14 @@ class Index:
             lambda: get_generator(generator, base_url=base_url, device=self._device),
         )
 
-    def fetch(self, encoder: str | Encoder | None = None) -> None:
-        """Download the weights of an encoder that are not here yet, as its first use would."""
-        chosen = self.encoder(encoder)
-        if isinstance(chosen, Downloadable):
-            chosen.fetch()
+    def reader(self) -> Reader | None:
+        """Return the model that re-reads passages, made once and shared; None if there is none."""
+        return self._models.get("reader", lambda: choose_reader(self._reader, device=self._device))
 
     def preload(self, encoder: str | Encoder | None = None) -> None:
-        """Begin to load an encoder that loads quickly, while this thread does something else."""
+        """Begin to load models that load quickly, while this thread does something else."""
         load_ahead(self.encoder(encoder))
+        load_ahead(self.reader())
 
     def release(self) -> None:
         """Free the memory of all loaded models; the next use loads them again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from visar.cli.setup import encoders_for, generators_for
 from visar.encoders.registry import PUBLISHED
 from visar.generation.servers import ServedModel
 from visar.models.machine import GraphicsCard, Machine
+from visar.quotes.cross_encoder import HUB_MODEL, package_folder
+from visar.quotes.reader import PUBLISHED as READERS
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SMALL = PUBLISHED["colbert-small"].repository
@@ -104,6 +107,7 @@ def test_what_is_here_is_set_without_a_network(visar: Visar, config: Path, ollam
     assert settings.read() == {
         "encoder": "embedded",
         "generator": "openai:tiny-vision",
+        "reader": "ms-marco-minilm",
         "base_url": ollama,
     }
     # What was set before is no answer to what suits the machine now.
@@ -125,14 +129,18 @@ def test_a_person_is_asked_what_to_take_and_whether(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["visar", "setup", "--base-url", nobody])
-    monkeypatch.setattr(sys, "stdin", Terminal(f"embedded\n\n{consent}\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal(f"embedded\n\nnone\n{consent}\n"))
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
     assert str(config) in capsys.readouterr().out
     assert config.exists() == (consent == "y")
     if consent == "y":
-        assert settings.read() == {"encoder": "embedded", "generator": "extractive"}
+        assert settings.read() == {
+            "encoder": "embedded",
+            "generator": "extractive",
+            "reader": "none",
+        }
 
 
 @pytest.mark.parametrize(
@@ -140,6 +148,7 @@ def test_a_person_is_asked_what_to_take_and_whether(
     [
         (["--encoder", "colpalli"], "There is no encoder 'colpalli'"),
         (["--generator", "qwen"], "There is no generator 'qwen'"),
+        (["--reader", "minilm"], "There is no reader 'minilm'"),
     ],
 )
 def test_an_unknown_name_is_told_and_nothing_is_set(
@@ -160,7 +169,7 @@ def test_a_generator_that_cannot_run_does_not_keep_the_encoder_from_being_set(
     assert ran.code == 1
     assert json.loads(ran.out)["failed"].keys() == {"generator"}
     assert "openai:m" in ran.err
-    assert settings.read() == {"encoder": "embedded"}
+    assert settings.read() == {"encoder": "embedded", "reader": "ms-marco-minilm"}
     assert config.exists()
 
 
@@ -198,6 +207,44 @@ def test_one_command_downloads_and_the_next_question_uses_it(
     assert said["search"]["encoder"]["dimension"] == 96
 
 
+def test_a_reader_of_the_hub_is_downloaded_and_reads(
+    config: Path, nobody: str, tmp_path: Path
+) -> None:
+    """The miniature hub serves the model of the installed package under the hub's names."""
+    folder = package_folder()
+    assert folder is not None
+    for source, name in ((folder / "model.onnx", HUB_MODEL), (folder / "tokenizer.json", "")):
+        copy = tmp_path / "hub" / (name or source.name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, copy)
+    name = "ms-marco-minilm-l6"
+    chosen = ("--encoder", "embedded", "--reader", name, "--base-url", nobody, "--yes", "--json")
+    repository = READERS[name].repository
+    with answering(like_the_hub({repository: (COMMIT, tmp_path / "hub")})) as (hub, _):
+        ran = typed("setup", *chosen, endpoint=hub, folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["reader"] == name
+    assert config.exists()
+    assert settings.read()["reader"] == name
+    # From now on it is here, without the hub.
+    said = typed("setup", "--json", endpoint="http://127.0.0.1:1", folder=tmp_path)
+    states = {one["name"]: one["state"] for one in json.loads(said.stdout)["readers"]}
+    assert states[name] == "ready"
+    assert states["ms-marco-minilm-l12"] == "downloads"
+
+
+def test_a_reader_that_cannot_be_downloaded_is_not_set(
+    config: Path, nobody: str, tmp_path: Path
+) -> None:
+    chosen = ("--encoder", "embedded", "--reader", "ms-marco-minilm-l12", "--base-url", nobody)
+    ran = typed("setup", *chosen, "--yes", endpoint="http://127.0.0.1:1", folder=tmp_path)
+    assert ran.returncode == 1
+    assert READERS["ms-marco-minilm-l12"].repository in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "reader" not in settings.read()
+    assert config.exists()
+
+
 def test_a_model_that_was_found_is_kept_where_an_encoder_cannot_be_downloaded(
     config: Path, ollama: str, tmp_path: Path
 ) -> None:
@@ -207,6 +254,10 @@ def test_a_model_that_was_found_is_kept_where_an_encoder_cannot_be_downloaded(
     plan = json.loads(ran.stdout)
     assert plan["failed"].keys() == {"encoder"}
     assert plan["written"] == str(config)
-    assert settings.read() == {"generator": "openai:tiny-vision", "base_url": ollama}
+    assert settings.read() == {
+        "generator": "openai:tiny-vision",
+        "reader": "ms-marco-minilm",
+        "base_url": ollama,
+    }
     assert "edge-colbert-17m" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -59,6 +59,7 @@ def test_a_package_is_known_by_its_names(folder: Path) -> None:
     shown = run(folder, f"visar ask {question} --generator shout", as_package=True)
     assert "HOW LONG IS THE WARRANTY?" in shown
     run(folder, "visar eval run named --data faq --method half", as_package=True)
+    run(folder, f"visar ask {question} --reader lengths", as_package=True)
     assert "half" in run(folder, "visar eval report named", as_package=True) or any(
         "half" in path.read_text() for path in (folder / "named").rglob("*.md")
     )

@@ -72,7 +72,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
     shutil.copy(report, folder / "annual-report.pdf")
     for command in (
         ["venv", "--quiet", "--seed", "--python", sys.executable, ".venv"],
-        ["pip", "install", "--quiet", "--python", ".venv/bin/python", ".[ocr]"],
+        ["pip", "install", "--quiet", "--python", ".venv/bin/python", ".[ocr,reader]"],
     ):
         subprocess.run([uv, *command], cwd=folder, check=True)
     return folder

@@ -59,7 +59,11 @@ def test_the_commands_run(
             ran = run_shown(command, tmp_path, **environment)
             assert ran.returncode == 0, (command, ran.stderr)
     kept = (tmp_path / "config.toml").read_text()
-    assert kept == 'encoder = "colbert-small"\ngenerator = "extractive"\n'
+    assert kept.splitlines() == [
+        'encoder = "colbert-small"',
+        'generator = "extractive"',
+        'reader = "ms-marco-minilm"',
+    ]
 
 
 def test_every_setting_is_told() -> None:

@@ -368,9 +368,9 @@ def test_the_small_encoders_are_downloaded_by_name_and_encode(
 
 FETCH = f"""
 from pathlib import Path
-from visar.cli.options import fetch_encoder
+from visar.cli.options import fetch_model
 from visar.index import Index
-fetch_encoder(Index.open(Path({{!r}})), {NAME!r})
+fetch_model(Index.open(Path({{!r}})).encoder({NAME!r}))
 """
 
 

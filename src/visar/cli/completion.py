@@ -66,6 +66,7 @@ def _names(module: str, function: str) -> Callable[..., list[str]]:
 
 encoders = _names("visar.encoders.registry", "available_encoders")
 generators = _names("visar.generation.registry", "available_generators")
+readers = _names("visar.quotes.reader", "available_readers")
 methods = _names("visar.retrieval.methods", "method_names")
 converters = _names("visar.evaluation.datasets.converters", "converter_names")
 

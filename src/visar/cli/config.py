@@ -82,6 +82,10 @@ def check(key: str, value: str) -> None:
         from visar.encoders.registry import get_encoder
 
         get_encoder(value)
+    if key == "reader":
+        from visar.quotes.reader import choose_reader
+
+        choose_reader(value)
     if key == "generator":
         from visar.generation.registry import available_generators
         from visar.plugins import unknown_name

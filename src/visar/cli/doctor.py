@@ -20,6 +20,7 @@ from visar.errors import StoreError, install_hint
 from visar.generation.registry import GeneratorInfo, available_generators
 from visar.index import Index
 from visar.models.protocols import State
+from visar.quotes.reader import BUILT_IN, default_reader
 from visar.store import default_location
 from visar.text import counted
 
@@ -29,7 +30,7 @@ _NAMED = 2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An optional package or program."""
+    """An optional package, model or program."""
 
     name: str
     use: str
@@ -94,6 +95,7 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
 def _parts() -> tuple[Part, ...]:
     return (
         _package("rapidocr", "reads scanned pages", install_hint("ocr")),
+        Part(BUILT_IN, "re-reads passages", None if default_reader() else install_hint("reader")),
         _package("sklearn", "the method score-cluster", install_hint("eval")),
         _program("tesseract", "reads scanned pages, --ocr-engine tesseract", "Tesseract"),
         _program("soffice", "opens DOCX, PPTX and other office files", "LibreOffice"),

@@ -18,7 +18,7 @@ from visar.cli.options import (
     OcrEngineChoice,
     Quiet,
     RayAddress,
-    fetch_encoder,
+    fetch_model,
     ray_messages_on_stderr,
     with_options,
 )
@@ -209,7 +209,7 @@ def run_evaluation(
     question_sets = open_question_sets(plan)
     library = Index.open(index or folder / "index", device=device)
     for name in plan.encoders:
-        fetch_encoder(library, name, quiet=quiet)
+        fetch_model(library.encoder(name), quiet=quiet)
     with progress_shown(quiet=quiet) as display:
         listener = _listener(display)
         run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)

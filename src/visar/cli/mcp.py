@@ -15,6 +15,7 @@ from visar.cli.options import (
     EncoderName,
     GeneratorName,
     LibraryOptions,
+    ReaderName,
     advanced,
     open_generator,
     option,
@@ -52,12 +53,13 @@ class McpOptions(LibraryOptions):
     generator: GeneratorName = "extractive"
     base_url: BaseUrl = None
     device: DeviceChoice = "auto"
+    reader: ReaderName = "auto"
 
     def open_index(self, *, create: bool = False) -> Index:
-        """Open the local index, and begin to load the encoder."""
+        """Open the local index, and begin to load the encoder and the reader."""
         from visar.index import Index
 
-        index = Index.open(self.index, create=create, device=self.device)
+        index = Index.open(self.index, create=create, device=self.device, reader=self.reader)
         index.preload(self.encoder)
         return index
 

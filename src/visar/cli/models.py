@@ -19,9 +19,10 @@ from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
 from visar.generation.registry import GeneratorInfo, available_generators
 from visar.models.hub import downloads_shown
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, own_token
+from visar.quotes.reader import ReaderInfo
 from visar.serialization import to_plain
 
-ModelInfo: TypeAlias = EncoderInfo | GeneratorInfo
+ModelInfo: TypeAlias = EncoderInfo | GeneratorInfo | ReaderInfo
 
 app = typer.Typer(
     help="List encoders, or run one as a service.",
@@ -72,7 +73,7 @@ def generators(*, as_json: Json = False) -> None:
 
 
 def print_models(models: Sequence[ModelInfo], marks: Mapping[str, str] | None = None) -> None:
-    """Print encoders or generators, and how to install those that are missing.
+    """Print models, and how to install those that are missing.
 
     ``marks`` are printed before their names.
     """

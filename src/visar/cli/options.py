@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from visar.library import AskOptions, Library, SearchOptions
 
 LOCAL_OPTIONS = (
-    *("base_url", "device", "image", "ocr", "ocr_engine", "ray", "storage_option"),
+    *("base_url", "device", "image", "ocr", "ocr_engine", "ray", "reader", "storage_option"),
     *("max_pages", "max_megabytes", "max_megapixels", "seconds_per_page"),
     *("send_megapixels", "send_tokens"),
 )
@@ -89,6 +89,15 @@ GeneratorName = Annotated[
         "Generator that writes the answer: a name from `visar generators`, or a checkpoint.",
         envvar="VISAR_GENERATOR",
         autocompletion=completion.generators,
+    ),
+]
+ReaderName = Annotated[
+    str,
+    advanced(
+        "--reader NAME",
+        "Model that re-reads passages; `none` turns it off.",
+        envvar="VISAR_READER",
+        autocompletion=completion.readers,
     ),
 ]
 BaseUrl = Annotated[
@@ -258,13 +267,16 @@ class ReadingOptions(IndexOptions):
 
         return ReadOptions(password=self.password, ocr=self.ocr, ocr_engine=self.ocr_engine)
 
+    def index_options(self) -> dict[str, Any]:
+        """Return the keyword arguments of `visar.Index.open`."""
+        return {"device": self.device, "options": self.read_options()}
+
     def open_index(self, *, create: bool = False) -> Index:
         """Open the local index, and download the encoder if it isn't here yet."""
         from visar.index import Index
 
-        options = self.read_options()
-        index = Index.open(self.index, create=create, device=self.device, options=options)
-        fetch_encoder(index, self.encoder, quiet=self.quiet)
+        index = Index.open(self.index, create=create, **self.index_options())
+        fetch_model(index.encoder(self.encoder), quiet=self.quiet)
         return index
 
 
@@ -280,6 +292,21 @@ class QuestionOptions(ReadingOptions, LibraryOptions):
     k: K = None
     max_k: MaxK = None
     neighbors: Neighbors = 0
+    reader: ReaderName = "auto"
+
+    def index_options(self) -> dict[str, Any]:
+        """Return the keyword arguments of `visar.Index.open`."""
+        return {**super().index_options(), "reader": self.reader}
+
+    def open_index(self, *, create: bool = False) -> Index:
+        """Open the local index, download its models, and begin to load the reader."""
+        from visar.models.loading import load_ahead
+
+        index = super().open_index(create=create)
+        if (reader := index.reader()) is not None:
+            fetch_model(reader, quiet=self.quiet)
+            load_ahead(reader)
+        return index
 
     def search_options(self) -> SearchOptions:
         """Return the options of `visar.Library.search`.
@@ -393,23 +420,21 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
     if name == extractive.NAME:
         return name
     from visar.generation.registry import get_generator, is_served
-    from visar.models.hub import downloads_shown
-    from visar.models.protocols import Downloadable
 
     # OPENAI_BASE_URL may be set for other programs: it only concerns served models.
     generator = get_generator(name, base_url=base_url if is_served(name) else None, device=device)
-    if isinstance(generator, Downloadable):
-        with downloads_shown():
-            generator.fetch()
+    fetch_model(generator)
     return generator
 
 
-def fetch_encoder(index: Index, encoder: str, *, quiet: bool = False) -> None:
-    """Download an encoder that isn't here yet, before progress of other kinds is shown."""
+def fetch_model(model: object, *, quiet: bool = False) -> None:
+    """Download a model that isn't here yet, before progress of other kinds is shown."""
     from visar.models.hub import downloads_shown
+    from visar.models.protocols import Downloadable
 
-    with contextlib.nullcontext() if quiet else downloads_shown():
-        index.fetch(encoder)
+    if isinstance(model, Downloadable):
+        with contextlib.nullcontext() if quiet else downloads_shown():
+            model.fetch()
 
 
 def ray_messages_on_stderr(is_used: bool) -> contextlib.AbstractContextManager[object]:

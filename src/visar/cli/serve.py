@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from visar.cli import completion
-from visar.cli.options import BaseUrl, DeviceChoice, IndexLocation
+from visar.cli.options import BaseUrl, DeviceChoice, IndexLocation, ReaderName
 from visar.cli.output import errors
 from visar.errors import InvalidOption
 
@@ -80,6 +80,7 @@ def serve(
     generator: Generators = None,
     base_url: BaseUrl = None,
     device: DeviceChoice = "auto",
+    reader: ReaderName = "auto",
     host: Host = "127.0.0.1",
     port: Port = PORT,
     proxy: Proxies = None,
@@ -101,7 +102,7 @@ def serve(
     with (
         contextlib.suppress(KeyboardInterrupt),
         listen(host, port, token=token) as socket,
-        Index.open(index, device=device) as library,
+        Index.open(index, device=device, reader=reader) as library,
     ):
         settings = Settings(
             token=token,

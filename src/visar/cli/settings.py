@@ -32,6 +32,7 @@ class Setting:
 SETTINGS = {
     "encoder": Setting("VISAR_ENCODER", "encodes pages and questions", "embedded"),
     "generator": Setting("VISAR_GENERATOR", "writes answers", "extractive"),
+    "reader": Setting("VISAR_READER", "re-reads passages; none turns it off", "auto"),
     "base_url": Setting("OPENAI_BASE_URL", "server of openai:MODEL", None),
     "device": Setting(
         "VISAR_DEVICE", "device that models run on", "auto", choices=("auto", "cpu", "cuda", "mps")

