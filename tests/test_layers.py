@@ -21,6 +21,7 @@ ROOMS = [
     {"results", "notebook"},
     {"store"},
     {"ingest"},
+    {"quotes"},
     {"retrieval"},
     {"generation"},
     {"library", "public"},

@@ -1,0 +1,1 @@
+"""The passages of the chosen pages that answer a question."""
