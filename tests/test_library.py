@@ -28,6 +28,7 @@ from visar.errors import (
 from visar.explain.heat import pages_with_heat
 from visar.explain.report import html_report
 from visar.index import Index
+from visar.integrations.pages import retrieve
 from visar.library import Library
 from visar.results import Collection, Document, Refusal
 from visar.serialization import from_plain, to_plain
@@ -165,6 +166,33 @@ def test_an_answer_is_quoted_or_streamed(library: Library) -> None:
     assert stream.search.pages == answer.pages
     assert "".join(stream).strip() == answer.text
     assert stream.answer.passages == answer.passages
+
+
+def test_an_answer_takes_at_most_ten_pages(library: Library, tmp_path: Path) -> None:
+    """Searches and explicit numbers have no such limit."""
+    pages = [f"Part {number}. The warranty is seven years." for number in range(24)]
+    pages += [f"Recipe {number}. Boil water and add salt." for number in range(60)]
+    document = library.add(write_pdf(tmp_path / "parts.pdf", *pages)).id
+    question = "How long is the warranty?"
+    try:
+        found = library.search(question, documents=[document])
+        assert found.k > 10
+        answer = library.ask(question, documents=[document])
+        assert (len(answer.pages), answer.search.query.max_k) == (10, 10)
+        assert answer.search.decision is not None
+        assert answer.search.decision.k_star > 10
+        assert str(answer.search.decision.k_star) in answer.search.summary
+        assert library.explain(answer.search).k_star == found.k_star
+        assert library.stream(question, documents=[document]).search.k == 10
+        assert library.ask(question, documents=[document], max_k=50).search.k == found.k
+        fixed = library.ask(question, documents=[document], method="top-k", k=12)
+        assert len(fixed.pages) == 12
+        assert len(retrieve(library, question, search_kwargs={"documents": [document]})) == 10
+        gap = library.ask(question, documents=[document], method="largest-gap").search
+        assert gap.k == 10
+        assert "maximum" in gap.summary
+    finally:
+        library.remove(document)
 
 
 def test_explanations_are_of_the_pages_that_were_searched(library: Library) -> None:

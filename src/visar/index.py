@@ -16,7 +16,7 @@ from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget, quoted_answer, written_answer
 from visar.generation.protocol import Generator
 from visar.ingest.sources import SourcePool
-from visar.library import AnswerStream, AskOptions, SearchOptions
+from visar.library import AnswerStream, AskOptions, SearchOptions, limit_pages
 from visar.models.devices import check_device
 from visar.models.loading import load_ahead
 from visar.models.shared import SharedModels
@@ -384,6 +384,7 @@ class Index:
             chosen,
             candidates=self._candidates,
             left_out=left_out,
+            reader=self.reader(),
             source=self,
         )
 
@@ -439,6 +440,7 @@ class Index:
         **options
             Those of `search`, and ``generator``: without one, the answer quotes the best
             passages; with one, a language model writes it from these pages, within ``budget``.
+            Without ``k`` or ``max_k`` an answer takes at most 10 pages.
 
         Raises
         ------
@@ -458,7 +460,7 @@ class Index:
         """Answer a question piece by piece; the options are those of `ask`."""
         quoted = generator is None or generator == extractive.NAME
         writer = None if quoted or generator is None else self.generator(generator)
-        found = self.search(question, **options)
+        found = self.search(question, **limit_pages(options))
         pieces = quoted_answer(found)
         if writer is not None:
             pieces = written_answer(self, found, writer, budget or USUAL_BUDGET)

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from visar.retrieval.methods import Method, MethodFunction
 
 
+MAX_PAGES = 10
+"""Maximum number of pages of an answer, unless ``k`` or ``max_k`` says otherwise: the largest
+number that the paper gives a generator."""
+
+
 class SearchOptions(TypedDict, total=False):
     """The options of `Library.search`, which ``ask`` and ``stream`` take too.
 
@@ -54,6 +59,13 @@ class AskOptions(SearchOptions, total=False):
 
     generator: str | TextGenerator | None
     budget: Budget | None
+
+
+def limit_pages(options: SearchOptions) -> SearchOptions:
+    """Return the options of the search for an answer: at most `MAX_PAGES` pages by default."""
+    if options.get("k") is not None or options.get("max_k") is not None:
+        return options
+    return {**options, "max_k": MAX_PAGES}
 
 
 class Library(Protocol):
@@ -193,7 +205,7 @@ class Library(Protocol):
         ...
 
     def ask(self, question: str, **options: Unpack[AskOptions]) -> Answer:
-        """Answer a question from the pages it needs."""
+        """Answer a question from the pages it needs, at most 10 without ``k`` or ``max_k``."""
         ...
 
     def stream(self, question: str, **options: Unpack[AskOptions]) -> AnswerStream:

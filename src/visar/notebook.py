@@ -50,12 +50,7 @@ def _pages_html(found: SearchResult) -> str:
 
 
 def _passage_html(passage: Passage) -> str:
-    first, last = passage.answer or (0, 0)
-    before, marked, after = (
-        escape(part)
-        for part in (passage.text[:first], passage.text[first:last], passage.text[last:])
-    )
-    quoted = f"{before}<mark>{marked}</mark>{after}" if marked else after
+    quoted = escape(passage.text).replace("\n", "<br>")
     return f"<p>{quoted} <small>page {passage.page}</small></p>"
 
 

@@ -152,9 +152,6 @@ class Passage(Result):
     """Score among the passages of the same question: higher is better."""
     boxes: tuple[Box, ...]
     """Position of its words on the page."""
-    answer: tuple[int, int] | None = None
-    """Start and end, in characters, of the part that has the form asked for: a number with its
-    unit, a date, a name. Null if the question asks for no such form."""
     cells: tuple[QuotedCell, ...] = ()
     """Cells of the rows quoted from a table, with their column headers; otherwise empty."""
 
@@ -289,6 +286,8 @@ class SearchResult(Result):
     passages: tuple[Passage, ...] = field(repr=False)
     """Best passages of these pages, and of the first page if the question is about the document
     itself."""
+    reader: str | None = None
+    """Name of the reader that helped to order pages and passages; null if none did."""
     trace: Trace | None = field(default=None, repr=False, metadata=INTERNAL)
     """None for a result that came from a server."""
 

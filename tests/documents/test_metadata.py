@@ -7,13 +7,22 @@ from pathlib import Path
 import pikepdf
 import pytest
 from PIL import Image
+from reportlab.pdfgen.canvas import Canvas
 
 from visar.documents import open_document
+from visar.index import Index
 
 
-def pdf_saying(path: Path, **said: str) -> Path:
-    with pikepdf.new() as pdf:
-        pdf.add_blank_page()
+def pdf_saying(path: Path, text: str = "Notes", **said: str) -> Path:
+    """Write a PDF whose lines of text become smaller."""
+    sheet = Canvas(str(path), pagesize=(400, 500))
+    for number, line in enumerate(text.split("\n")):
+        sheet.setFontSize(30 / (number + 1))
+        sheet.drawString(40, 440 - 30 * number, line)
+    sheet.showPage()
+    sheet.save()
+    with pikepdf.open(path, allow_overwriting_input=True) as pdf:
+        del pdf.trailer["/Info"]
         for name, value in said.items():
             pdf.docinfo[f"/{name}"] = value
         pdf.save(path)
@@ -39,6 +48,37 @@ def test_a_pdf_names_its_title_author_and_year(tmp_path: Path) -> None:
 def test_what_it_does_not_say_is_not_there(tmp_path: Path, said: dict[str, str]) -> None:
     with open_document(pdf_saying(tmp_path / "a.pdf", **said)) as document:
         assert document.metadata == {}
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "created", "year"),
+    [
+        ("Annual Report 2024", "Annual Report", "2000", 2024),
+        ("Annual Report 2023/24", "Founded in 1951", "2025", 2023),
+        ("Annual Report 2023–2024", "", "", 2023),
+        ("", "Report 2024\nFounded in 1951", "2000", 2024),
+        ("Report", "Minutes\nheld in 2018", "", 2018),
+        ("Report", "Minutes\nheld in 2018 and 2019", "", None),
+        ("Report", "Minutes\nheld in 2018 and 2019", "2019", 2019),
+        ("From 1990 to 2020", "Minutes", "2021", None),
+        # It may have been founded then, and this file is of another year.
+        ("Report", "Minutes\nfounded in 1951", "2021", None),
+        ("Report", "Minutes", "2021", 2021),
+        # A scan may be made long after the document.
+        ("Report", "", "2021", None),
+        ("Model 1900S, part 2,015 for $2000", "Manual", "2015", 2015),
+    ],
+)
+def test_the_year_is_that_of_the_document(
+    tmp_path: Path, title: str, text: str, created: str, year: int | None
+) -> None:
+    path = pdf_saying(tmp_path / "a.pdf", text, Title=title, CreationDate=f"D:{created}0101")
+    with open_document(path) as document:
+        assert document.metadata.get("year") == year
+
+
+def test_the_example_is_found_by_its_year(library: Index) -> None:
+    assert [one.metadata["year"] for one in library.documents(where="year >= 2020")] == [2024]
 
 
 def test_a_title_cannot_do_harm(tmp_path: Path) -> None:

@@ -230,7 +230,14 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
 def test_a_question_without_an_answer_shows_the_closest_pages_apart(open_page: Open) -> None:
     page = ask(open_page(), "Which vaccines does the company produce?")
     closest = page.get_by_role("list", name="Closest pages")
+    fold = page.locator("summary", has_text="Closest pages")
+    expect(fold).to_be_visible()
+    expect(closest).to_be_hidden()
+    fold.click()
     expect(closest).to_be_visible()
+    assert closest.get_by_role("listitem").count() <= 3
+    closest.get_by_role("button").last.click()
+    expect(closest.locator("[aria-current=true]")).to_be_visible()
     expect(closest).not_to_contain_text("possible")
     name = closest.locator("strong").first.inner_text()
     answer = page.locator(".card").first

@@ -229,8 +229,7 @@ def test_the_views_of_a_question_are_computed_once(
     monkeypatch.setattr(Searcher, "search", counted(Searcher.search))
     monkeypatch.setattr(explanation, "explain", counted(explanation.explain))
     question = "Which cloth cleans the glass?"
-    body = {"question": question}
-    http.post("ask", json=body)
+    body = http.post("ask", json={"question": question}).json()["search"]["query"]
     for route in ("explain", "explain", "search", "ask"):
         assert http.post(route, json=body).status_code == 200
     http.post("explain/patches", json={**body, "document": document, "page": 3})

@@ -16,6 +16,7 @@ from visar.text import clean_line, counted
 WIDEST_BAR = 5
 LONGEST_WORD = len("possible")
 PAGES_SHOWN = 10
+NEAREST_SHOWN = 3
 
 
 def read_answer(stream: AnswerStream) -> Answer:
@@ -58,7 +59,7 @@ def print_answer(answer: Answer) -> None:
 def print_pages(found: SearchResult, *, why: bool = False) -> None:
     """Print the pages with their best lines, and the reason for their number."""
     calibrated = found.calibration is not None
-    shown = found.pages[:PAGES_SHOWN]
+    shown = _pages_shown(found)
     # Printed page numbers, if a document has any that differ.
     printed = max((len(hit.label) for hit in shown), default=0)
     if printed:
@@ -68,10 +69,11 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
     console.print(f"  [bold]{heading}{chance}MATCH[/bold]")
     for hit in shown:
         console.print(_page_line(found, hit, printed), soft_wrap=True)
-    if (following := len(found.pages) - PAGES_SHOWN) > 0:
+    refused = found.strength == "none"
+    if (following := len(found.pages) - len(shown)) > 0 and not refused:
         more = f"  and {counted(following, 'more page')} (--json shows all)"
         console.print(Text(more, "dim"), soft_wrap=True)
-    if found.runner_up is not None:
+    if found.runner_up is not None and not refused:
         console.print(_page_line(found, found.runner_up, printed, "(runner-up) "), soft_wrap=True)
     console.print()
     if found.left_out:
@@ -84,10 +86,15 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
     console.print(_indented(Text(f"{found.summary}{hint}", style="dim")))
 
 
+def _pages_shown(found: SearchResult) -> tuple[PageHit, ...]:
+    """Return the pages to list: the three nearest if none is likely to help."""
+    return found.pages[: NEAREST_SHOWN if found.strength == "none" else PAGES_SHOWN]
+
+
 def _print_numbers(found: SearchResult) -> None:
     headings = ("PAGE", "PROBABILITY", "s_p", "LATE INTERACTION")
     table = plain_table(*headings, numbers=headings)
-    for hit in (*found.pages[:PAGES_SHOWN], *([found.runner_up] if found.runner_up else [])):
+    for hit in (*_pages_shown(found), *([found.runner_up] if found.runner_up else [])):
         chance = "" if hit.probability is None else f"{hit.probability:.3f}"
         table.add_row(str(hit.page), chance, f"{hit.score:.4f}", f"{hit.late_interaction:.3f}")
     console.print(Padding(table, (0, 0, 1, 2), expand=False))
@@ -127,8 +134,6 @@ def _print_quotes(answer: Answer) -> None:
     for passage in answer.passages:
         named = f"{named_by[passage.document]}, " if len(searched) > 1 else ""
         quoted = Text(passage.text)
-        if passage.answer:
-            quoted.stylize("bold", *passage.answer)
         console.print(_indented(Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))))
     console.print("  [dim]Quoted directly. Use --generator for a written answer.[/dim]")
 

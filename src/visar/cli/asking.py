@@ -139,12 +139,12 @@ def explain(
     with options.open_library(create=bool(files)) as library:
         from visar.cli.answers import print_answer, print_pages
         from visar.generation.answering import quoted_answer
-        from visar.library import AnswerStream
+        from visar.library import AnswerStream, limit_pages
 
         chosen = options.search_options()
         chosen["documents"] = documents_to_search(library, files, options.documents, options)
         with waiting("explaining", quiet=options.quiet):
-            found = library.search(question, **chosen)
+            found = library.search(question, **limit_pages(chosen))
             answer = AnswerStream(found, quoted_answer(found)).answer
             explanation = library.explain(found)
             written = []

@@ -207,7 +207,7 @@ def run_evaluation(
         },
     )
     question_sets = open_question_sets(plan)
-    library = Index.open(index or folder / "index", device=device)
+    library = Index.open(index or folder / "index", device=device, reader="none")
     for name in plan.encoders:
         fetch_model(library.encoder(name), quiet=quiet)
     with progress_shown(quiet=quiet) as display:

@@ -163,7 +163,10 @@ MethodName = Annotated[
     ),
 ]
 K = Annotated[int | None, advanced("--k N", "Number of pages for top-k.", min=1)]
-MaxK = Annotated[int | None, option("--max-k N", "Maximum number of pages.", min=1)]
+MaxK = Annotated[
+    int | None,
+    option("--max-k N", "Maximum number of pages. Answers take at most 10 by default.", min=1),
+]
 Neighbors = Annotated[
     int,
     advanced(

@@ -72,7 +72,9 @@ class _Paragraph:
         return ends_text(self.lines[-1].words[-1].text)
 
 
-def find_blocks(words: Sequence[PlacedWord], height: float, recurring: Collection[str] = ()) -> tuple[Block, ...]:
+def find_blocks(
+    words: Sequence[PlacedWord], height: float, recurring: Collection[str] = ()
+) -> tuple[Block, ...]:
     """Find the blocks of a page, in reading order.
 
     Parameters
@@ -115,7 +117,12 @@ def find_blocks(words: Sequence[PlacedWord], height: float, recurring: Collectio
             for row in _rows(table):
                 add("contents", [known[index] for cell in row for index in cell.words])
         else:
-            add("table", [known[i] for i in covered], cells=table.cells, header_rows=table.header_rows)
+            add(
+                "table",
+                [known[i] for i in covered],
+                cells=table.cells,
+                header_rows=table.header_rows,
+            )
     texts = [segment for segment in rest if segment.words[0].index not in in_tables]
     for kind, found in _texts(texts):
         add(kind, found)
@@ -127,7 +134,9 @@ def find_blocks(words: Sequence[PlacedWord], height: float, recurring: Collectio
 
 def lay_out(page: Page) -> Page:
     """Return a page with blocks found from its words alone: font sizes are those of the boxes."""
-    return replace(page, blocks=find_blocks(placed_words(page.words, page.width, page.height), page.height))
+    return replace(
+        page, blocks=find_blocks(placed_words(page.words, page.width, page.height), page.height)
+    )
 
 
 def placed_words(
@@ -148,7 +157,9 @@ def placed_words(
             upright = x1 - x0 >= y1 - y0 or len(word.text) < 4
         else:
             upright = turns[index] == 0
-        placed.append(PlacedWord(index, word.text, x0, y0, x1, y1, sizes[index], word.line, upright))
+        placed.append(
+            PlacedWord(index, word.text, x0, y0, x1, y1, sizes[index], word.line, upright)
+        )
     return placed
 
 
@@ -157,7 +168,9 @@ def _sizes_of_lines(words: Sequence[Word], height: float) -> list[float]:
     for word in words:
         tallest.setdefault(word.line, []).append((word.box[3] - word.box[1]) * height)
     # The ink of a line without descenders is about three quarters of its font size.
-    return [max(1.0, 1.2 * sorted(tallest[word.line])[len(tallest[word.line]) // 2]) for word in words]
+    return [
+        max(1.0, 1.2 * sorted(tallest[word.line])[len(tallest[word.line]) // 2]) for word in words
+    ]
 
 
 def margin_texts(page_words: Sequence[PlacedWord], height: float) -> set[str]:
@@ -272,7 +285,9 @@ def _stands_below(segment: Segment, above: Segment) -> bool:
         return False
     if not 0.86 < segment.size / above.size < 1.16:
         return False
-    return segment.overlap(above) > 0.2 * min(segment.right - segment.left, above.right - above.left)
+    return segment.overlap(above) > 0.2 * min(
+        segment.right - segment.left, above.right - above.left
+    )
 
 
 def _paragraphs(stack: list[Segment], body: float) -> Iterator[_Paragraph]:
@@ -283,7 +298,9 @@ def _paragraphs(stack: list[Segment], body: float) -> Iterator[_Paragraph]:
     for before, after in pairwise(stack):
         apart = after.top - before.bottom > usual + 0.35 * after.size
         item = _starts_item(after) and (
-            is_bullet(after.words[0].text) or ends_text(before.words[-1].text) or _starts_item(part[0])
+            is_bullet(after.words[0].text)
+            or ends_text(before.words[-1].text)
+            or _starts_item(part[0])
         )
         outdented = _starts_item(part[0]) and after.left < part[0].left + 0.3 * after.size
         capital = not after.text[:1].islower()

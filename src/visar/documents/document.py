@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -20,6 +21,7 @@ from visar.documents.office import ENCRYPTED, convert
 from visar.documents.options import Limits, ReadOptions
 from visar.documents.page import Box, Page, TextSource
 from visar.documents.worker import PageContent, Worker
+from visar.documents.years import document_year
 from visar.errors import DocumentError, InvalidOption, MissingExtra, PageError
 
 if TYPE_CHECKING:
@@ -136,8 +138,7 @@ class OpenedDocument:
         self.name = identity.name
         self.kind = identity.kind
         self.id = identity.id
-        self.metadata = dict(metadata or {})
-        """Title, author and year, as far as the file says."""
+        self._file_metadata = dict(metadata or {})
         self._read_paths = read_paths
         self._pages = pages
         self._worker = worker
@@ -168,6 +169,20 @@ class OpenedDocument:
         self._worker.close()
         self._cleanup.close()
 
+    @cached_property
+    def metadata(self) -> dict[str, str | int]:
+        """Title, author and year, as far as the file and its first page tell."""
+        metadata = dict(self._file_metadata)
+        created = metadata.pop("year", None)
+        try:
+            words = self._content(1).words
+        except PageError:  # reported when the page is read
+            words = EMPTY
+        first_page = list(zip(words.texts, words.sizes.tolist(), strict=True))
+        title = str(metadata.get("title", ""))
+        year = document_year(title, first_page, created if isinstance(created, int) else None)
+        return metadata if year is None else {**metadata, "year": year}
+
     def page(self, number: int) -> Page:
         """Read the words and the size of a page.
 
@@ -196,7 +211,7 @@ class OpenedDocument:
         table = self._read_regions(number, content, regions, layer)
         words = table.words()
         size = content.width, content.height
-        placed = placed_words(words, *size, table.sizes / 100, table.turns)
+        placed = placed_words(words, *size, (table.sizes / 100).tolist(), table.turns.tolist())
         page = Page(
             number=number,
             width=content.width,

@@ -113,7 +113,9 @@ class WordTable:
             [piece.text for piece in pieces],
             np.rint(shares * cls.SCALE).astype(np.int32),
             np.array([numbers[id(piece)] for piece in pieces], np.int32),
-            np.rint(np.clip([100 * scale * piece.size for piece in pieces], 0, 1e8)).astype(np.int32),
+            np.rint(np.clip([100 * scale * piece.size for piece in pieces], 0, 1e8)).astype(
+                np.int32
+            ),
             np.array([piece.turn for piece in pieces], np.int32),
         )
 

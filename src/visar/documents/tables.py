@@ -73,7 +73,11 @@ def _join_parted(lines: list[Line]) -> list[Line]:
             rows.sort(key=lambda row: row[-1].middle)
             first = min(inside)
             before = [line for n, line in enumerate(lines) if n < first]
-            lines = [*before, *rows, *(s for n, s in enumerate(lines) if n > first and n not in inside)]
+            lines = [
+                *before,
+                *rows,
+                *(s for n, s in enumerate(lines) if n > first and n not in inside),
+            ]
             break
         else:
             return lines
@@ -87,13 +91,13 @@ def _side_by_side(lines: Sequence[Line]) -> Iterator[list[tuple[int, int]]]:
         beside = [
             n
             for n, line in enumerate(lines)
-            if line[-1].right < first.left and abs(line[-1].middle - first.middle) < 0.4 * first.size
+            if line[-1].right < first.left
+            and abs(line[-1].middle - first.middle) < 0.4 * first.size
         ]
         if beside:
             pairs.append((max(beside, key=lambda n: lines[n][-1].right), b))
-    run: list[tuple[int, int]] = []
     while pairs:
-        run, rest = [pairs[0]], []
+        run, rest = pairs[:1], pairs[:0]
         for a, b in pairs[1:]:
             above = lines[run[-1][1]]
             near = lines[b][0].top - above[0].bottom < 4 * above[0].size
@@ -244,9 +248,7 @@ class _Piece(tuple[PlacedWord, ...]):
     @property
     def has_number(self) -> bool:
         """Whether it has a number that is not a year."""
-        return any(
-            any(c.isdigit() for c in word.text) and not word.is_period for word in self
-        )
+        return any(any(c.isdigit() for c in word.text) and not word.is_period for word in self)
 
 
 def _grid(lines: list[Line]) -> Table | None:
@@ -266,10 +268,10 @@ def _grid(lines: list[Line]) -> Table | None:
         return None
     placed = [_place_headers(row, columns) for row in rows[:header_rows]]
     for row in rows[header_rows:]:
-        cells = _place(row, columns)
-        if cells is None:
+        found = _place(row, columns)
+        if found is None:
             return None
-        placed.append(cells)
+        placed.append(found)
     joined = _join_wrapped(placed, header_rows, lines) or _join_labels(placed, header_rows, lines)
     # A title above the table or a note below it is not part of it.
     while header_rows and _is_label(joined[0]):
@@ -283,9 +285,9 @@ def _grid(lines: list[Line]) -> Table | None:
     if len(valued) < 2 or labeled < _FEWEST_LABELED * len(valued):
         return None
     cells = tuple(
-        Cell(tuple(word.index for word in piece), row, column, span)
-        for row, found in enumerate(joined)
-        for piece, column, span in found
+        Cell(tuple(word.index for word in piece), number, column, span)
+        for number, row in enumerate(joined)
+        for piece, column, span in row
     )
     return Table(cells, header_rows, _is_contents(joined, header_rows))
 

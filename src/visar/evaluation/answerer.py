@@ -13,8 +13,8 @@ from visar.generation.answering import BUDGETS, GeneratedAnswer, answer_each, ga
 from visar.generation.prompts import GivenPage, PromptName
 from visar.generation.protocol import Generator
 from visar.index import Index
+from visar.quotes.choice import find_quotes
 from visar.results import SearchResult
-from visar.retrieval.quotes import choose_quotes
 from visar.retrieval.search import Searcher
 from visar.text import encodable
 
@@ -143,8 +143,8 @@ class Answerer:
             self._last = key, searcher, searcher.search(task.question)
         _, searcher, found = self._last
         started = time.perf_counter()
-        weighted = searcher.weigh(found, [(task.document, page) for page in pages])
-        passages, _ = choose_quotes(task.question, weighted)
+        page_ids = [(task.document, page) for page in pages]
+        passages = find_quotes(task.question, searcher.weigh(found, page_ids)).quotes(page_ids)
         text = extractive.quote(passages) if found.strength != "none" else ""
         return text, time.perf_counter() - started
 

@@ -6,10 +6,10 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from visar.generation.answering import page_text
-from visar.library import Library
+from visar.library import Library, SearchOptions, limit_pages
 from visar.serialization import to_plain
 
 DPI = 144.0
@@ -55,14 +55,15 @@ def retrieve(
     dpi: float = DPI,
     search_kwargs: Mapping[str, Any] | None = None,
 ) -> list[RetrievedPage]:
-    """Find the pages a question needs, or the ``k`` best by late interaction; best first.
+    """Find the pages an answer needs, or the ``k`` best by late interaction; best first.
 
-    ``search_kwargs`` are more options of `Library.search`.
+    ``search_kwargs`` are more options of `Library.search`. Without ``k`` or ``max_k`` there are at
+    most 10 pages, as for `Library.ask`.
     """
-    options = dict(search_kwargs or {})
+    options = cast("SearchOptions", dict(search_kwargs or {}))
     if k is not None:
         options |= {"method": "top-k", "k": k}
-    found = library.search(question, **options)
+    found = library.search(question, **limit_pages(options))
     reasons = {name: getattr(found, name) for name in _REASONS}
     ranked_by = "score" if found.method.startswith("visar") else "late_interaction"
     return [

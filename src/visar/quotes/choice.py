@@ -9,31 +9,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Cell, Page
 from visar.encoders.terms import STOP_WORDS, find_terms, stem
+from visar.quotes.page_numbers import asked_page
 from visar.quotes.passages import Passage, find_passages
+from visar.quotes.reader import Reader, relevance
 from visar.results import Passage as Quote
 from visar.results import QuotedCell
+from visar.trace import PageId
 
 MOST_QUOTES = 3
 READ = 40
 """Number of passages that a reader orders, beside the best two of each page."""
 _READ_OF_PAGE = 2
+# What the two features count beside the relevance that a reader finds.
+_SCORE_BESIDE_READER = 0.5
+# What it counts, in standard deviations, that a passage stands on the page asked about.
+_ASKED_PAGE = 2.0
 # Two passages that share more than this part of the shorter one are not both quoted.
 _MOST_SHARED = 0.5
-# What the words of the heading above a passage count, relative to its own.
-_CONTEXT = 0.5
-
-if TYPE_CHECKING:
-    from visar.quotes.reader import Reader
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +85,6 @@ class Candidate:
     page: int
     """Position of its page among those given."""
     passage: Passage
-    stems: frozenset[str]
     coverage: float
     closeness: float
     score: float
@@ -98,24 +98,37 @@ class Question:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.page = asked_page(text)
+        """Number of the page that the question names."""
         terms = find_terms(text.split())
         informative = [term for term in terms if not term.is_stop_word]
         self.stems = tuple(dict.fromkeys(stem(term.key) for term in informative or terms))
         self._rarity = dict.fromkeys(self.stems, 1.0)
+
+    @property
+    def is_about_document(self) -> bool:
+        """Whether all its words ask for the document as a whole: its title, author or summary."""
+        return bool(self.stems) and _DOCUMENT_STEMS.issuperset(self.stems)
 
     def measure_rarity(self, passages: Sequence[frozenset[str]]) -> None:
         found = Counter(asked for stems in passages for asked in self.stems if asked in stems)
         for asked in self.stems:
             self._rarity[asked] = math.log((len(passages) + 1) / (found[asked] + 0.5))
 
-    def coverage(self, stems: frozenset[str], context: frozenset[str]) -> float:
-        """Return the share of the question's stems that a passage or its context has."""
+    def coverage(self, stems: frozenset[str]) -> float:
+        """Return the share of the question's stems that a passage has, each as rare as it is."""
         total = sum(self._rarity.values()) or 1.0
-        own = sum(rarity for asked, rarity in self._rarity.items() if asked in stems)
-        around = sum(
-            rarity for asked, rarity in self._rarity.items() if asked in context - stems
-        )
-        return (own + _CONTEXT * around) / total
+        return sum(rarity for asked, rarity in self._rarity.items() if asked in stems) / total
+
+
+_DOCUMENT_WORDS = """
+    report document paper article study guide guidebook book booklet manual brochure presentation
+    slide slides deck thesis handbook publication brief leaflet file pdf text
+    summarize summarise summary overview outline main topic subject point points idea title titled
+    called name author authors wrote write written publish published publisher release released
+    issue issued date year cover front first page
+"""
+_DOCUMENT_STEMS = frozenset(map(stem, _DOCUMENT_WORDS.split()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,24 +140,43 @@ class Quotes:
     question: Question
 
     @cached_property
-    def best_of_page(self) -> dict[int, Candidate]:
-        """The best candidate of each page that has any, by the page's position."""
-        best: dict[int, Candidate] = {}
-        for candidate in self.ranked:
-            best.setdefault(candidate.page, candidate)
-        return best
+    def page_ids(self) -> dict[PageId, int]:
+        """Positions of the pages by document and number."""
+        return {(one.document, one.page.number): at for at, one in enumerate(self.pages)}
 
-    def quotes(self, pages: Sequence[int], most: int = MOST_QUOTES) -> tuple[Quote, ...]:
+    def page(self, page_id: PageId) -> WeightedPage:
+        """Return a page."""
+        return self.pages[self.page_ids[page_id]]
+
+    def best(self, page_id: PageId) -> Quote | None:
+        """Return the best passage of a page, None if it has none."""
+        position = self.page_ids[page_id]
+        found = next((one for one in self.ranked if one.page == position), None)
+        return None if found is None else self._quote(found)
+
+    def page_relevance(self) -> dict[PageId, float]:
+        """Return the reader's best judgment on each page that it read in.
+
+        Headings don't count: they name what the page is about and don't answer.
+        """
+        best: dict[int, float] = {}
+        for one in self.ranked:
+            if one.relevance is not None and one.passage.block.kind != "heading":
+                best[one.page] = max(one.relevance, best.get(one.page, one.relevance))
+        return {page_id: best[at] for page_id, at in self.page_ids.items() if at in best}
+
+    def quotes(self, page_ids: Iterable[PageId], most: int = MOST_QUOTES) -> tuple[Quote, ...]:
         """Return the best passages of pages, none of which repeats another."""
+        pages = {self.page_ids[page_id] for page_id in page_ids if page_id in self.page_ids}
         taken: list[Candidate] = []
         for candidate in self.ranked:
             if len(taken) == most:
                 break
             if candidate.page in pages and not any(_repeats(candidate, one) for one in taken):
                 taken.append(candidate)
-        return tuple(map(self.quote, taken))
+        return tuple(map(self._quote, taken))
 
-    def quote(self, candidate: Candidate) -> Quote:
+    def _quote(self, candidate: Candidate) -> Quote:
         """Return a passage as a result."""
         weighted, passage = self.pages[candidate.page], candidate.passage
         marked = _answer_cell(passage, self.question) if passage.rows else None
@@ -173,30 +205,29 @@ class Quotes:
 
 
 def find_quotes(
-    text: str, pages: Sequence[WeightedPage], reader: Reader | None = None
+    question: Question | str, pages: Sequence[WeightedPage], reader: Reader | None = None
 ) -> Quotes:
     """Rank the passages of pages by how well they answer a question.
 
     Parameters
     ----------
-    text
-        The question.
+    question
+        The question, or its text.
     pages
         Pages with their blocks.
     reader
         Orders the best passages anew.
     """
-    question = Question(text)
-    candidates = score_passages(question, pages)
-    ranked = sorted(candidates, key=lambda one: -one.score)
+    question = Question(question) if isinstance(question, str) else question
+    ranked = sorted(score_passages(question, pages), key=lambda one: -one.score)
     if reader is not None and ranked:
-        ranked = _read(reader, text, ranked)
+        ranked = _read(reader, question.text, ranked)
     return Quotes(pages, ranked, question)
 
 
 def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Candidate]:
     """Return every passage of the pages that could be quoted, with its features."""
-    found: list[tuple[int, Passage, frozenset[str], frozenset[str]]] = []
+    found: list[tuple[int, Passage, frozenset[str]]] = []
     closeness: list[float] = []
     for position, weighted in enumerate(pages):
         page_stems = _stems_by_word(weighted.page)
@@ -206,22 +237,32 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
             stems = frozenset().union(*(page_stems[index] for index in passage.words))
             # What only repeats the question answers nothing.
             if not stems - _STOPS <= asked:
-                context = frozenset().union(*(page_stems[index] for index in passage.context))
-                found.append((position, passage, stems, context))
+                found.append((position, passage, stems))
                 passages.append(passage)
         closeness += _closeness(weighted, passages)
-    question.measure_rarity([stems for _, _, stems, _ in found])
-    coverage = [question.coverage(stems, context) for _, _, stems, context in found]
-    scores = _standardized(coverage) + _standardized(closeness)
+    question.measure_rarity([stems for _, _, stems in found])
+    coverage = [question.coverage(stems) for _, _, stems in found]
+    scores = standardized(coverage) + standardized(closeness)
+    scores += [_bonus(question, passage) for _, passage, _ in found]
     return [
-        Candidate(page, passage, stems, covered, close, float(score))
-        for (page, passage, stems, _), covered, close, score in zip(
+        Candidate(page, passage, covered, close, float(score))
+        for (page, passage, _), covered, close, score in zip(
             found, coverage, closeness, scores, strict=True
         )
     ]
 
 
 _STOPS = frozenset(stem(word) for word in STOP_WORDS)
+
+
+def _bonus(question: Question, passage: Passage) -> float:
+    """Return what a passage gains for standing on the page that the question is about."""
+    page = passage.page
+    if question.is_about_document and page.number == 1:
+        largest = max(block.size for block in page.blocks or ())
+        return _ASKED_PAGE * (1 + passage.block.size / largest)
+    named = str(question.page) in (page.label, str(page.number))
+    return _ASKED_PAGE * named
 
 
 def _stems_by_word(page: Page) -> list[frozenset[str]]:
@@ -246,7 +287,8 @@ def _closeness(weighted: WeightedPage, passages: Sequence[Passage]) -> list[floa
     return result
 
 
-def _standardized(values: Sequence[float]) -> Floats:
+def standardized(values: Sequence[float]) -> Floats:
+    """Return values with mean 0 and standard deviation 1, or all 0 if they are the same."""
     array = np.asarray(values, np.float64)
     if not len(array):
         return array
@@ -256,14 +298,16 @@ def _standardized(values: Sequence[float]) -> Floats:
 def _read(reader: Reader, question: str, ranked: Sequence[Candidate]) -> list[Candidate]:
     """Order the best candidates by the judgment of a reader; the others follow."""
     per_page: Counter[int] = Counter()
-    chosen, others = [], []
+    chosen: list[Candidate] = []
+    others: list[Candidate] = []
     for position, candidate in enumerate(ranked):
         per_page[candidate.page] += 1
         near = position < READ or per_page[candidate.page] <= _READ_OF_PAGE
         (chosen if near else others).append(candidate)
-    relevance = reader.read(question, [text_to_read(one.passage) for one in chosen])
-    judged = [replace(one, relevance=float(r)) for one, r in zip(chosen, relevance, strict=True)]
-    return [*sorted(judged, key=lambda one: -(one.relevance or 0.0)), *others]
+    found = relevance(reader, question, [text_to_read(one.passage) for one in chosen])
+    judged = [replace(one, relevance=float(r)) for one, r in zip(chosen, found, strict=True)]
+    judged.sort(key=lambda one: -((one.relevance or 0.0) + _SCORE_BESIDE_READER * one.score))
+    return [*judged, *others]
 
 
 def text_to_read(passage: Passage) -> str:

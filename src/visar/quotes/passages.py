@@ -107,8 +107,6 @@ def find_passages(page: Page) -> list[Passage]:
     for position, block in enumerate(blocks):
         if block.kind in ("margin", "contents") or block.words in titles:
             continue
-        if False and block.kind == "heading" and page.number > 1:
-            continue
         if block.kind == "label" and _heads_chart(page, blocks, position):
             continue
         context = _context(blocks, position)

@@ -15,7 +15,7 @@ from visar.core.vectors import Float32, Float64
 from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
 from visar.errors import InvalidOption
 from visar.query import Query
-from visar.results import Decision, Document, PageHit, PageSource, Passage, SearchResult, Strength
+from visar.results import Decision, Document, PageHit, PageSource, SearchResult, Strength
 from visar.retrieval.calibration import best_cosine, find_calibration, likelihood
 from visar.retrieval.corpus import Corpus, read_remaining
 from visar.retrieval.methods import Method, MethodFunction, ScoredPages, get_method
@@ -25,8 +25,9 @@ from visar.trace import PageId, Trace
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from visar.quotes.choice import Question, Quotes, WeightedPage
+    from visar.quotes.reader import Reader
     from visar.retrieval.candidates import Candidates
-    from visar.retrieval.quotes import WeightedPage
 
 # Of what an encoder calls a weak match: below it there is none. For encoders without calibration;
 # of questions to the embedded encoder it refused 21 % that had an answer.
@@ -35,6 +36,8 @@ CANDIDATES = 50
 """Number of pages of several documents that methods choose from: the best by late interaction."""
 SCANNED = 300
 """Maximum number of pages of several documents that are all compared with a question."""
+READ_PAGES = 10
+"""Number of pages that a reader reads in: the best by s_p."""
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -52,6 +55,8 @@ class Searcher:
         Find the pages of a large library that are worth comparing; without, all are compared.
     left_out
         Documents that were asked for and have no vectors of the encoder: results name them.
+    reader
+        Reads passages of the best pages again: it orders these pages and the quotes.
     source
         Library that found pages get their images and words from.
     """
@@ -63,12 +68,14 @@ class Searcher:
         *,
         candidates: Candidates | None = None,
         left_out: Sequence[Document] = (),
+        reader: Reader | None = None,
         source: PageSource | None = None,
     ) -> None:
         self._corpus = corpus
         self._encoder = encoder
         self._candidates = candidates
         self._left_out = tuple(left_out)
+        self._reader = reader
         self._source = source
 
     @property
@@ -138,14 +145,11 @@ class Searcher:
         encode: Callable[[], tuple[Float32, Spans | None]],
     ) -> SearchResult:
         """Search a corpus; the time and the summary are added by the caller."""
-        from visar.retrieval.front_page import about_document
-        from visar.retrieval.quotes import choose_quotes
-        from visar.retrieval.wanted import answer_patterns, wanted
+        from visar.quotes.choice import Question, find_quotes
 
-        answer_patterns(wanted(query.question))  # compiles them
         calibration = find_calibration(corpus.encoder)
         self._prepare(corpus, exact=query.exact)
-        of_document = about_document(query.question) is not None
+        asked_for = Question(query.question)
         vectors, spans = encode()
         considered, products = self._considered(corpus, vectors, query)
         scored = ScoredPages(
@@ -161,17 +165,22 @@ class Searcher:
         asked = _Question(vectors, considered, relevance)
 
         chosen = [considered.page_ids[page] for page in choice.pages[: query.max_k]]
+        k = len(chosen)
+        named = _named_page(corpus, asked_for)
+        front = [(chosen[0][0], 1)] if asked_for.is_about_document else []
+        best: list[PageId] = []
+        if self._reader is not None and selection is not None:
+            # The method says how many pages; the reader helps to say which.
+            best = [considered.page_ids[page] for page in relevance.ranking[:READ_PAGES]]
+        pages = asked.read(list(dict.fromkeys([*named, *best, *chosen, *front])))
+        quotes = find_quotes(asked_for, pages, self._reader if query.question else None)
+        chosen = list(dict.fromkeys([*named, *asked.order(best, quotes), *chosen]))[:k]
         beside = dict(_neighbors(corpus, chosen, query.neighbors))
         shown = [*chosen, *beside]
         runner_up = asked.runner_up(shown)
-        front = [(shown[0][0], 1)] if of_document and (shown[0][0], 1) not in shown else []
-        pages = asked.read([*shown, *runner_up, *front])
-        hit_pages = pages[: len(shown) + len(runner_up)]
-        passages, snippets = choose_quotes(
-            query.question, [*pages[: len(shown)], *pages[len(hit_pages) :]]
-        )
-        snippets = snippets[: len(shown)]
-        snippets += choose_quotes(query.question, hit_pages[len(shown) :])[1]
+        passages = quotes.quotes([*shown, *front])
+        missing = [one for one in [*shown, *runner_up] if one not in quotes.page_ids]
+        more = find_quotes(asked_for, asked.read(missing))
 
         match = best_cosine(relevance)
         about = chances = None
@@ -179,19 +188,19 @@ class Searcher:
         if calibration is not None:
             about, chances = calibration.about(match), calibration.probabilities(relevance)
             strength = calibration.strength(about)
-        if of_document and strength == "none":
+        if asked_for.is_about_document and strength == "none":
             # The words of such a question need not stand in the document.
             strength = "weak"
         hits = [
             asked.hit(
-                page,
-                passage,
+                page_id,
+                quotes if page_id in quotes.page_ids else more,
                 chances,
                 strength,
-                beside=beside.get((page.document, page.page.number)),
+                beside=beside.get(page_id),
                 source=self._source,
             )
-            for page, passage in zip(hit_pages, snippets, strict=True)
+            for page_id in [*shown, *runner_up]
         ]
         return SearchResult(
             query=query,
@@ -212,6 +221,7 @@ class Searcher:
             summary="",
             decision=None if selection is None else _decision(selection),
             passages=passages,
+            reader=None if self._reader is None or not query.question else self._reader.name,
             trace=Trace(vectors, considered.page_ids, relevance, spans),
         )
 
@@ -255,33 +265,40 @@ class _Question:
     relevance: Relevance
 
     def read(self, page_ids: Sequence[PageId]) -> list[WeightedPage]:
-        """Read pages of the same documents with their weights and cosines.
+        """Read pages of the same documents with their cosines."""
+        from visar.quotes.choice import WeightedPage
 
-        A page that the method did not choose from, such as a neighbor, has no weights.
-        """
-        from visar.retrieval.quotes import WeightedPage
-
+        if not page_ids:
+            return []
         pages = self.considered.only(page_ids)
         weighted = []
         for position, page in enumerate(pages.read()):
-            document, number = pages.page_ids[position]
             boxes, words = pages.patches(position)
             vectors = pages.vectors(position).astype(np.float32)
-            considered = self.considered.find(document, number)
             weighted.append(
                 WeightedPage(
-                    document=document,
+                    document=pages.page_ids[position][0],
                     page=page,
                     vector_words=words,
                     vector_boxes=boxes,
-                    vector_weights=np.zeros(len(vectors), np.float32)
-                    if considered is None
-                    else self.relevance.patch_weights[considered],
                     similarities=self.vectors @ vectors.T,
                     query_weights=self.relevance.token_weights,
                 )
             )
         return weighted
+
+    def order(self, page_ids: Sequence[PageId], quotes: Quotes) -> list[PageId]:
+        """Order pages by s_p and by the reader's best judgment on each, both standardized."""
+        from visar.quotes.choice import standardized
+
+        judged = quotes.page_relevance()
+        if not judged or not page_ids:
+            return list(page_ids)
+        lowest = min(judged.values())
+        found = [self.considered.find(*page_id) for page_id in page_ids]
+        scores = standardized([float(self.relevance.scores[p]) for p in found if p is not None])
+        scores += standardized([judged.get(page_id, lowest) for page_id in page_ids])
+        return [page_ids[position] for position in np.argsort(-scores, kind="stable")]
 
     def runner_up(self, shown: Sequence[PageId]) -> list[PageId]:
         """Return the first page by s_p or by late interaction that is not shown, if any."""
@@ -291,8 +308,8 @@ class _Question:
 
     def hit(
         self,
-        page: WeightedPage,
-        passage: Passage | None,
+        page_id: PageId,
+        quotes: Quotes,
         chances: Float64 | None,
         strength: Strength,
         *,
@@ -300,13 +317,14 @@ class _Question:
         source: PageSource | None,
     ) -> PageHit:
         """Return a page that was read as a hit, with its best passage."""
-        position = self.considered.find(page.document, page.page.number)
+        position = self.considered.find(*page_id)
+        page, passage = quotes.page(page_id), quotes.best(page_id)
         score, late, probability = 0.0, 0.0, None
         if position is not None:
             score = float(self.relevance.scores[position])
             late = float(self.relevance.late_interaction[position])
             probability = None if chances is None else float(chances[position])
-        elif page.similarities is not None and page.similarities.size:
+        elif page.similarities.size:
             late = float(page.similarities.max(axis=1).sum())
         return PageHit(
             document=page.document,
@@ -322,6 +340,14 @@ class _Question:
             beside=beside,
             source=source,
         )
+
+
+def _named_page(corpus: Corpus, question: Question) -> list[PageId]:
+    """Return the page that a question about one document names."""
+    number, document = question.page, corpus.documents[0]
+    if number is None or len(corpus.documents) > 1 or not 1 <= number <= document.pages:
+        return []
+    return [(document.id, number)]
 
 
 def _best(scores: Float64, most: int) -> list[int]:

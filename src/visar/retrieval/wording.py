@@ -39,12 +39,13 @@ def _count(found: SearchResult) -> str:
         return count
     decision = found.decision
     if decision is None:
-        return f"{count}, chosen by {found.method}"
+        capped = ", the maximum" if found.k == found.query.max_k else ""
+        return f"{count}{capped}, chosen by {found.method}"
     if decision.fallback:
         return f"{count}: none stands out from the others"
     if found.k < decision.k_star or not decision.exact:
         wanted = f"{decision.k_star}" if decision.exact else f"at least {decision.k_star}"
-        return f"{count}; without the cap it would be {wanted}"
+        return f"{count}; the method asked for {wanted}"
     return f"{count}; the next page adds little"
 
 

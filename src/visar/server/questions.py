@@ -110,9 +110,8 @@ def _find(context: Context, query: Query) -> SearchResult:
 
 
 def _as_asked(found: SearchResult, query: Query) -> SearchResult:
-    """Return a result with the query of the request, not with the names it has on this machine."""
-    asked = {one.name: getattr(query, one.name) for one in fields(Query)}
-    return replace(found, query=Query(**asked))
+    """Return a result with the encoder's name in the request, not its name on this machine."""
+    return replace(found, query=replace(found.query, encoder=query.encoder))
 
 
 def _stream(context: Context, query: AskQuery) -> AnswerStream:

@@ -42,7 +42,8 @@ export function place(element, [left, top, right, bottom]) {
 }
 
 /**
- * Replace the children of an element. The control that had the focus gets it back, matched by its name.
+ * Replace the children of an element. The control that had the focus gets it back, matched by its name, and what was
+ * unfolded stays so.
  * @param {HTMLElement} parent
  * @param {...(Node | null)} children
  */
@@ -52,7 +53,9 @@ export function refill(parent, ...children) {
   const name = focused && nameOf(focused);
   const matches = () => [...parent.querySelectorAll("a, button, input")].filter((one) => nameOf(one) === name);
   const index = focused ? matches().indexOf(focused) : -1;
+  const unfolded = [...parent.querySelectorAll("details[open] > summary")].map(nameOf);
   parent.replaceChildren(...children.filter((child) => child !== null));
+  for (const one of parent.querySelectorAll("details > summary")) if (unfolded.includes(nameOf(one))) /** @type {HTMLDetailsElement} */ (one.parentElement).open = true;
   if (focused) /** @type {HTMLElement | undefined} */ (matches()[index])?.focus({ preventScroll: true });
 }
 

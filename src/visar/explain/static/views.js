@@ -9,6 +9,7 @@ import { methodTable } from "./methods.js";
 /** A passage is framed only on pages that are at least possible. */
 const MIN_PROBABILITY = 0.15;
 const FIXED_K = 10;
+const NEAREST_SHOWN = 3;
 
 /** @param {any} search @param {any} page */
 export const pageName = (search, page) => `${search.documents.length > 1 ? `${nameOf(search, page.document)}, page` : "Page"} ${page.page}`;
@@ -80,16 +81,17 @@ export function summaryLine({ k, pages_searched: all, strength, summary }) {
 }
 
 /**
- * The chosen pages with their likelihood and best passage.
+ * The chosen pages with their likelihood and best passage; the nearest ones, folded, if none is likely to help.
  * @param {any} search @param {(hit: any) => string | undefined} picture address of a page's image @param {(hit: any) => boolean} isOpen @param {Open} open
  */
 export function pageList(search, picture, isOpen, open) {
   const isFar = search.strength === "none";
-  const items = search.pages.map((/** @type {any} */ hit) => h("li", {}, h("button", { class: "hit", "aria-current": isOpen(hit), onclick: () => open(hit.document, hit.page) },
+  const items = search.pages.slice(0, isFar ? NEAREST_SHOWN : undefined).map((/** @type {any} */ hit) => h("li", {}, h("button", { class: "hit", "aria-current": isOpen(hit), onclick: () => open(hit.document, hit.page) },
     h("img", { src: picture(hit), alt: "", loading: "lazy" }),
     h("span", {}, h("strong", {}, pageName(search, hit)), h("span", { class: "soft small" }, hit.label ? `, printed ${hit.label} ` : " "),
       hit.likelihood && !isFar ? bar(hit.probability) : null, hit.likelihood ? h("span", { class: "soft small" }, hit.likelihood) : null, h("div", { class: "small" }, hit.snippet)))));
-  return h("ul", { class: `card hits ${isFar ? "nearest" : ""}`, "aria-label": isFar ? "Closest pages" : "Pages used" }, ...items);
+  if (!isFar) return h("ul", { class: "card hits", "aria-label": "Pages used" }, ...items);
+  return h("details", { class: "card nearest" }, h("summary", { class: "soft" }, "Closest pages"), h("ul", { class: "hits", "aria-label": "Closest pages" }, ...items));
 }
 
 /** @param {number} probability */

@@ -26,7 +26,7 @@ from visar.generation.answering import page_text, quoted_answer
 from visar.generation.prompts import fit_pixels
 from visar.generation.protocol import Generator
 from visar.integrations.mcp.output import limit_left_out, make_result, page_link, page_links
-from visar.library import AnswerStream, Library, SearchOptions
+from visar.library import MAX_PAGES, AnswerStream, Library, SearchOptions
 from visar.public import public_message
 from visar.results import (
     Additions,
@@ -187,7 +187,7 @@ class Tools:
         question: Question,
         documents: Documents = None,
         collection: CollectionName = None,
-        max_pages: MaxPages = 20,
+        max_pages: MaxPages = MAX_PAGES,
     ) -> Annotated[CallToolResult, SearchResult]:
         """Find the pages that a question needs, each with its best line; see read_page."""
         found = self.library.search(question, **self._options(documents, collection, max_pages))
@@ -198,7 +198,7 @@ class Tools:
         question: Question,
         documents: Documents = None,
         collection: CollectionName = None,
-        max_pages: MaxPages = 20,
+        max_pages: MaxPages = MAX_PAGES,
     ) -> Annotated[CallToolResult, Answer]:
         """Answer a question, with the pages it is based on. Empty text means there is no answer."""
         options = self._options(documents, collection, max_pages)
@@ -211,7 +211,7 @@ class Tools:
         question: Question,
         documents: Documents = None,
         collection: CollectionName = None,
-        max_pages: MaxPages = 20,
+        max_pages: MaxPages = MAX_PAGES,
     ) -> Annotated[CallToolResult, Explained]:
         """Show the user, in pictures, why a question needs these pages. For answers, use ask."""
         found = self.library.search(question, **self._options(documents, collection, max_pages))

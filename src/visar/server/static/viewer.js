@@ -194,7 +194,7 @@ class Viewer extends HTMLElement {
     if (isOff || key !== this.cache?.key) context.clearRect(0, 0, canvas.width, canvas.height);
     if (isOff) return;
     // One request has the patches for all words.
-    if (key !== this.cache?.key) this.cache = { key, patches: post("explain/patches", { ...exchange.body, document: this.document.id, page: this.page.number }) };
+    if (key !== this.cache?.key) this.cache = { key, patches: post("explain/patches", { ...exchange.search.query, document: this.document.id, page: this.page.number }) };
     const patches = await this.cache.patches.catch(() => null);
     if (!patches) this.cache = null;
     if (!patches || turn !== this.turn || canvas !== this.canvas) return;

@@ -22,15 +22,15 @@ class Why extends HTMLElement {
     this.matrix = null;
     this.announce(null);
     if (!exchange?.search || exchange.search.pages_searched < 2) return;
-    const { search, body } = exchange;
+    const { search } = exchange;
     try {
-      const explanation = await (exchange.explanation ??= post("explain", body));
+      const explanation = await (exchange.explanation ??= post("explain", search.query));
       if (exchange !== this.exchange) return;
       this.announce(explanation);
       const pageOf = (/** @type {any} */ page) => ({ document: page.document, page: page.page });
       const { element, matrix } = reasons(search, explanation, (id, page) => go({ shown: id, page: String(page) }), {
         picture: (page) => url(`documents/${path(page.document)}/pages/${page.page}/image?dpi=72`),
-        pairs: (first, second) => post("explain/pair", { ...body, first: pageOf(first), second: pageOf(second) }),
+        pairs: (first, second) => post("explain/pair", { ...search.query, first: pageOf(first), second: pageOf(second) }),
         change: go,
       });
       this.replaceChildren(element);
