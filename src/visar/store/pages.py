@@ -36,20 +36,16 @@ def page_values(page: Page) -> tuple[Any, ...]:
     values = (
         # SQLite does not know −0.0.
         *(float(page.width) + 0.0, float(page.height) + 0.0, page.rotation, page.text_source),
-        *(page.label, encoded.decode(), boxes, lines, _blocks_to_text(page)),
+        *(page.label, encoded.decode(), boxes, lines),
     )
-    return *values, page_checksum(page.number, *values)
+    return *values, _blocks_to_text(page), page_checksum(page.number, *values)
 
 
 def page_checksum(number: int, *values: Any) -> int:
-    """A checksum over everything a row says of a page.
-
-    Without blocks it is the one of the format before, which had none.
-    """
-    *plain, boxes, lines, blocks = values
+    """A checksum over everything a row says of a page but blocks, which have their own."""
+    *plain, boxes, lines = values
     text = json.dumps([number, *plain], ensure_ascii=False).encode()
-    checksum = crc32(lines, crc32(boxes, crc32(text)))
-    return checksum if blocks is None else crc32(blocks.encode(), checksum)
+    return crc32(lines, crc32(boxes, crc32(text)))
 
 
 def page_of(row: tuple[Any, ...]) -> Page:
@@ -82,7 +78,7 @@ def page_of(row: tuple[Any, ...]) -> Page:
 
 
 def _blocks_to_text(page: Page) -> str | None:
-    """The blocks of a page as JSON without spaces, or None for a page without layout."""
+    """The blocks of a page as JSON, ``[checksum,blocks]``, or None for a page without layout."""
     if page.blocks is None:
         return None
     try:
@@ -91,24 +87,28 @@ def _blocks_to_text(page: Page) -> str | None:
         raise StoreError(f"page {page.number} has invalid blocks: {error}") from error
     rows = [
         (
-            *(block.kind, block.words, block.size, block.heading),
+            *(block.kind, block.words, float(block.size), block.heading),
             [(cell.words, cell.row, cell.column, cell.span) for cell in block.cells],
             block.header_rows,
         )
         for block in page.blocks
     ]
-    return json.dumps(rows, separators=(",", ":"))
+    text = json.dumps(rows, separators=(",", ":"))
+    return f"[{crc32(text.encode())},{text}]"
 
 
 def _text_to_blocks(text: str, number: int, words: int) -> tuple[Block, ...]:
     """Undo `_blocks_to_text` for a page with this number and so many words."""
+    checksum, rows = json.loads(text)
+    if crc32(text.partition(",")[2][:-1].encode()) != checksum:
+        raise ValueError(f"the blocks of page {number} have a wrong checksum")
     blocks = tuple(
         Block(
             *(kind, tuple(indices), size, heading),
             tuple(Cell(tuple(of_cell), *place) for of_cell, *place in cells),
             header_rows,
         )
-        for kind, indices, size, heading, cells, header_rows in json.loads(text)
+        for kind, indices, size, heading, cells, header_rows in rows
     )
     _check_blocks(blocks, number, words)
     return blocks

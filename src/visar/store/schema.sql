@@ -24,8 +24,8 @@ CREATE TABLE pages (
     words TEXT NOT NULL,            -- separated by U+001F
     boxes BLOB NOT NULL,            -- float32 (n, 4)
     lines BLOB NOT NULL,            -- int32 (n,)
-    checksum INTEGER NOT NULL,      -- of all columns, of blocks unless they are NULL
-    blocks TEXT,                    -- JSON: the layout; NULL for a page stored without one
+    checksum INTEGER NOT NULL,      -- of the columns before
+    blocks TEXT,                    -- JSON: the layout, after its checksum; NULL if it was not found yet
     UNIQUE (document, number)
 ) STRICT;
 CREATE VIRTUAL TABLE page_text USING fts5 (words, content = 'pages', content_rowid = 'id');

@@ -45,7 +45,7 @@ from visar.store.database import (
     stored_format,
     summary_files,
 )
-from visar.store.pages import page_checksum, page_of, page_values
+from visar.store.pages import page_of, page_values
 from visar.store.records import Compaction, DocumentVectors, Problem
 
 # numpy, and what adds and looks after, are imported where they are used: listing needs neither.
@@ -132,12 +132,11 @@ class SqliteStore:
         """Keep the blocks of pages that are stored without any."""
         rows = []
         for page in pages:
-            *values, blocks, checksum = page_values(page)
-            # The checksum tells that the words are still those which the blocks were found in.
-            bare = page_checksum(page.number, *values, None)
-            rows.append((blocks, checksum, document, page.number, bare))
+            *_, blocks, checksum = page_values(page)
+            rows.append((blocks, document, page.number, checksum))
         query = (
-            "UPDATE pages SET blocks = ?, checksum = ? "
+            # The checksum tells that the words are still those which the blocks were found in.
+            "UPDATE pages SET blocks = ? "
             "WHERE document = ? AND number = ? AND checksum = ? AND blocks IS NULL"
         )
         with self.writing() as connection:

@@ -34,15 +34,10 @@ _COLUMNS = ("revision", "number", "note", "checksum", "size")
 
 
 def page_to_row(page: Page) -> Row:
-    """The columns ``content`` and ``blocks`` of a page; boxes are rounded to float32.
-
-    Blocks follow a checksum of both: the catalog's is of the content, which never changes.
-    """
+    """The columns ``content`` and ``blocks`` of a page; boxes are rounded to float32."""
     *values, boxes, lines, blocks, _ = page_values(page)
     head = json.dumps([page.number, *values], ensure_ascii=False).encode()
     content = b"".join((head, b"\n", boxes, lines))
-    if blocks is not None:
-        blocks = f"{crc32(blocks.encode(), crc32(content)):08x}{blocks}"
     return {"content": content, "blocks": blocks}
 
 
@@ -53,11 +48,8 @@ def bytes_to_page(value: bytes) -> Page:
     """
     blocks, _, content = value.partition(b"\n")
     values, _, words = content.partition(b"\n")
-    if blocks and crc32(blocks[8:], crc32(content)) != int(blocks[:8], 16):
-        raise ValueError("its blocks have a wrong checksum")
     split = len(words) * 4 // 5  # boxes take 16 bytes a word, lines 4
-    layout = blocks[8:].decode() if blocks else None
-    return page_of((*json.loads(values), words[:split], words[split:], layout))
+    return page_of((*json.loads(values), words[:split], words[split:], blocks.decode() or None))
 
 
 def bytes_to_embedding(content: bytes, dimension: int) -> PageEmbedding:
