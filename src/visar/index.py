@@ -15,6 +15,7 @@ from visar.encoders.protocol import Encoder
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget, quoted_answer, written_answer
 from visar.generation.protocol import Generator
+from visar.ingest.page_reader import PageReader
 from visar.ingest.sources import SourcePool
 from visar.library import AnswerStream, AskOptions, SearchOptions, limit_pages
 from visar.models.devices import check_device
@@ -93,10 +94,11 @@ class Index:
         self._reader = reader
         self._models = SharedModels()
         self._options = options or ReadOptions()
-        self._corpora = CorpusCache(store)
         self._candidates = Candidates(store)
         self._recent = RecentSearches()
         self._sources = SourcePool()
+        self._reader = PageReader(store, self._sources, self._options_for)
+        self._corpora = CorpusCache(store, self._reader)
         # Of documents with other options: a password opens them again when pages are shown.
         self._options_of: dict[str, ReadOptions] = {}
 
@@ -188,12 +190,12 @@ class Index:
         return self._store.get(document)
 
     def pages(self, document: str) -> tuple[Page, ...]:
-        """Return the pages of a document with their words."""
-        return self._store.pages(self.get(document).id)
+        """Return the pages of a document with their words and blocks."""
+        return self._reader.read(self.get(document).id)
 
     def page(self, document: str, number: int) -> Page:
-        """Return one page of a document with its words; 1 is the first."""
-        return self._store.pages(self.get(document).id, [number])[0]
+        """Return one page of a document with its words and blocks; 1 is the first."""
+        return self._reader.read(self.get(document).id, [number])[0]
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Return one page of a document as a picture, drawn from the file it was added from.
@@ -201,7 +203,7 @@ class Index:
         Raises DocumentError if the file is gone, has changed, or needs a password (`unlock`).
         """
         stored = self.get(document)
-        options = self._options_of.get(stored.id, self._options)
+        options = self._options_for(stored.id)
         with self._sources.lease(stored, options, self._store.original(stored.id)) as source:
             return source.image(number, dpi)
 
@@ -330,6 +332,9 @@ class Index:
         from visar.ingest.jobs import read_jobs
 
         return read_jobs(self.location)
+
+    def _options_for(self, document: str) -> ReadOptions:
+        return self._options_of.get(document, self._options)
 
     def _keep_options(self, documents: Iterable[Document], options: ReadOptions) -> None:
         if options != self._options:

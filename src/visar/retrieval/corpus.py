@@ -16,6 +16,7 @@ from visar.core.vectors import Float32, Float64
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
 from visar.errors import InvalidOption, NotInIndex
+from visar.ingest.page_reader import PageReader
 from visar.results import Document, EncoderRef
 from visar.retrieval.methods import DocumentPages
 from visar.store import Store
@@ -41,6 +42,8 @@ class Corpus:
     ----------
     store
         Store of the documents.
+    reader
+        Reads their pages.
     documents
         The documents that are asked about, as the store's catalog had them.
     encoder
@@ -52,6 +55,7 @@ class Corpus:
     def __init__(
         self,
         store: Store,
+        reader: PageReader,
         documents: Sequence[Document],
         encoder: EncoderRef,
         page_ids: Sequence[PageId] | None = None,
@@ -59,6 +63,7 @@ class Corpus:
         self.documents = tuple(documents)
         self.encoder = encoder
         self._store = store
+        self._reader = reader
         self._known = {document.id: document for document in self.documents}
         self._whole = page_ids is None
         if page_ids is None:
@@ -102,7 +107,7 @@ class Corpus:
         """
         if self.page_ids == tuple(page_ids):
             return self
-        chosen = Corpus(self._store, self.documents, self.encoder, page_ids)
+        chosen = Corpus(self._store, self._reader, self.documents, self.encoder, page_ids)
         with self._lock:
             if self._embeddings is None or not self._positions.keys() >= set(page_ids):
                 return chosen
@@ -124,10 +129,10 @@ class Corpus:
             more = " and others" if len(self.documents) > _NAMED else ""
             raise NotInIndex(f"Removed from the index meanwhile: {names}{more}.")
         if self._whole:
-            return Corpus(self._store, documents, self.encoder)
+            return Corpus(self._store, self._reader, documents, self.encoder)
         ids = {one.id for one in documents}
         page_ids = [page_id for page_id in self.page_ids if page_id[0] in ids]
-        return Corpus(self._store, documents, self.encoder, page_ids)
+        return Corpus(self._store, self._reader, documents, self.encoder, page_ids)
 
     def late_interaction(self, query: Float32) -> Float64:
         """Return the MaxSim score of each page of whole documents, read one after the other.
@@ -170,7 +175,7 @@ class Corpus:
         return self._embedding(position).vectors
 
     def read(self, positions: Sequence[int] | None = None) -> list[Page]:
-        """Read pages, or all, with their words, with one request to the store per document."""
+        """Read pages, or all, with words and blocks, with one request to the store per document."""
         page_ids = self.page_ids
         if positions is not None:
             page_ids = tuple(self.page_ids[position] for position in positions)
@@ -180,7 +185,7 @@ class Corpus:
         found = {
             (document, page.number): page
             for document in numbers
-            for page in self._store.pages(document, numbers[document])
+            for page in self._reader.read(document, numbers[document])
         }
         return [found[page_id] for page_id in page_ids]
 
@@ -271,8 +276,9 @@ def split_by_encoder(
 class CorpusCache:
     """The corpora asked about last. Safe for threads."""
 
-    def __init__(self, store: Store, size: int = KEPT_CORPORA) -> None:
+    def __init__(self, store: Store, reader: PageReader, size: int = KEPT_CORPORA) -> None:
         self._store = store
+        self._reader = reader
         self._size = size
         self._lock = threading.Lock()
         self._kept: OrderedDict[Any, Corpus] = OrderedDict()
@@ -283,7 +289,7 @@ class CorpusCache:
         with self._lock:
             corpus = self._kept.pop(key, None)
             if corpus is None:
-                corpus = Corpus(self._store, documents, encoder)
+                corpus = Corpus(self._store, self._reader, documents, encoder)
             self._kept[key] = corpus
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)

@@ -17,9 +17,11 @@ from visar._version import DISTRIBUTION
 from visar.errors import NotAnIndex, StoreError
 from visar.results import Document, EncoderRef, InvalidPage
 from visar.store.checks import advice
+from visar.store.pages import PAGE_COLUMNS
 
-FORMAT = 2
-"""Of the folder; 1 was LanceDB's."""
+FORMAT = 3
+"""Of the folder; 1 was LanceDB's, 2 had no blocks."""
+_WITHOUT_BLOCKS = 2
 DATABASE = "index.sqlite"
 ARRAYS = "vectors"
 FILES = "files"
@@ -94,23 +96,26 @@ def connect(path: Path, location: str, *, create: bool) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
-        if create and _format(connection) == 0:
+        if create and stored_format(connection) == 0:
             _create(connection, location)
-        _refuse_other_formats(_format(connection), location)
+        if stored_format(connection) == _WITHOUT_BLOCKS:
+            _add_blocks(connection)
+        _refuse_other_formats(stored_format(connection), location)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _format(connection: sqlite3.Connection) -> int:
+def stored_format(connection: sqlite3.Connection) -> int:
+    """Return the format of the database, 0 if it has no tables."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _refuse_other_formats(found: int, location: str) -> None:
     if found == 0:  # its making was interrupted
         raise no_index(location)
-    if found != FORMAT:
+    if found not in (_WITHOUT_BLOCKS, FORMAT):
         raise NotAnIndex(
             f"{location} has the format {found}, and this version of ViSAR reads {FORMAT}: "
             f"pip install --upgrade {DISTRIBUTION}, or choose another folder"
@@ -125,12 +130,37 @@ def _create(connection: sqlite3.Connection, location: str) -> None:
             f"(journal mode {mode}): choose a folder on a local disk"
         )
     connection.execute("BEGIN IMMEDIATE")
-    if _format(connection) == 0:
+    if stored_format(connection) == 0:
         schema = resources.files("visar.store").joinpath("schema.sql").read_text(encoding="utf-8")
         for statement in _statements(schema):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("COMMIT")
+
+
+def _add_blocks(connection: sqlite3.Connection) -> None:
+    """Give the tables of format 2 their new column; an index that is read-only stays as it is."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        if stored_format(connection) == _WITHOUT_BLOCKS:  # another process may have been faster
+            for table in ("pages", "draft_pages"):
+                columns = connection.execute(f"PRAGMA table_info ({table})").fetchall()
+                # A process of the version before that compacts still writes its own format.
+                if "blocks" not in {column[1] for column in columns}:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN blocks TEXT")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            raise
+
+
+def page_columns(connection: sqlite3.Connection) -> str:
+    """Return `PAGE_COLUMNS`, with NULL for the column that a read-only index of format 2 lacks."""
+    known = stored_format(connection) != _WITHOUT_BLOCKS
+    return PAGE_COLUMNS if known else PAGE_COLUMNS.replace("blocks", "NULL")
 
 
 def _write_ahead(connection: sqlite3.Connection) -> str:

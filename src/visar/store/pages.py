@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
 from zlib import crc32
 
-from visar.documents.page import Page, Word
+from visar._version import DISTRIBUTION
+from visar.documents.page import Block, BlockKind, Cell, Page, Word
 from visar.errors import StoreError
 
-PAGE_COLUMNS = "number, width, height, rotation, text_source, label, words, boxes, lines"
+PAGE_COLUMNS = "number, width, height, rotation, text_source, label, words, boxes, lines, blocks"
 # Between the words of a page; full text takes it for a space.
 _SEPARATOR = "\x1f"
+_KINDS = frozenset(get_args(BlockKind))
 
 
 def page_values(page: Page) -> tuple[Any, ...]:
@@ -34,21 +38,29 @@ def page_values(page: Page) -> tuple[Any, ...]:
         *(float(page.width) + 0.0, float(page.height) + 0.0, page.rotation, page.text_source),
         *(page.label, encoded.decode(), boxes, lines),
     )
-    return *values, page_checksum(page.number, *values)
+    return *values, _blocks_to_text(page), page_checksum(page.number, *values)
 
 
 def page_checksum(number: int, *values: Any) -> int:
-    """A checksum over everything a row says of a page."""
+    """A checksum over everything a row says of a page but blocks, which have their own."""
     *plain, boxes, lines = values
     text = json.dumps([number, *plain], ensure_ascii=False).encode()
     return crc32(lines, crc32(boxes, crc32(text)))
 
 
 def page_of(row: tuple[Any, ...]) -> Page:
-    """The page of a row of `PAGE_COLUMNS`."""
+    """The page of a row of `PAGE_COLUMNS`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the row is damaged.
+    StoreError
+        If it has a block of a kind that only a newer version knows.
+    """
     import numpy as np
 
-    number, width, height, rotation, text_source, label, words, boxes, lines = row[:9]
+    number, width, height, rotation, text_source, label, words, boxes, lines, blocks = row[:10]
     corners = np.frombuffer(boxes, "<f4").reshape(-1, 4).tolist()
     numbers = np.frombuffer(lines, "<i4").tolist()
     texts = words.split(_SEPARATOR) if corners else []
@@ -61,4 +73,69 @@ def page_of(row: tuple[Any, ...]) -> Page:
         words=tuple(Word(text, tuple(box), line) for text, box, line in placed),
         text_source=text_source,
         label=label,
+        blocks=None if blocks is None else _text_to_blocks(blocks, number, len(texts)),
     )
+
+
+def _blocks_to_text(page: Page) -> str | None:
+    """The blocks of a page as JSON, ``[checksum,blocks]``, or None for a page without layout."""
+    if page.blocks is None:
+        return None
+    try:
+        _check_blocks(page.blocks, page.number, len(page.words))
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"page {page.number} has invalid blocks: {error}") from error
+    rows = [
+        (
+            *(block.kind, block.words, float(block.size), block.heading),
+            [(cell.words, cell.row, cell.column, cell.span) for cell in block.cells],
+            block.header_rows,
+        )
+        for block in page.blocks
+    ]
+    text = json.dumps(rows, separators=(",", ":"))
+    return f"[{crc32(text.encode())},{text}]"
+
+
+def _text_to_blocks(text: str, number: int, words: int) -> tuple[Block, ...]:
+    """Undo `_blocks_to_text` for a page with this number and so many words."""
+    checksum, rows = json.loads(text)
+    if crc32(text.partition(",")[2][:-1].encode()) != checksum:
+        raise ValueError(f"the blocks of page {number} have a wrong checksum")
+    blocks = tuple(
+        Block(
+            *(kind, tuple(indices), size, heading),
+            tuple(Cell(tuple(of_cell), *place) for of_cell, *place in cells),
+            header_rows,
+        )
+        for kind, indices, size, heading, cells, header_rows in rows
+    )
+    _check_blocks(blocks, number, words)
+    return blocks
+
+
+def _check_blocks(blocks: Sequence[Block], number: int, words: int) -> None:
+    """Refuse blocks that name words, headings or cells which the page does not have."""
+    for position, block in enumerate(blocks):
+        if block.kind not in _KINDS:
+            raise StoreError(
+                f"page {number} has a block of the kind {block.kind!r}, which this version of "
+                f"ViSAR does not know: pip install --upgrade {DISTRIBUTION}"
+            )
+        _check_numbers(block.words, words, f"words of block {position}")
+        if not math.isfinite(block.size):
+            raise ValueError(f"the size of block {position} is {block.size!r}")
+        if block.heading is not None:
+            _check_numbers([block.heading], len(blocks), f"the heading of block {position}")
+        places = [block.header_rows, *(n for cell in block.cells for n in (cell.row, cell.column))]
+        spans = [cell.span - 1 for cell in block.cells]
+        _check_numbers([*places, *spans], None, f"rows or columns of block {position}")
+        inside = set(block.words)
+        if not all(inside.issuperset(cell.words) for cell in block.cells):
+            raise ValueError(f"a cell of block {position} has words that the block does not have")
+
+
+def _check_numbers(numbers: Iterable[object], below: int | None, what: str) -> None:
+    for number in numbers:
+        if type(number) is not int or number < 0 or (below is not None and number >= below):
+            raise ValueError(f"{what} are out of range: {number!r}")

@@ -92,6 +92,14 @@ class Store(Protocol):
         """Return the pages with these numbers, in that order; all if none are given."""
         ...
 
+    def set_blocks(self, document: str, pages: Iterable[Page]) -> None:
+        """Keep the blocks of pages that are stored without any.
+
+        Pages that have blocks by now, or other words, and those of a document that was removed
+        stay as they are.
+        """
+        ...
+
     def vectors(self, document: str, encoder: EncoderRef) -> DocumentVectors:
         """Return all vectors of a document by an encoder."""
         ...

@@ -24,7 +24,8 @@ CREATE TABLE pages (
     words TEXT NOT NULL,            -- separated by U+001F
     boxes BLOB NOT NULL,            -- float32 (n, 4)
     lines BLOB NOT NULL,            -- int32 (n,)
-    checksum INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,      -- of the columns before
+    blocks TEXT,                    -- JSON: the layout, after its checksum; NULL if it was not found yet
     UNIQUE (document, number)
 ) STRICT;
 CREATE VIRTUAL TABLE page_text USING fts5 (words, content = 'pages', content_rowid = 'id');
@@ -73,5 +74,6 @@ CREATE TABLE draft_pages (
     width REAL, height REAL, rotation INTEGER, text_source TEXT, label TEXT,
     words TEXT, boxes BLOB, lines BLOB,
     page_checksum INTEGER,          -- NULL, as the columns before, if the pages are in the index
+    blocks TEXT,
     PRIMARY KEY (array, number)
 ) STRICT, WITHOUT ROWID;

@@ -33,7 +33,6 @@ from visar.store.database import (
     ARRAYS,
     DATABASE,
     FILES,
-    FORMAT,
     Garbage,
     check_folder,
     connect,
@@ -41,10 +40,12 @@ from visar.store.database import (
     explained,
     identity,
     named_documents,
+    page_columns,
     read_catalog,
+    stored_format,
     summary_files,
 )
-from visar.store.pages import PAGE_COLUMNS, page_of
+from visar.store.pages import page_of, page_values
 from visar.store.records import Compaction, DocumentVectors, Problem
 
 # numpy, and what adds and looks after, are imported where they are used: listing needs neither.
@@ -113,7 +114,8 @@ class SqliteStore:
         with self.reading() as connection:
             stored = self._read_one(connection, document)
             wanted = page_numbers(stored, numbers)
-            query = f"SELECT {PAGE_COLUMNS} FROM pages WHERE document = ?"  # noqa: S608
+            columns = page_columns(connection)
+            query = f"SELECT {columns} FROM pages WHERE document = ?"  # noqa: S608
             arguments: list[Any] = [stored.id]
             if numbers is not None:
                 query += f" AND number IN ({', '.join('?' * len(numbers))})"
@@ -125,6 +127,20 @@ class SqliteStore:
         if missing := [number for number in wanted if number not in found]:
             raise damaged(self.location, stored, f"page {missing[0]} is missing")
         return tuple(found[number] for number in wanted)
+
+    def set_blocks(self, document: str, pages: Iterable[Page]) -> None:
+        """Keep the blocks of pages that are stored without any."""
+        rows = []
+        for page in pages:
+            *_, blocks, checksum = page_values(page)
+            rows.append((blocks, document, page.number, checksum))
+        query = (
+            # The checksum tells that the words are still those which the blocks were found in.
+            "UPDATE pages SET blocks = ? "
+            "WHERE document = ? AND number = ? AND checksum = ? AND blocks IS NULL"
+        )
+        with self.writing() as connection:
+            connection.executemany(query, rows)
 
     def vectors(self, document: str, encoder: EncoderRef) -> DocumentVectors:
         """Return all vectors of a document by an encoder, mapped from their files."""
@@ -240,7 +256,7 @@ class SqliteStore:
         with self.writing() as connection:
             # A commit that failed at its very end comes back when the log is read again, unless
             # another one was written over it: so this one must write, before files are deleted.
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
+            connection.execute(f"PRAGMA user_version = {stored_format(connection)}")
             pages = drop_drafts(connection, self.folder)
         with self.writing() as connection:
             files, size = delete_garbage(connection, self.folder)

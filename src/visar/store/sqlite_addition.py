@@ -94,7 +94,7 @@ class SqliteAddition:
         """Write a page and its vectors; a page that was written before is replaced."""
         claim = self._open()
         check_put(self._document, page, embedding, self._encoder, self._put)
-        content = page_values(page) if claim.revision is None else (None,) * 9
+        content = page_values(page) if claim.revision is None else (None,) * 10
         vectors, patches = embedding_bytes(embedding)
         with explained(self._store.location):
             first = claim.writer.append(vectors, patches)
@@ -102,9 +102,8 @@ class SqliteAddition:
         self._put.add(page.number)
         self._pending.append(
             (
-                *(claim.array, page.number, first, rows, checksum(vectors, patches)),
-                embedding.invalid,
-                *content,
+                *(claim.array, first, rows, checksum(vectors, patches), embedding.invalid),
+                *(page.number, *content),
             )
         )
         self._pending_bytes += len(vectors) + len(patches)
@@ -119,10 +118,14 @@ class SqliteAddition:
             with explained(self._store.location):
                 claim.writer.sync()
             marks = ", ".join("?" * len(self._pending[0]))
-            query = f"INSERT OR REPLACE INTO draft_pages VALUES ({marks})"  # noqa: S608
+            query = (
+                "INSERT OR REPLACE INTO draft_pages "  # noqa: S608
+                f"(array, first, rows, checksum, invalid, {PAGE_COLUMNS}, page_checksum) "
+                f"VALUES ({marks})"
+            )
             with self._store.writing() as connection:
                 connection.executemany(query, self._pending)
-            claim.ranges |= {row[1]: (row[2], row[3]) for row in self._pending}
+            claim.ranges |= {row[5]: (row[1], row[2]) for row in self._pending}
         self._pending, self._pending_bytes = [], 0
         self._flushed = time.monotonic()
 

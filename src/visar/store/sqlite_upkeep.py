@@ -17,10 +17,11 @@ from visar.store.database import (
     ARRAYS,
     FILES,
     named_documents,
+    page_columns,
     read_catalog,
     summary_files,
 )
-from visar.store.pages import PAGE_COLUMNS, page_checksum, page_of
+from visar.store.pages import page_checksum, page_of
 from visar.store.records import Problem
 from visar.store.sqlite_addition import Claim
 
@@ -58,16 +59,21 @@ def find_problems(connection: sqlite3.Connection, folder: Path) -> Iterator[Prob
 def _page_problems(
     connection: sqlite3.Connection, document: str, pages: int, words: dict[int, int]
 ) -> Iterator[Problem]:
-    query = f"SELECT {PAGE_COLUMNS}, checksum FROM pages WHERE document = ?"  # noqa: S608
-    for row in connection.execute(query, (document,)):
-        *values, expected = row
+    columns = page_columns(connection)
+    query = f"SELECT {columns}, checksum FROM pages WHERE document = ?"  # noqa: S608
+    for *values, expected in connection.execute(query, (document,)):
+        number = values[0]
         try:
-            words[values[0]] = len(page_of(tuple(values)).words)
-            right = page_checksum(*values) == expected
-        except (ValueError, TypeError):
-            words[values[0]], right = 0, False
-        if not right:
-            yield Problem("damage", document, f"page {values[0]} has a wrong checksum")
+            words[number] = len(page_of((*values[:-1], None)).words)
+            if page_checksum(*values[:-1]) != expected:
+                yield Problem("damage", document, f"page {number} has a wrong checksum")
+            else:
+                page_of(tuple(values))
+        except StoreError as error:
+            yield Problem("damage", document, str(error))
+        except (ValueError, TypeError) as error:
+            words.setdefault(number, 0)
+            yield Problem("damage", document, f"page {number} cannot be read: {error}")
     for number in range(1, pages + 1):
         if number not in words:
             yield Problem("damage", document, f"page {number} is missing")

@@ -33,18 +33,23 @@ FLUSH_SECONDS = 10.0
 _COLUMNS = ("revision", "number", "note", "checksum", "size")
 
 
-def page_to_bytes(page: Page) -> bytes:
-    """Everything of a page in one value; boxes are rounded to float32."""
-    *values, boxes, lines, _ = page_values(page)
+def page_to_row(page: Page) -> Row:
+    """The columns ``content`` and ``blocks`` of a page; boxes are rounded to float32."""
+    *values, boxes, lines, blocks, _ = page_values(page)
     head = json.dumps([page.number, *values], ensure_ascii=False).encode()
-    return b"".join((head, b"\n", boxes, lines))
+    content = b"".join((head, b"\n", boxes, lines))
+    return {"content": content, "blocks": blocks}
 
 
-def bytes_to_page(content: bytes) -> Page:
-    """Undo `page_to_bytes`."""
+def bytes_to_page(value: bytes) -> Page:
+    """Read a page from its blocks, if it has any, a line break, and its content.
+
+    Raises ValueError or TypeError if it is damaged.
+    """
+    blocks, _, content = value.partition(b"\n")
     values, _, words = content.partition(b"\n")
     split = len(words) * 4 // 5  # boxes take 16 bytes a word, lines 4
-    return page_of((*json.loads(values), words[:split], words[split:]))
+    return page_of((*json.loads(values), words[:split], words[split:], blocks.decode() or None))
 
 
 def bytes_to_embedding(content: bytes, dimension: int) -> PageEmbedding:
@@ -94,7 +99,7 @@ class LanceAddition:
         """Write a page and its vectors; a page that was written before is replaced."""
         self._check_open()
         checks.check_put(self._document, page, embedding, self._encoder, self._put)
-        content = page_to_bytes(page) if self._brings_pages else None
+        content = page_to_row(page) if self._brings_pages else None
         self._put.add(page.number)
         self._take(page.number, content, b"".join(embedding_bytes(embedding)), embedding.invalid)
 
@@ -151,13 +156,13 @@ class LanceAddition:
                     self._revisions |= {draft.vectors, draft.pages}
         return None
 
-    def _read(self, draft: Draft) -> Iterator[tuple[int, bytes | None, bytes, str | None]]:
+    def _read(self, draft: Draft) -> Iterator[tuple[int, Row | None, bytes, str | None]]:
         """Give the pages of another addition that are not here yet."""
-        pages: dict[int, bytes | None] = dict.fromkeys(range(1, self._document.pages + 1))
+        pages: dict[int, Row | None] = dict.fromkeys(range(1, self._document.pages + 1))
         if draft.brings_pages:
             where = f"revision = {quoted(draft.pages)}"
-            found = self._store.rows.scan(("number", "content"), where)
-            pages = {row["number"]: row["content"] for row in found}
+            found = self._store.rows.scan(("number", "content", "blocks"), where)
+            pages = {row["number"]: row for row in found}
         where = f"revision = {quoted(draft.vectors)}"
         columns = ("number", "note", "checksum")
         rows = {
@@ -173,10 +178,12 @@ class LanceAddition:
         except RowsMissing:
             return  # its writer, or compacting, has dropped it
 
-    def _take(self, number: int, page: bytes | None, vectors: bytes, invalid: str | None) -> None:
+    def _take(self, number: int, page: Row | None, vectors: bytes, invalid: str | None) -> None:
         self._taken.add(number)
         if page is not None:
-            self._pending.append(self._row("page", self._pages, number, page) | {"content": page})
+            values = {"content": page["content"], "blocks": page.get("blocks")}
+            row = self._row("page", self._pages, number, page["content"])
+            self._pending.append(row | values)
         row = self._row("vectors", self._vectors, number, vectors)
         summary = summarise([bytes_to_embedding(vectors, self._encoder.dimension).vectors])
         self._pending.append(row | {"note": invalid, "content": summary, "data": vectors})

@@ -23,7 +23,7 @@ from visar.files import made_whole
 from visar.results import Document, EncoderRef
 from visar.store import checks
 from visar.store.arrays import PATCH, VECTOR
-from visar.store.lance.addition import LanceAddition, bytes_to_embedding, bytes_to_page
+from visar.store.lance.addition import LanceAddition, bytes_to_embedding, bytes_to_page, page_to_row
 from visar.store.lance.catalog import (
     Catalog,
     CatalogLog,
@@ -49,6 +49,7 @@ GRACE = timedelta(hours=1)
 COMPACT_EVERY = 64
 _KEEP_VERSIONS = timedelta(days=1)
 _ATTEMPTS = 10
+_PAGE_COLUMNS = ("content", "blocks")
 
 T = TypeVar("T")
 
@@ -103,9 +104,32 @@ class LanceStore:
         def load(state: DocumentState) -> tuple[Page, ...]:
             wanted = checks.page_numbers(state.stored, numbers)
             pages = [(state.pages, number) for number in wanted]
-            return tuple(map(bytes_to_page, self._kept_values(pages, self.rows.contents)))
+            try:
+                return tuple(map(bytes_to_page, self._kept_values(pages, self._read_pages)))
+            except (ValueError, TypeError) as error:
+                what = f"a page cannot be read: {error}"
+                raise checks.damaged(self.location, state.stored, what) from error
 
         return self._read(document, load)
+
+    def set_blocks(self, document: str, pages: Iterable[Page]) -> None:
+        """Keep the blocks of pages that are stored without any."""
+        state = self.log.latest.live.get(document)
+        if state is None:
+            return
+        stored = state.pages
+        rows = []
+        for page in pages:
+            row = page_to_row(page)
+            # The checksum tells that the words are still those which the blocks were found in.
+            known = 1 <= page.number <= len(stored.checksums)
+            if known and crc32(row["content"]) == stored.checksums[page.number - 1]:
+                rows.append({"revision": stored.revision, "number": page.number, **row})
+        if rows:
+            self.rows.fill(rows, ("revision", "number"), "blocks")
+        with self._lock:
+            for row in rows:
+                self._cached -= len(self._cache.pop((stored.revision, row["number"]), b""))
 
     def vectors(self, document: str, encoder: EncoderRef) -> DocumentVectors:
         """Return all vectors of a document by an encoder: from memory if used lately."""
@@ -118,7 +142,7 @@ class LanceStore:
         live = self.log.latest.live
         try:
             pages = [(_held(live[id_], encoder), number) for id_, number in page_ids]
-            read = list(self._kept_values(pages, self.rows.blobs))
+            read = list(self._kept_values(pages, self._read_blobs))
         except (KeyError, NotInIndex, RowsMissing):
             # Of a document that was removed or replaced meanwhile, or is damaged.
             vectors = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in page_ids}}
@@ -282,22 +306,30 @@ class LanceStore:
     def _kept_values(
         self,
         pages: Sequence[tuple[Rows, int]],
-        read: Callable[[Sequence[int]], Iterable[bytes | None]],
+        read: Callable[[Sequence[tuple[Rows, int]]], Iterator[bytes]],
     ) -> Iterator[bytes]:
-        """Give what the rows of pages hold: from memory, or read together by their ids."""
+        """Give what the rows of pages hold: from memory, or read together."""
         keys = [(rows.revision, number) for rows, number in pages]
         with self._lock:
             known = {key: self._cache.get(key) for key in keys}
-        missing = [rows.ids[n - 1] for rows, n in pages if known[rows.revision, n] is None]
-        found = iter(read(missing))
-        for key, (rows, number) in zip(keys, pages, strict=True):
+        found = read([page for key, page in zip(keys, pages, strict=True) if known[key] is None])
+        for key in keys:
             value = known[key]
-            if value is None:
-                value = next(found) or b""
-                if crc32(value) != rows.checksums[number - 1]:
-                    raise RowsMissing(f"page {number} is missing or has a wrong checksum")
+            value = next(found) if value is None else value
             self._keep(key, value)
             yield value
+
+    def _read_blobs(self, pages: Sequence[tuple[Rows, int]]) -> Iterator[bytes]:
+        """Read vectors of pages."""
+        blobs = self.rows.blobs([rows.ids[number - 1] for rows, number in pages])
+        for page, blob in zip(pages, blobs, strict=True):
+            yield _checked(blob, page)
+
+    def _read_pages(self, pages: Sequence[tuple[Rows, int]]) -> Iterator[bytes]:
+        """Read pages as `bytes_to_page` takes them."""
+        ids = [rows.ids[number - 1] for rows, number in pages]
+        for page, row in zip(pages, self.rows.take(ids, _PAGE_COLUMNS), strict=True):
+            yield _page_value(row, page)
 
     def _keep(self, key: tuple[str, int], value: bytes) -> None:
         with self._lock:
@@ -314,7 +346,7 @@ class LanceStore:
         boxes = np.empty((len(vectors), 4), np.float32)
         words = np.empty(len(vectors), np.int32)
         pages = [(held, number) for number in range(1, len(offsets))]
-        for number, content in enumerate(self._kept_values(pages, self.rows.blobs)):
+        for number, content in enumerate(self._kept_values(pages, self._read_blobs)):
             place = slice(offsets[number], offsets[number + 1])
             page = bytes_to_embedding(content, held.dimension)
             vectors[place], boxes[place], words[place] = page.vectors, page.boxes, page.words
@@ -374,13 +406,7 @@ class LanceStore:
             yield Problem("orphan", rows[0]["document"], what)
 
     def _document_problems(self, state: DocumentState) -> Iterator[str]:
-        try:
-            contents = zip(self.rows.contents(state.pages.ids), state.pages.checksums, strict=True)
-            for number, (content, checksum) in enumerate(contents, start=1):
-                if crc32(content or b"") != checksum:
-                    yield f"page {number} is missing or has a wrong checksum"
-        except StoreError as error:
-            yield f"the pages cannot be read: {error}"
+        yield from self._page_problems(state.pages)
         parts: list[tuple[str, Rows | None]] = [("the original: file", state.original)]
         parts += [(f"vectors of {name}: page", held) for name, held in state.vectors.items()]
         for of, rows in parts:
@@ -395,6 +421,33 @@ class LanceStore:
                         yield f"{of} {number} has a vector that is not finite or not of length 1"
                 except (RowsMissing, StoreError) as error:
                     yield f"{of} {number} cannot be read: {error}"
+
+    def _page_problems(self, pages: Rows) -> Iterator[str]:
+        try:
+            rows = self.rows.take(pages.ids, _PAGE_COLUMNS)
+        except (RowsMissing, StoreError) as error:
+            yield f"the pages cannot be read: {error}"
+            return
+        for number, row in enumerate(rows, start=1):
+            try:
+                bytes_to_page(_page_value(row, (pages, number)))
+            except (RowsMissing, StoreError) as error:
+                yield str(error)
+            except (ValueError, TypeError) as error:
+                yield f"page {number} cannot be read: {error}"
+
+
+def _checked(value: bytes | None, page: tuple[Rows, int]) -> bytes:
+    """Return what the row of a page holds; refuse it if it is missing or damaged."""
+    rows, number = page
+    if crc32(value or b"") != rows.checksums[number - 1]:
+        raise RowsMissing(f"page {number} is missing or has a wrong checksum")
+    return value or b""
+
+
+def _page_value(row: Row, page: tuple[Rows, int]) -> bytes:
+    """Return a row of `_PAGE_COLUMNS` as `bytes_to_page` takes it."""
+    return b"\n".join([(row.get("blocks") or "").encode(), _checked(row.get("content"), page)])
 
 
 def _has_invalid_vector(content: bytes, dimension: int) -> bool:

@@ -42,6 +42,7 @@ class LanceTable:
     def __init__(self, table: Any, location: str) -> None:
         self._table = table
         self._location = location
+        self._columns = frozenset(table.schema.names)
 
     @property
     def version(self) -> int:
@@ -52,8 +53,25 @@ class LanceTable:
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows in one step: all of them or none are there afterwards."""
         if rows:
-            batch = _record_batch(rows, _schemas()[self._table.name])
+            batch = self._record_batch(rows)
             self._write(lambda: self._table.add(batch))
+
+    def fill(self, rows: Sequence[Row], keys: Sequence[str], column: str) -> None:
+        """Write a column, where it is empty, of the rows with these keys in one step."""
+        if column not in self._columns:
+            raise StoreError(
+                f"the index {self._location} was made by an older version, and could not be "
+                "upgraded: check the rights to write it"
+            )
+        batch = self._record_batch(rows, (*keys, column))
+        empty = f"target.{column} IS NULL"
+        self._write(
+            lambda: (
+                self._table.merge_insert(list(keys))
+                .when_matched_update_all(where=empty)
+                .execute(batch)
+            )
+        )
 
     def delete(self, column: str, values: Sequence[str]) -> None:
         """Delete the rows with one of these values in one step."""
@@ -76,7 +94,7 @@ class LanceTable:
         A filter reads all files of the table; without one, those of rows to skip are not read.
         """
         with _explained(self._location):
-            query = self._table.search().select(list(columns)).with_row_id(True)
+            query = self._table.search().select(self._present(columns)).with_row_id(True)
             if where is not None:
                 query = query.where(where)
             if skip:
@@ -85,12 +103,16 @@ class LanceTable:
 
     def contents(self, row_ids: Sequence[int]) -> list[bytes | None]:
         """Return the values of the column ``content`` in the order of the ids, None for none."""
+        return [row.get("content") for row in self.take(row_ids, ("content",))]
+
+    def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
+        """Return these columns of rows in the order of the ids; {} for a row that is missing."""
         if not row_ids:
             return []
         with _explained(self._location):
-            query = self._table.take_row_ids(list(row_ids)).select(["content"]).with_row_id()
-            found = {row["_rowid"]: row["content"] for row in query.to_arrow().to_pylist()}
-        return [found.get(row_id) for row_id in row_ids]
+            query = self._table.take_row_ids(list(row_ids)).select(self._present(columns))
+            found = {row["_rowid"]: row for row in query.with_row_id().to_arrow().to_pylist()}
+        return [found.get(row_id, {}) for row_id in row_ids]
 
     def blobs(self, row_ids: Sequence[int]) -> Iterator[bytes]:
         """Give the values of the column ``data`` in the order of the ids.
@@ -108,6 +130,15 @@ class LanceTable:
                     reading.append(pool.submit(_read, blob))
                 while reading:
                     yield reading.popleft().result()
+
+    def _present(self, columns: Sequence[str]) -> list[str]:
+        """Leave out columns of a newer version that could not be added to this table."""
+        return [column for column in columns if column in self._columns]
+
+    def _record_batch(self, rows: Sequence[Row], columns: Sequence[str] | None = None) -> Any:
+        schema = _schemas()[self._table.name]
+        present = self._present(schema.names if columns is None else columns)
+        return _record_batch(rows, schema, present)
 
     def _write(self, write: Callable[[], object]) -> None:
         with _explained(self._location):
@@ -174,22 +205,38 @@ def open_tables(
         connection = lancedb.connect(
             location, read_consistency_interval=timedelta(0), storage_options=dict(options)
         )
-        present = set(connection.list_tables().tables)
-        for name in sorted(present):
+        present = {}
+        for name in sorted(connection.list_tables().tables):
             # It may be listed before it is there.
-            table = _retried(partial(connection.open_table, name), "not found")
-            _refuse_other_formats(location, name, (table.schema.metadata or {}).get(_FORMAT_KEY))
+            present[name] = _retried(partial(connection.open_table, name), "not found")
+            metadata = present[name].schema.metadata or {}
+            _refuse_other_formats(location, name, metadata.get(_FORMAT_KEY))
         if not create and "catalog" not in present:
             raise NotAnIndex(f"there is no index at {location}. Adding a document makes one")
         made = partial(
             connection.create_table, exist_ok=True, storage_options={**_OPTIONS, **options}
         )
         # The catalog comes last: with it the index is complete.
-        rows, catalog = (
-            _retried(partial(made, name, schema=schemas[name]), "not found", "exists", "conflict")
-            for name in ("rows", "catalog")
-        )
-    return LanceTable(catalog, location), LanceTable(rows, location)
+        for name in ("rows", "catalog"):
+            if name in present:
+                _add_columns(present[name], schemas[name])
+            else:
+                make = partial(made, name, schema=schemas[name])
+                present[name] = _retried(make, "not found", "exists", "conflict")
+        return LanceTable(present["catalog"], location), LanceTable(present["rows"], location)
+
+
+def _add_columns(table: Any, schema: Any) -> None:
+    """Add the columns that a table of an older version lacks; a read-only one stays as it is."""
+
+    def add() -> None:
+        missing = [field for field in schema if field.name not in table.schema.names]
+        if missing:
+            table.add_columns(missing)
+
+    # LanceDB raises anything. Whatever else is wrong, reading the table will tell.
+    with contextlib.suppress(Exception):
+        _retried(add, "conflict", "concurrent", "exist")
 
 
 def _refuse_other_formats(location: str, table: str, found: bytes | None) -> None:
@@ -221,17 +268,20 @@ def _schemas() -> dict[str, Any]:
             *[("checksum", pa.int64()), ("size", pa.int64())],
             # What is read many at a time, and what is large.
             *[("content", pa.large_binary()), lancedb.blob("data")],
+            # Of a page that was laid out; older tables got it later.
+            ("blocks", text),
         ],
     }
     metadata = {_FORMAT_KEY: str(FORMAT).encode()}
     return {name: pa.schema(columns, metadata=metadata) for name, columns in fields.items()}
 
 
-def _record_batch(rows: Sequence[Row], schema: Any) -> Any:
+def _record_batch(rows: Sequence[Row], schema: Any, names: Sequence[str]) -> Any:
     import pyarrow as pa
 
+    fields = [schema.field(name) for name in names]
     columns = []
-    for field in schema:
+    for field in fields:
         values = [row.get(field.name) for row in rows]
         if isinstance(field.type, pa.ExtensionType):
             # A blob is stored as a struct: its bytes, or a reference, which is never used here.
@@ -240,4 +290,4 @@ def _record_batch(rows: Sequence[Row], schema: Any) -> Any:
             columns.append(pa.ExtensionArray.from_storage(field.type, array))
         else:
             columns.append(pa.array(values, field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, schema.metadata))
