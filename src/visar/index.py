@@ -97,8 +97,8 @@ class Index:
         self._candidates = Candidates(store)
         self._recent = RecentSearches()
         self._sources = SourcePool()
-        self._reader = PageReader(store, self._sources, self._options_for)
-        self._corpora = CorpusCache(store, self._reader)
+        self._page_reader = PageReader(store, self._sources, self._options_for)
+        self._corpora = CorpusCache(store, self._page_reader)
         # Of documents with other options: a password opens them again when pages are shown.
         self._options_of: dict[str, ReadOptions] = {}
 
@@ -191,11 +191,11 @@ class Index:
 
     def pages(self, document: str) -> tuple[Page, ...]:
         """Return the pages of a document with their words and blocks."""
-        return self._reader.read(self.get(document).id)
+        return self._page_reader.read(self.get(document).id)
 
     def page(self, document: str, number: int) -> Page:
         """Return one page of a document with its words and blocks; 1 is the first."""
-        return self._reader.read(self.get(document).id, [number])[0]
+        return self._page_reader.read(self.get(document).id, [number])[0]
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Return one page of a document as a picture, drawn from the file it was added from.

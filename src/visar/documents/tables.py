@@ -21,6 +21,7 @@ _LONGEST_CELL = 10
 _LONGEST_LABEL = 16
 # Mean number of words of cells, at most: lines of text have more.
 _MEAN_CELL = 4.5
+_MEAN_LABEL = 3.5
 # Lines of a table are at most this many font sizes apart.
 _LINE_GAP = 2.6
 # Lines of one cell are at most this many font sizes apart, from middle to middle.
@@ -477,7 +478,10 @@ def _is_text_table(body: Sequence[Sequence[_Piece]], columns: Sequence[Interval]
         all(any(abs(piece.left - left) < piece[0].size for left in starts) for piece in row[1:])
         for row in body
     )
-    return len(body) > 2 and aligned > 0.8 * len(body) and len(columns) < 5
+    words = sum(len(piece) for row in body for piece in row) / sum(len(row) for row in body)
+    # Two columns of text beside each other are aligned too.
+    short = words <= (_MEAN_CELL if len(columns) > 1 else _MEAN_LABEL)
+    return len(body) > 2 and aligned > 0.8 * len(body) and len(columns) < 5 and short
 
 
 def _is_contents(rows: Sequence[_Placed], header_rows: int) -> bool:

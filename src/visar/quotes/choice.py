@@ -220,8 +220,8 @@ def find_quotes(
     """
     question = Question(question) if isinstance(question, str) else question
     ranked = sorted(score_passages(question, pages), key=lambda one: -one.score)
-    if reader is not None and ranked:
-        ranked = _read(reader, question.text, ranked)
+    if reader is not None and ranked and not question.is_about_document:
+        ranked = _read(reader, question, ranked)
     return Quotes(pages, ranked, question)
 
 
@@ -229,18 +229,21 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
     """Return every passage of the pages that could be quoted, with its features."""
     found: list[tuple[int, Passage, frozenset[str]]] = []
     closeness: list[float] = []
+    seen: list[frozenset[str]] = []
     for position, weighted in enumerate(pages):
         page_stems = _stems_by_word(weighted.page)
-        asked = set(question.stems)
+        margins = [block for block in weighted.page.blocks or () if block.kind == "margin"]
+        # What a running head says is true of all that stands below it, and so tells nothing apart.
+        common = _union(page_stems, (index for block in margins for index in block.words))
         passages = []
         for passage in find_passages(weighted.page):
-            stems = frozenset().union(*(page_stems[index] for index in passage.words))
-            # What only repeats the question answers nothing.
-            if not stems - _STOPS <= asked:
+            stems = _union(page_stems, passage.quoted_words)
+            if _says_more(passage, stems - _STOPS - set(question.stems)):
                 found.append((position, passage, stems))
+                seen.append(stems | common)
                 passages.append(passage)
         closeness += _closeness(weighted, passages)
-    question.measure_rarity([stems for _, _, stems in found])
+    question.measure_rarity(seen)
     coverage = [question.coverage(stems) for _, _, stems in found]
     scores = standardized(coverage) + standardized(closeness)
     scores += [_bonus(question, passage) for _, passage, _ in found]
@@ -253,6 +256,17 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
 
 
 _STOPS = frozenset(stem(word) for word in STOP_WORDS)
+
+
+def _union(stems: Sequence[frozenset[str]], words: Iterable[int]) -> frozenset[str]:
+    return frozenset().union(*(stems[index] for index in words))
+
+
+def _says_more(passage: Passage, new: frozenset[str]) -> bool:
+    """Whether a passage says anything that the question doesn't: a heading, more than one word."""
+    if passage.block.kind == "heading" and passage.page.number > 1:
+        return sum(not text[0].isdigit() for text in new) > 1
+    return bool(new)
 
 
 def _bonus(question: Question, passage: Passage) -> float:
@@ -295,7 +309,7 @@ def standardized(values: Sequence[float]) -> Floats:
     return np.asarray((array - array.mean()) / max(float(array.std()), 1e-9))
 
 
-def _read(reader: Reader, question: str, ranked: Sequence[Candidate]) -> list[Candidate]:
+def _read(reader: Reader, question: Question, ranked: Sequence[Candidate]) -> list[Candidate]:
     """Order the best candidates by the judgment of a reader; the others follow."""
     per_page: Counter[int] = Counter()
     chosen: list[Candidate] = []
@@ -304,16 +318,22 @@ def _read(reader: Reader, question: str, ranked: Sequence[Candidate]) -> list[Ca
         per_page[candidate.page] += 1
         near = position < READ or per_page[candidate.page] <= _READ_OF_PAGE
         (chosen if near else others).append(candidate)
-    found = relevance(reader, question, [text_to_read(one.passage) for one in chosen])
+    found = relevance(reader, question.text, [_text_to_read(question, one) for one in chosen])
     judged = [replace(one, relevance=float(r)) for one, r in zip(chosen, found, strict=True)]
     judged.sort(key=lambda one: -((one.relevance or 0.0) + _SCORE_BESIDE_READER * one.score))
     return [*judged, *others]
 
 
-def text_to_read(passage: Passage) -> str:
-    """Return a passage with what it stands under, as a reader is given it."""
-    context = passage.context_text
-    return f"{context}: {passage.text}" if context else passage.text
+def _text_to_read(question: Question, candidate: Candidate) -> str:
+    """Return a passage with what it stands under, as a reader is given it.
+
+    The running head is a part of that if the question has a word of it, such as the name of the
+    company that the whole document is about.
+    """
+    passage = candidate.passage
+    head = passage.running_head
+    parts = [head] if _stems(head) & set(question.stems) else []
+    return ": ".join([*parts, *filter(None, [passage.context_text]), passage.text])
 
 
 def _repeats(candidate: Candidate, taken: Candidate) -> bool:

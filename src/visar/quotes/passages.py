@@ -41,6 +41,19 @@ class Passage:
         return self._join(self.context)
 
     @cached_property
+    def running_head(self) -> str:
+        """Text at the edges of its page."""
+        blocks = self.page.blocks or ()
+        return self._join(i for block in blocks if block.kind == "margin" for i in block.words)
+
+    @cached_property
+    def quoted_words(self) -> tuple[int, ...]:
+        """Indices of all words that a quote shows: of a table, its title and headers too."""
+        if not self.rows:
+            return self.words
+        return (*self.context, *(index for cell in self.cells for index in cell.words))
+
+    @cached_property
     def boxes(self) -> tuple[Box, ...]:
         """Position on the page: a box for each line, or for each cell."""
         if self.rows:
