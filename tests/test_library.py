@@ -232,6 +232,26 @@ def test_pages_and_images(library: Library) -> None:
         library.image("other.pdf", 1)
 
 
+def test_a_document_without_text_is_added_and_known_as_such(
+    library: Library, tmp_path: Path
+) -> None:
+    blank = library.add(write_pdf(tmp_path / "blank.pdf", "", ""))
+    partly = library.add(write_pdf(tmp_path / "partly.pdf", "", "Chapter two. The wall is white."))
+    try:
+        assert (blank.no_text, partly.no_text) == (True, False)
+        assert [one.number for one in blank.invalid] == [1, 2]
+        assert library.get(blank.id).no_text
+        answer = library.ask("What colour is the wall?", documents=[blank.id])
+        assert (answer.text, answer.search.strength) == ("", "none")
+        assert answer.search.documents[0].no_text
+        # Blank pages are no failures.
+        found = library.search("What colour is the wall?", documents=[partly.id])
+        assert (found.pages[0].page, found.pages_invalid) == (2, 0)
+    finally:
+        for document in (blank, partly):
+            library.remove(document.id)
+
+
 def test_documents_are_added_found_and_removed(library: Library, tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "wall.pdf", "The wall is white.")
     added = library.add(

@@ -6,7 +6,7 @@ and the command line and notebooks show them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Strength: TypeAlias = Literal["good", "weak", "none"]
 Likelihood: TypeAlias = Literal["likely", "possible", "unlikely"]
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
+NO_TEXT = "no text was found"
+"""Reason why an encoder of words has no vectors of a page, such as a blank one."""
 
 
 class PageSource(Protocol):
@@ -59,12 +61,17 @@ class EncoderRef(Result):
 
 @dataclass(frozen=True, slots=True)
 class InvalidPage(Result):
-    """A page that an encoder failed on; searches with that encoder never find it."""
+    """A page that an encoder failed on or found no text on: its searches never find it."""
 
     encoder: str
     number: int
     """Page number, from 1."""
     reason: str
+
+
+def all_without_text(pages: int, invalid: Sequence[InvalidPage]) -> bool:
+    """Return whether no text was found on any page of a document."""
+    return pages == len({one.number for one in invalid if one.reason == NO_TEXT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,9 @@ class Document(Result):
     source: str = field(default="", metadata=LOCAL)
     """Location of the file; adding other content from there replaces the document."""
     invalid: tuple[InvalidPage, ...] = ()
-    """Pages without vectors because an encoder failed on them."""
+    """Pages without vectors because an encoder failed on them, or found no text."""
+    no_text: bool = False
+    """Whether no text was found on any page, also by OCR: questions find nothing then."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Values for filters: text, numbers, booleans or null by name."""
     collections: tuple[str, ...] = ()
@@ -95,7 +104,7 @@ class Document(Result):
 
     def count_invalid(self, encoder: str) -> int:
         """Return the number of pages that the encoder of that name failed on."""
-        return sum(page.encoder == encoder for page in self.invalid)
+        return sum(one.encoder == encoder and one.reason != NO_TEXT for one in self.invalid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,18 @@ def test_a_name_of_300_characters_is_refused_in_a_line(
     assert "Traceback" not in ran.err
 
 
+def test_a_document_without_text_is_added_with_a_warning(visar: Visar, make_pdf: MakePdf) -> None:
+    blank, notes = make_pdf("blank.pdf", ""), make_pdf("notes.pdf", TAXES)
+    ran = visar("add", blank, notes)
+    assert ran.code == 0
+    assert "No text was found on any page of blank.pdf" in ran.err
+    assert "notes.pdf" not in ran.err.split("No text")[1]
+    assert [one["no_text"] for one in json.loads(visar("list", "--json").out)] == [True, False]
+    ran = visar("ask", blank, QUESTION)
+    assert "No text was found" in ran.err
+    assert "no text was found" in ran.out
+
+
 HOSTILE = os.fsdecode(b"tax\xff\x1b]0;owned\x07\x1b[31m.pdf")
 
 

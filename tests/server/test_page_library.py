@@ -47,6 +47,16 @@ def test_a_file_becomes_a_document(open_page: Open, address: str, tmp_path: Path
     expect(page.get_by_label("Remove boats.pdf")).to_have_count(0)
 
 
+def test_a_document_without_text_says_so(open_page: Open, address: str, tmp_path: Path) -> None:
+    page = open_page(at=address)
+    page.locator("#files").set_input_files(write_pdf(tmp_path / "blank.pdf", ""))
+    entry = page.get_by_role("button", name="blank.pdf 1 page · no text found", exact=True)
+    entry.click()
+    page.get_by_label("Question", exact=True).fill("Which colour do the boats have?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".card .text").first).to_contain_text("no text was found")
+
+
 def test_files_are_uploaded_without_a_secure_context(
     open_page: Open, address: str, tmp_path: Path
 ) -> None:

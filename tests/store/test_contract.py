@@ -30,8 +30,9 @@ from tests.store.samples import (
     with_invalid_page,
 )
 from visar.documents.page import Page, Word
+from visar.encoders.protocol import page_without_vectors
 from visar.errors import InvalidVectors, NotInIndex, StoreError
-from visar.results import EncoderRef, InvalidPage
+from visar.results import NO_TEXT, EncoderRef, InvalidPage
 from visar.store import Store
 
 # Adding and reading.
@@ -452,6 +453,16 @@ def test_the_reason_of_an_invalid_page_is_kept(store: Store, kind: str) -> None:
     add(store, "a", TEXT_2)
     assert store.get("a").invalid == ()
     assert store.verify() == []
+
+
+def test_a_document_has_no_text_if_no_page_has_any(store: Store) -> None:
+    pages = [
+        (page, page_without_vectors(TEXT.dimension, NO_TEXT)) for page, _ in items("a", 3, TEXT)
+    ]
+    stored = put(store, document("a"), TEXT, pages)
+    assert (stored.no_text, stored.count_invalid("text")) == (True, 0)
+    assert store.get("a") == stored
+    assert not put(store, document("b"), TEXT, [*items("b", 3, TEXT)[:2], pages[2]]).no_text
 
 
 def test_the_reason_survives_an_interruption(store: Store) -> None:

@@ -124,8 +124,8 @@ def _about_left_out(found: SearchResult) -> str:
 def _print_quotes(answer: Answer) -> None:
     searched = answer.search.documents
     if not answer.found:
-        names = [document.name for document in searched]
-        console.print(_indented(Text(nothing_found(names, answer.search.pages[0]), style="bold")))
+        refusal = nothing_found(searched, answer.search.pages[0])
+        console.print(_indented(Text(refusal, style="bold")))
         return
     if answer.search.strength == "weak":
         where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"

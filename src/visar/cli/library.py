@@ -133,14 +133,14 @@ def add_files(
     refused: list[Refusal],
     **more: Any,
 ) -> None:
-    """Add files with progress; say which were refused, or are in the library under another name.
+    """Add files with progress; say which were refused, have no text, or are known by another name.
 
     ``added`` and ``refused`` get each document as soon as it is done: an error ends the rest.
     ``more`` are options of `visar.Library.add_all`.
     """
     from visar.results import Refusal
 
-    copies: list[str] = []
+    notes: list[str] = []
 
     def keep(path: str, result: Document | Refusal) -> None:
         if isinstance(result, Refusal):
@@ -148,7 +148,9 @@ def add_files(
             return
         added.append(result)
         if result.name != document_name(Path(path)):
-            copies.append(f"{path} has the same content as {result.name}, which is in the index")
+            notes.append(f"{path} has the same content as {result.name}, which is in the index")
+        if result.no_text:
+            notes.append(f"No text was found on any page of {result.name}.")
 
     is_on_ray = more.get("ray") is not None
     try:
@@ -162,7 +164,7 @@ def add_files(
                 **more,
             )
     finally:
-        for line in copies:
+        for line in notes:
             errors.print(Text(line), soft_wrap=True)
         for refusal in refused:
             complain(refusal.reason)

@@ -28,13 +28,13 @@ from visar.documents import (
     identify,
     open_document,
 )
-from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.encoders.protocol import Encoder, PageEmbedding, page_without_vectors
 from visar.errors import DocumentError, NotInIndex
 from visar.ingest.ocr_processes import OcrClient
 from visar.ingest.sources import file_source, is_object_source, source_path
 from visar.models.devices import usable_cores
 from visar.models.loading import load_ahead
-from visar.results import Document, EncoderRef
+from visar.results import NO_TEXT, Document, EncoderRef
 from visar.store import Store
 from visar.store.checks import check_metadata
 
@@ -288,7 +288,7 @@ def _readers(workers: int, pages: int) -> int:
 
 
 def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:
-    """Encode pages in batches, in order.
+    """Encode pages in batches, in order. An encoder of words gets no vectors of blank pages.
 
     Parameters
     ----------
@@ -302,7 +302,10 @@ def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[Encode
         size = min(2 * size, _BATCH[encoder.reads])
         images = [read.image for read in batch] if encoder.reads == "image" else []
         read = [item.page for item in batch]
-        yield from zip(read, encoder.encode_pages(read, images), strict=True)
+        for page, embedding in zip(read, encoder.encode_pages(read, images), strict=True):
+            if encoder.reads == "words" and not page.words:
+                embedding = page_without_vectors(encoder.dimension, NO_TEXT)
+            yield page, embedding
 
 
 def _known(store: Store, identity: str) -> Document | None:

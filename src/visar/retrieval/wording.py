@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from visar.results import Decision, PageHit, SearchResult
+from visar.results import Decision, Document, PageHit, SearchResult
 
 
 def why_so_many(found: SearchResult) -> str:
@@ -17,11 +17,13 @@ def why_so_many(found: SearchResult) -> str:
     return " · ".join(parts)
 
 
-def nothing_found(documents: Sequence[str], nearest: PageHit) -> str:
-    """Return the sentence for a question that the documents of these names don't answer."""
+def nothing_found(documents: Sequence[Document], nearest: PageHit) -> str:
+    """Return the sentence for a question that these documents don't answer."""
     several = len(documents) > 1
-    where = f"these {len(documents)} documents" if several else documents[0]
+    where = f"these {len(documents)} documents" if several else documents[0].name
     named = f" of {nearest.name}" if several else ""
+    if all(one.no_text for one in documents):
+        return f"I couldn't find this in {where}: no text was found on any page."
     return (
         f"I couldn't find this in {where}. Closest page: {nearest.page}{named} (probably not "
         "relevant)."

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from visar._version import DISTRIBUTION
 from visar.errors import NotAnIndex, StoreError
-from visar.results import Document, EncoderRef, InvalidPage
+from visar.results import Document, EncoderRef, InvalidPage, all_without_text
 from visar.store.checks import advice
 from visar.store.pages import PAGE_COLUMNS
 
@@ -263,6 +263,7 @@ def _read_documents(
                 encoders.get(id_, ()),
                 source=source,
                 invalid=invalid.get(id_, ()),
+                no_text=all_without_text(pages, invalid.get(id_, ())),
                 metadata=json.loads(metadata) if metadata != "{}" else {},
                 collections=collections.get(id_, ()),
             ),

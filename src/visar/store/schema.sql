@@ -42,7 +42,7 @@ CREATE TABLE vectors (
     version TEXT NOT NULL,
     dimension INTEGER NOT NULL,
     array TEXT NOT NULL,            -- vectors/ARRAY.vectors.npy and .patches.npy
-    invalid TEXT NOT NULL,          -- JSON: [number, reason] of pages the encoder failed on
+    invalid TEXT NOT NULL,          -- JSON: [number, reason] of pages without vectors
     lengths BLOB NOT NULL,          -- int32: vectors of each page
     checksums BLOB NOT NULL,        -- uint32: CRC-32 of each page in both files
     PRIMARY KEY (document, encoder)

@@ -56,9 +56,10 @@ export function quoteCard(search, passages, open) {
   const several = search.documents.length > 1;
   if (!passages.length) {
     const [closest] = search.pages;
+    const isBlank = search.documents.every((/** @type {any} */ one) => one.no_text);
     return h("div", { class: "card" },
-      h("p", { class: "text" }, `I couldn't find this in ${several ? `these ${search.documents.length.toLocaleString("en")} documents` : search.documents[0].name}.`),
-      closest ? h("p", { class: "soft" }, `Closest page: ${closest.page}${several ? ` of ${closest.name}` : ""} (probably not relevant).`) : null);
+      h("p", { class: "text" }, `I couldn't find this in ${several ? `these ${search.documents.length.toLocaleString("en")} documents` : search.documents[0].name}${isBlank ? ": no text was found on any page" : ""}.`),
+      closest && !isBlank ? h("p", { class: "soft" }, `Closest page: ${closest.page}${several ? ` of ${closest.name}` : ""} (probably not relevant).`) : null);
   }
   return h("div", { class: "card" },
     search.strength === "weak" ? h("p", { class: "small bad" }, `Weak match: the answer may not be in ${several ? "these documents" : "this document"}.`) : null,

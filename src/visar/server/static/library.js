@@ -187,7 +187,7 @@ class Library extends HTMLElement {
   entry(one) {
     const open = () => go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined, cell: undefined });
     return h("li", { class: "row" },
-      h("button", { class: "entry", onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"))),
+      h("button", { class: "entry", onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"), one.no_text ? h("span", { class: "bad" }, " · no text found") : null)),
       h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.removeDocument(one) }, "×"));
   }
 

@@ -20,7 +20,7 @@ from typing import Any
 from uuid import uuid4
 
 from visar.errors import StoreError
-from visar.results import Document, EncoderRef, InvalidPage
+from visar.results import Document, EncoderRef, InvalidPage, all_without_text
 from visar.store.lance.tables import LanceTable, Row
 
 
@@ -77,19 +77,22 @@ class DocumentState:
     @cached_property
     def stored(self) -> Document:
         """The document as users see it."""
+        pages = len(self.pages.ids)
+        invalid = tuple(
+            InvalidPage(name, *note)
+            for name, held in sorted(self.vectors.items())
+            for note in held.notes
+        )
         return Document(
             id=self.id,
             name=self.name,
             source=self.source,
-            pages=len(self.pages.ids),
+            pages=pages,
             size=self.size,
             added=datetime.fromisoformat(self.added),
             encoders=self.encoders(),
-            invalid=tuple(
-                InvalidPage(name, *note)
-                for name, held in sorted(self.vectors.items())
-                for note in held.notes
-            ),
+            invalid=invalid,
+            no_text=all_without_text(pages, invalid),
             metadata=dict(self.metadata),
             collections=tuple(self.collections),
         )
