@@ -18,8 +18,9 @@ MEAN_CELL = 4.5
 """Mean number of words of cells, at most: lines of text have more."""
 FEWEST_LABELED = 0.7
 """Share of the rows that must have a label: in charts numbers stand alone."""
-# Lines of a table are at most this many font sizes apart.
+# Lines of a table are at most this many font sizes apart, the second number if both have cells.
 _LINE_GAP = 2.6
+_ROW_GAP = 4.0
 # Letters of neighboring lines differ at most by this factor.
 _MOST_LARGER = 1.4
 
@@ -78,7 +79,8 @@ def _side_by_side(lines: Sequence[Line]) -> Iterator[list[tuple[int, int]]]:
             above = lines[run[-1][1]]
             near = lines[b][0].top - above[0].bottom < 4 * above[0].size
             below = _overlap(lines[b], above) and _overlap(lines[a], lines[run[-1][0]])
-            (run if near and below else rest).append((a, b))
+            new = a not in (left for left, _ in run)
+            (run if near and below and new else rest).append((a, b))
         yield run
         pairs = rest
 
@@ -170,7 +172,8 @@ def _follows(run: Sequence[Line], line: Line) -> bool:
     # The size of a dash says little.
     sizes = [s.size for s in (*above, *line) if any(c.isalnum() for c in s.text)]
     alike = not sizes or max(sizes) < _MOST_LARGER * min(sizes)
-    return -size < gap < _LINE_GAP * size and alike and not beside
+    most = _ROW_GAP if _is_row(above) and _is_row(line) else _LINE_GAP
+    return -size < gap < most * size and alike and not beside
 
 
 def _beside(run: list[Line]) -> list[list[Line]]:

@@ -22,6 +22,9 @@ _MEAN_LABEL = 3.5
 # Lines of one cell are at most this many font sizes apart, from middle to middle.
 _LINE_PITCH = 1.5
 _MOST_COLUMNS = 20
+_MOST_HEADERS = 5
+# What stands apart by this many font sizes more than most rows do is another table, or text.
+_GAP_MORE = 0.3
 # Entries of a table of contents, at least.
 _FEWEST_ENTRIES = 4
 
@@ -41,9 +44,21 @@ class Table:
 def find_tables(segments: Iterable[Segment]) -> Iterator[Table]:
     """Yield the tables among the segments of a page, in reading order."""
     for rows in find_rows(segments):
-        table = _grid(rows)
-        if table is not None:
-            yield table
+        yield from _grids(rows)
+
+
+def _grids(lines: list[Line]) -> Iterator[Table]:
+    """Yield the grid of lines; if they have none, those of the lines above and below a gap."""
+    table = _grid(lines)
+    if table is not None:
+        yield table
+        return
+    gaps = [b[0].top - a[0].bottom for a, b in pairwise(lines)]
+    if len(gaps) < 2 or max(gaps) < median(gaps) + _GAP_MORE * lines[0][0].size:
+        return
+    cut = gaps.index(max(gaps)) + 1
+    yield from _grids(lines[:cut])
+    yield from _grids(lines[cut:])
 
 
 class _Piece(tuple[PlacedWord, ...]):
@@ -73,8 +88,8 @@ class _Piece(tuple[PlacedWord, ...]):
 
     @property
     def is_name(self) -> bool:
-        """Whether it can name a row: a text or a year, not a number."""
-        return self.is_period or any(word.has_letter for word in self)
+        """Whether it can name a row: a text, a range or a year, not a number."""
+        return self.is_period or not self.is_value
 
     @property
     def has_number(self) -> bool:
@@ -86,7 +101,7 @@ def _grid(lines: list[Line]) -> Table | None:
     rows = [_pieces(line) for line in lines]
     header_rows = _count_headers(rows)
     body = [row for row in rows[header_rows:] if len(row) > 1]
-    if len(body) < 2:
+    if len(body) < 2 or header_rows > _MOST_HEADERS:
         return None
     columns = _columns(body)
     if header_rows == 0 and columns and all(len(r) == 2 and r[1].is_value for r in body):
@@ -149,10 +164,9 @@ def _count_headers(rows: Sequence[Sequence[_Piece]]) -> int:
 
 def _columns(body: Sequence[Sequence[_Piece]]) -> list[Interval] | None:
     """Return where the columns right of the labels stand; None if cells cover several."""
-    values = [piece for row in body for piece in row if piece.is_value]
     labels = [row[0] for row in body if not row[0].is_value]
     # Without labels the first column takes their place.
-    cells = [p for p in values if not labels or p.left > min(label.left for label in labels)]
+    cells = [p for row in body for p in (row[1:] if labels else row) if p.is_value]
     columns = _clusters([(piece.left, piece.right) for piece in cells])
     texts = [piece for row in body for piece in row[1:] if not piece.is_value]
     apart = [piece for piece in texts if not _touching(piece, columns)]

@@ -33,6 +33,8 @@ _READ_OF_PAGE = 2
 _SCORE_BESIDE_READER = 0.5
 # What it counts, in standard deviations, that a passage stands on the page asked about.
 _ASKED_PAGE = 2.0
+# Share of a question's words that the labels of a marked cell must have.
+_NAMED = 0.75
 # Two passages that share more than this part of the shorter one are not both quoted.
 _MOST_SHARED = 0.5
 
@@ -346,23 +348,26 @@ def _repeats(candidate: Candidate, taken: Candidate) -> bool:
 
 
 def _answer_cell(passage: Passage, question: Question) -> Cell | None:
-    """Return the cell whose row and column the question names, if it names exactly one."""
+    """Return the cell whose row and column the question names, if it names exactly one.
+
+    Label, headers and title must account for nearly all of the question: what they don't say may
+    be what tells another table's cell from this one.
+    """
     asked = set(question.stems)
+    around = _stems(passage.context_text) | _stems(passage.running_head)
     body = [cell for cell in passage.cells if cell.row >= passage.block.header_rows]
     labels = {cell.row: _stems(passage.cell_text(cell)) for cell in body if cell.column == 0}
     values = [cell for cell in body if cell.column and labels.get(cell.row, set()) & asked]
-    if not values:
-        return None
-    row_match = {cell.row: len(labels[cell.row] & asked) / len(labels[cell.row]) for cell in values}
-    best_row = max(row_match.values())
-    values = [cell for cell in values if row_match[cell.row] == best_row]
-    columns = {cell.column for cell in body if cell.column}
-    if len(columns) > 1:
-        named = [len(_stems(passage.header_of(cell)) & asked) for cell in values]
-        if not max(named):
-            return None
-        values = [cell for cell, count in zip(values, named, strict=True) if count == max(named)]
-    return values[0] if len(values) == 1 else None
+    several = len({cell.column for cell in values}) > 1
+    named: list[tuple[int, int, Cell]] = []
+    for cell in values:
+        label, header = labels[cell.row], _stems(passage.header_of(cell))
+        told = asked & (label | header | around)
+        if len(told) >= _NAMED * len(asked) and (header & asked or not several):
+            named.append((len(asked & label), len(asked & header), cell))
+    best = max((one[:2] for one in named), default=None)
+    cells = [cell for *match, cell in named if tuple(match) == best]
+    return cells[0] if len(cells) == 1 else None
 
 
 def _stems(text: str) -> set[str]:
