@@ -191,11 +191,11 @@ class Index:
 
     def pages(self, document: str) -> tuple[Page, ...]:
         """Return the pages of a document with their words and blocks."""
-        return self._page_reader.read(self.get(document).id)
+        return self._page_reader.read(self.get(document))
 
     def page(self, document: str, number: int) -> Page:
         """Return one page of a document with its words and blocks; 1 is the first."""
-        return self._page_reader.read(self.get(document).id, [number])[0]
+        return self._page_reader.read(self.get(document), [number])[0]
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Return one page of a document as a picture, drawn from the file it was added from.

@@ -195,17 +195,18 @@ def test_the_worker_is_given_no_secrets(
         {"size": None},
         {"figures": [[0, 0, 2, 1]]},
         {"rotation": "x"},
-        {"columns": [[-1, 0, 0, 0, 0]]},
-        {"columns": [[0, 0, 0, 100_001, 0]]},
+        {"columns": [[-1, 0, 0, 0, 0, 0, 0]]},
+        {"columns": [[0, 0, 0, 100_001, 0, 0, 0]]},
+        {"columns": [[1, 2, 3, 4, 0, 900, 5]]},
         {"columns": []},
     ],
 )
 def test_answers_that_are_not_as_they_must_be_are_refused(change: dict[str, Any]) -> None:
     """A worker that a file has taken over may answer anything."""
-    columns = np.array(change.pop("columns", [[1, 2, 3, 4, 0]]), "<i4").tobytes()
+    columns = np.array(change.pop("columns", [[1, 2, 3, 4, 0, 900, 0]]), "<i4").tobytes()
     message = {"size": [10, 10], "rotation": 0, "blank": False, "figures": [], "texts": ["é"]}
     message["label"] = "1"
-    good = PageContent.from_message(message, np.array([1, 2, 3, 4, 0], "<i4").tobytes())
+    good = PageContent.from_message(message, np.array([1, 2, 3, 4, 0, 900, 0], "<i4").tobytes())
     assert good.words.words() == (Word("é", (1e-5, 2e-5, 3e-5, 4e-5), 0),)
     with pytest.raises((KeyError, TypeError, ValueError)):
         PageContent.from_message(message | change, columns)

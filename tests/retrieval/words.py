@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.store.samples import put
+from visar.documents.blocks import lay_out
 from visar.documents.page import Page, Word
 from visar.encoders.protocol import PageEmbedding, page_without_vectors
 from visar.results import Document, EncoderRef
@@ -58,7 +59,7 @@ def add_texts(
     **metadata: Any,
 ) -> Document:
     """Add a document with one text a page; an empty text is an empty page."""
-    pages = [_page(number, text) for number, text in enumerate(texts, start=1)]
+    pages = [lay_out(_page(number, text)) for number, text in enumerate(texts, start=1)]
     embeddings = encoder.encode_pages(pages, [])
     new = Document(f"id-{name}", name, len(texts), 1, source=f"/{name}", metadata=metadata)
     return put(store, new, EncoderRef.of(encoder), list(zip(pages, embeddings, strict=True)))

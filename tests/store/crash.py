@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +13,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.store.samples import IMAGE, TEXT, TEXT_2, compact_now, document, items, open_kind, put
+from tests.store.samples import (
+    IMAGE,
+    TEXT,
+    TEXT_2,
+    compact_now,
+    document,
+    items,
+    laid_out,
+    open_kind,
+    put,
+)
 from visar.store import Store
 
 PAGES = 3
@@ -26,7 +37,7 @@ def add_(store: Store, id_: str, encoder: Any = TEXT, source: str | None = None)
 
 # Statements of SQL, and what Python tells its audit hooks before it is done.
 WRITES = (
-    *("INSERT", "UPDATE", "DELETE", "COMMIT", "VACUUM"),
+    *("INSERT", "UPDATE", "DELETE", "ALTER", "PRAGMA user_version =", "COMMIT", "VACUUM"),
     *("os.rename", "os.remove", "os.rmdir", "os.truncate", "shutil.copyfile"),
 )
 
@@ -39,6 +50,7 @@ SCENARIOS: dict[str, Callable[[Store], object]] = {
     "moved": lambda store: add_(store, "a", source="/files/b.pdf"),
     "removed": lambda store: store.remove("a"),
     "collected": lambda store: store.collect("some", ["a", "b"]),
+    "laid out": lambda store: store.set_blocks("a", [laid_out(p) for p in store.pages("a")]),
     "compacted": compact_now,
 }
 
@@ -65,7 +77,7 @@ def write_in_small_steps() -> None:
     sqlite_addition.FLUSH_BYTES = addition.FLUSH_BYTES = 0
 
 
-def die_before(step: int, store: Store) -> None:
+def die_before(step: int) -> None:
     """Kill this process before its n-th write: a statement of SQLite, a file, a LanceDB call."""
     from visar.store.arrays import PartWriter
     from visar.store.lance.tables import LanceTable
@@ -84,11 +96,17 @@ def die_before(step: int, store: Store) -> None:
         return wrapper
 
     sys.addaudithook(lambda event, _: reached(event))
-    if hasattr(store, "_connection"):
-        store._connection.set_trace_callback(reached)
+
+    def connected(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **kwargs)
+        connection.set_trace_callback(reached)
+        return connection
+
+    connect: Any = sqlite3.connect
+    sqlite3.connect = connected  # type: ignore[assignment]
     for name in ("append", "sync", "_seal"):
         setattr(PartWriter, name, dying(getattr(PartWriter, name)))
-    for name in ("append", "delete", "compact"):
+    for name in ("append", "delete", "set_blocks", "compact"):
         setattr(LanceTable, name, dying(getattr(LanceTable, name)))
 
 
@@ -97,10 +115,9 @@ def run(kind: str, scenario: str, index: Path, step: int | None = None) -> int:
 
     def work() -> None:
         write_in_small_steps()
-        store = open_kind(kind, index, create=False)
         if step is not None:
-            die_before(step, store)
-        SCENARIOS[scenario](store)
+            die_before(step)
+        SCENARIOS[scenario](open_kind(kind, index, create=False))
 
     return fork(work)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from visar.documents.page import Page, Word
+from visar.documents.page import Block, Cell, Page, Word
 from visar.encoders.protocol import PageEmbedding
 from visar.results import Document, EncoderRef
 from visar.store import Compaction, Store
@@ -67,6 +67,16 @@ def page(seed: str, number: int, words: int = 6) -> Page:
         for i, box in enumerate(corners)
     )
     return Page(number, 595.5, 842.25, 90, placed, "ocr" if words else "none", "iv")
+
+
+def laid_out(page: Page) -> Page:
+    """A page with blocks: its first word is a heading, the others are the cells of a table."""
+    if not page.words:
+        return replace(page, blocks=())
+    rest = tuple(range(1, len(page.words)))
+    cells = tuple(Cell((index,), index // 2, index % 2, 1 + index % 2) for index in rest)
+    table = Block("table", rest, 9.5, heading=0, cells=cells, header_rows=1)
+    return replace(page, blocks=(Block("heading", (0,), 12.0), table))
 
 
 def embedding(seed: str, number: int, encoder: EncoderRef, words: int = 6) -> PageEmbedding:
@@ -147,8 +157,16 @@ def state(store: Store) -> State:
     return {stored.id: state_of(store, stored) for stored in store.documents()}
 
 
-def state_of(store: Store, stored: Document) -> object:
-    """Everything the store gives of a document."""
+def without_blocks(store: Store) -> State:
+    """The same but the blocks of pages."""
+    return {stored.id: state_of(store, stored, blocks=False) for stored in store.documents()}
+
+
+def state_of(store: Store, stored: Document, *, blocks: bool = True) -> object:
+    """Everything the store gives of a document, with the blocks of its pages or without."""
+    pages = store.pages(stored.id)
+    if not blocks:
+        pages = tuple(replace(page, blocks=None) for page in pages)
     vectors = [store.vectors(stored.id, encoder) for encoder in stored.encoders]
     arrays = [(v.vectors, v.offsets, v.boxes, v.words) for v in vectors]
     content = [[(a.shape, a.tobytes()) for a in each] for each in arrays]
@@ -160,7 +178,7 @@ def state_of(store: Store, stored: Document) -> object:
         for file in ([kept] if kept.is_file() else kept.rglob("*"))
         if file.is_file()
     )
-    return facts, more, original, store.pages(stored.id), content
+    return facts, more, original, pages, content
 
 
 def damage(store: Store) -> list[str]:

@@ -28,7 +28,7 @@ from tests.store.samples import (
 )
 
 # The whole list takes too long with LanceDB; its writes are of the same few kinds in each.
-OF_LANCE = ("new", "changed", "version", "removed", "compacted")
+OF_LANCE = ("new", "changed", "version", "removed", "laid out", "compacted")
 
 
 @pytest.fixture(scope="module")

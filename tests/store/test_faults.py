@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.store.older import has_blocks, make_older
 from tests.store.samples import (
     TEXT,
     add,
@@ -23,6 +24,7 @@ from tests.store.samples import (
     document,
     embedding,
     items,
+    laid_out,
     open_kind,
     page,
     put,
@@ -141,6 +143,30 @@ def test_a_read_only_disk(disk: Path) -> None:
     assert state(again) == before
     assert again.verify() == []
     again.close()
+
+
+def test_a_read_only_index_of_the_version_before(disk: Path) -> None:
+    place = disk / "index"
+    store = open_kind("sqlite", place)
+    add(store, "a")
+    before = state(store)
+    store.close()
+    make_older("sqlite", place)
+    # SQLite reads a database that it cannot write if its log is there.
+    code = (
+        "import os, sqlite3, sys; connection = sqlite3.connect(sys.argv[1]); "
+        "connection.execute('UPDATE documents SET name = name'); connection.commit(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(place / "index.sqlite")], check=True)
+    options = f"remount,ro,size={DISK_BYTES}"
+    subprocess.run(["mount", "-o", options, str(disk)], check=True)  # noqa: S607
+    store = open_kind("sqlite", place)
+    assert not has_blocks("sqlite", place)
+    assert state(store) == before
+    assert damage(store) == []
+    with pytest.raises(StoreError):
+        store.set_blocks("a", [laid_out(page("a", 1))])
+    store.close()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write everywhere")

@@ -26,6 +26,7 @@ from tests.store.samples import (
     document,
     embedding,
     items,
+    laid_out,
     open_kind,
     page,
     put,
@@ -92,6 +93,14 @@ def compact(store: Store, index: Path) -> None:
         assert damage(store) == []
 
 
+def lay_out(store: Store, _index: Path) -> None:
+    """Find the blocks of all pages, one after the other."""
+    for stored in store.documents():
+        for number in range(1, stored.pages + 1):
+            (bare,) = store.pages(stored.id, [number])
+            store.set_blocks(stored.id, [laid_out(bare)])
+
+
 def create(store: Store, index: Path, name: str) -> None:
     """Make indexes where there are none, at the same moment as others."""
     kind = type(store).__name__.removesuffix("Store").lower()
@@ -100,7 +109,7 @@ def create(store: Store, index: Path, name: str) -> None:
 
 
 TASKS: dict[str, Callable[..., None]] = {
-    task.__name__: task for task in (write, same, replace, read, compact, create)
+    task.__name__: task for task in (write, same, replace, read, compact, lay_out, create)
 }
 
 

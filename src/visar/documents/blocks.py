@@ -9,8 +9,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
-from visar.documents.page import Block, BlockKind, Cell, Page, Word
+from visar.documents.page import Block, BlockKind, Page, Word
 from visar.documents.segments import PlacedWord, Segment, find_segments, is_bullet, is_item_mark
 from visar.documents.sentences import ends_text, find_sentences
 from visar.documents.tables import Table, find_tables
@@ -72,6 +73,26 @@ class _Paragraph:
         return ends_text(self.lines[-1].words[-1].text)
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Words that become a block."""
+
+    kind: BlockKind
+    words: Sequence[PlacedWord]
+    table: Table | None = None
+
+    @property
+    def block(self) -> Block:
+        size = sorted(word.size for word in self.words)[len(self.words) // 2]
+        indices = tuple(word.index for word in self.words)
+        if self.table is None:
+            return Block(self.kind, indices, round(size, 2))
+        table = self.table
+        return Block(
+            self.kind, indices, round(size, 2), cells=table.cells, header_rows=table.header_rows
+        )
+
+
 def find_blocks(
     words: Sequence[PlacedWord], height: float, recurring: Collection[str] = ()
 ) -> tuple[Block, ...]:
@@ -86,50 +107,13 @@ def find_blocks(
     recurring
         `margin_texts` that stand on pages nearby too.
     """
-    segments = find_segments(words)
-    blocks: list[tuple[tuple[float, float], Block]] = []
-
-    def add(kind: BlockKind, found: Sequence[PlacedWord], **more: object) -> None:
-        if found:
-            size = sorted(word.size for word in found)[len(found) // 2]
-            block = Block(kind, tuple(w.index for w in found), round(size, 2), **more)  # type: ignore[arg-type]
-            blocks.append(((found[0].line, found[0].left), block))
-
-    rest = []
-    for line in _by_line(segments):
-        together = [word for segment in line for word in segment.words]
-        if _is_margin(line, height, recurring):
-            add("margin", together)
-        elif _LEADERS.search(" ".join(word.text for word in together)):
-            add("contents", together)
-        else:
-            rest += line
-    for tile in list(_tiles(rest)):
-        if all(segment in rest for segment in tile):
-            add("label", [word for segment in tile for word in segment.words])
-            rest = [segment for segment in rest if segment not in tile]
-    known = {word.index: word for word in words}
-    in_tables: set[int] = set()
-    for table in find_tables(rest):
-        covered = [index for cell in table.cells for index in cell.words]
-        in_tables.update(covered)
-        if table.is_contents:
-            for row in _rows(table):
-                add("contents", [known[index] for cell in row for index in cell.words])
-        else:
-            add(
-                "table",
-                [known[i] for i in covered],
-                cells=table.cells,
-                header_rows=table.header_rows,
-            )
-    texts = [segment for segment in rest if segment.words[0].index not in in_tables]
-    for kind, found in _texts(texts):
-        add(kind, found)
-    for turned in _by_line_of_words(word for word in words if not word.upright):
-        add("label", turned)
-    blocks.sort(key=lambda block: block[0])
-    return _under_headings([block for _, block in blocks])
+    margins, rest = _margins(find_segments(words), height, recurring)
+    tiles, rest = _tiles(rest)
+    tables, rest = _tables(rest)
+    turned = [_Part("label", line) for line in _by_line(w for w in words if not w.upright)]
+    parts = [*margins, *tiles, *tables, *_texts(rest), *turned]
+    parts.sort(key=lambda part: (part.words[0].line, part.words[0].left))
+    return _under_headings([part.block for part in parts])
 
 
 def lay_out(page: Page) -> Page:
@@ -153,10 +137,8 @@ def placed_words(
     for index, word in enumerate(words):
         left, top, right, bottom = word.box
         x0, y0, x1, y1 = left * width, top * height, right * width, bottom * height
-        if turns is None:
-            upright = x1 - x0 >= y1 - y0 or len(word.text) < 4
-        else:
-            upright = turns[index] == 0
+        wide = x1 - x0 >= y1 - y0 or len(word.text) < 4
+        upright = wide if turns is None else turns[index] == 0
         placed.append(
             PlacedWord(index, word.text, x0, y0, x1, y1, sizes[index], word.line, upright)
         )
@@ -173,13 +155,39 @@ def _sizes_of_lines(words: Sequence[Word], height: float) -> list[float]:
     ]
 
 
-def margin_texts(page_words: Sequence[PlacedWord], height: float) -> set[str]:
-    """Return the texts at the edges of a page, without digits: what running heads have in common."""
-    return {
-        _without_digits(line)
-        for line in _by_line(find_segments(page_words))
-        if _at_edge(line, height)
-    } - {""}
+def margin_texts(words: Sequence[PlacedWord], height: float) -> set[str]:
+    """Return the texts at the edges of a page without digits, by which running heads are known."""
+    lines = _by_line(find_segments(words))
+    return {_letters(line) for line in lines if _at_edge(line, height)} - {""}
+
+
+_Lined = TypeVar("_Lined", PlacedWord, Segment)
+
+
+def _by_line(parts: Iterable[_Lined]) -> list[list[_Lined]]:
+    lines: dict[int, list[_Lined]] = {}
+    for part in parts:
+        lines.setdefault(part.line, []).append(part)
+    return list(lines.values())
+
+
+def _margins(
+    segments: Sequence[Segment], height: float, recurring: Collection[str]
+) -> tuple[list[_Part], list[Segment]]:
+    """Return running heads and lines of a table of contents, and the other segments."""
+    parts, rest = [], []
+    for line in _by_line(segments):
+        text = " ".join(segment.text for segment in line)
+        words = [word for segment in line for word in segment.words]
+        if _at_edge(line, height) and (
+            _letters(line) in recurring or _PAGE_NUMBER.fullmatch(text) is not None
+        ):
+            parts.append(_Part("margin", words))
+        elif _LEADERS.search(text):
+            parts.append(_Part("contents", words))
+        else:
+            rest += line
+    return parts, rest
 
 
 def _at_edge(line: Sequence[Segment], height: float) -> bool:
@@ -188,44 +196,69 @@ def _at_edge(line: Sequence[Segment], height: float) -> bool:
     return few and (bottom < EDGE * height or top > (1 - EDGE) * height)
 
 
-def _without_digits(line: Sequence[Segment]) -> str:
+def _letters(line: Sequence[Segment]) -> str:
     return "".join(c for segment in line for c in segment.text.casefold() if c.isalpha())
 
 
-def _is_margin(line: Sequence[Segment], height: float, recurring: Collection[str]) -> bool:
-    if not _at_edge(line, height):
-        return False
-    text = " ".join(segment.text for segment in line)
-    return _without_digits(line) in recurring or _PAGE_NUMBER.fullmatch(text) is not None
+def _tiles(segments: list[Segment]) -> tuple[list[_Part], list[Segment]]:
+    """Return large numbers with the small label below each, and the other segments."""
+    parts = []
+    for number in list(segments):
+        tile = _tile(number, segments)
+        if len(tile) > 1:
+            parts.append(_Part("label", [word for segment in tile for word in segment.words]))
+            segments = [segment for segment in segments if segment not in tile]
+    return parts, segments
 
 
-def _by_line(segments: Iterable[Segment]) -> list[list[Segment]]:
-    lines: dict[int, list[Segment]] = {}
-    for segment in segments:
-        lines.setdefault(segment.line, []).append(segment)
-    return list(lines.values())
+def _tile(number: Segment, segments: Sequence[Segment]) -> list[Segment]:
+    """Return a large number and the lines of its label; the number alone if it has none."""
+    tile = [number]
+    if (
+        number not in segments
+        or len(number.words) > 4
+        or not any(c.isdigit() for c in number.words[0].text)
+    ):
+        return tile
+    below = [
+        other
+        for other in segments
+        if number.size > 1.25 * other.size
+        and number.overlap(other) > 0
+        and -0.3 * number.size < other.top - number.bottom < 0.9 * number.size
+    ]
+    label = min(below, key=lambda other: other.top, default=None)
+    if label is None or not label.has_letters or len(label.words) > LONGEST_LABEL:
+        return tile
+    while label is not None:
+        tile.append(label)
+        more = [s for s in segments if s not in tile and _stands_below(s, tile[-1])]
+        label = more[0] if len(more) == 1 else None
+    # More lines than these are a text below a number of its own.
+    return tile if len(tile) < 5 else tile[:1]
 
 
-def _by_line_of_words(words: Iterable[PlacedWord]) -> list[list[PlacedWord]]:
-    lines: dict[int, list[PlacedWord]] = {}
-    for word in words:
-        lines.setdefault(word.line, []).append(word)
-    return list(lines.values())
+def _tables(segments: Sequence[Segment]) -> tuple[list[_Part], list[Segment]]:
+    """Return tables, the lines of a table of contents, and the other segments."""
+    known = {word.index: word for segment in segments for word in segment.words}
+    parts = []
+    for table in find_tables(segments):
+        rows: dict[int, list[PlacedWord]] = {}
+        for cell in table.cells:
+            rows.setdefault(cell.row, []).extend(known.pop(index) for index in cell.words)
+        if table.is_contents:
+            parts += [_Part("contents", row) for row in rows.values()]
+        else:
+            parts.append(_Part("table", [w for row in rows.values() for w in row], table))
+    return parts, [segment for segment in segments if segment.words[0].index in known]
 
 
-def _rows(table: Table) -> list[list[Cell]]:
-    rows: dict[int, list[Cell]] = {}
-    for cell in table.cells:
-        rows.setdefault(cell.row, []).append(cell)
-    return list(rows.values())
-
-
-def _texts(segments: list[Segment]) -> Iterator[tuple[BlockKind, list[PlacedWord]]]:
+def _texts(segments: Sequence[Segment]) -> Iterator[_Part]:
     """Yield the blocks of text that stands outside of tables."""
     if not segments:
         return
     body = _body_size(segments)
-    paragraphs = [part for stack in _stacks(segments) for part in _paragraphs(stack, body)]
+    paragraphs = [part for stack in _stacks(segments) for part in _paragraphs(stack)]
     paragraphs = _with_kinds(paragraphs, body)
     unfinished: list[PlacedWord] = []
     for paragraph in paragraphs:
@@ -236,22 +269,22 @@ def _texts(segments: list[Segment]) -> Iterator[tuple[BlockKind, list[PlacedWord
                 first.islower() or (first.isdigit() and words[0].size == unfinished[-1].size)
             )
             if unfinished and not goes_on:
-                yield "sentence", unfinished
+                yield _Part("sentence", unfinished)
             if goes_on:
                 words = [*unfinished, *words]
             unfinished = []
             found = list(find_sentences(words))
             for sentence in found[:-1]:
-                yield paragraph.kind, sentence
+                yield _Part(paragraph.kind, sentence)
             if paragraph.is_final or paragraph.kind == "item":
-                yield paragraph.kind, found[-1]
+                yield _Part(paragraph.kind, found[-1])
             else:
                 # The next column or page part may go on with it.
                 unfinished = found[-1]
         else:
-            yield paragraph.kind, words
+            yield _Part(paragraph.kind, words)
     if unfinished:
-        yield "sentence", unfinished
+        yield _Part("sentence", unfinished)
 
 
 def _body_size(segments: Iterable[Segment]) -> float:
@@ -290,7 +323,7 @@ def _stands_below(segment: Segment, above: Segment) -> bool:
     )
 
 
-def _paragraphs(stack: list[Segment], body: float) -> Iterator[_Paragraph]:
+def _paragraphs(stack: list[Segment]) -> Iterator[_Paragraph]:
     """Cut a stack of lines where a list item, a heading or a new paragraph begins."""
     gaps = sorted(after.top - before.bottom for before, after in pairwise(stack))
     usual = gaps[len(gaps) // 3] if gaps else 0.0
@@ -304,7 +337,7 @@ def _paragraphs(stack: list[Segment], body: float) -> Iterator[_Paragraph]:
         )
         outdented = _starts_item(part[0]) and after.left < part[0].left + 0.3 * after.size
         capital = not after.text[:1].islower()
-        if item or (capital and (apart or outdented or _is_short_heading(part, after, body))):
+        if item or (capital and (apart or outdented or _is_short_heading(part, after))):
             yield _Paragraph(part)
             part = []
         part.append(after)
@@ -315,7 +348,7 @@ def _starts_item(line: Segment) -> bool:
     return len(line.words) > 1 and is_item_mark(line.words[0].text)
 
 
-def _is_short_heading(part: Sequence[Segment], below: Segment, body: float) -> bool:
+def _is_short_heading(part: Sequence[Segment], below: Segment) -> bool:
     """Whether a line of a stack is a heading of the size of the text below it."""
     line = part[0]
     if len(part) > 1 or len(line.words) > 8 or line.words[-1].text[-1:] in ",;-–:.":
@@ -324,31 +357,6 @@ def _is_short_heading(part: Sequence[Segment], below: Segment, body: float) -> b
         return False
     wide = below.right - below.left
     return line.right - line.left < 0.6 * wide and len(below.words) > len(line.words)
-
-
-def _tiles(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """Yield large numbers with the small label below each."""
-    for number in segments:
-        if len(number.words) > 4 or not any(c.isdigit() for c in number.words[0].text):
-            continue
-        below = [
-            other
-            for other in segments
-            if number.size > 1.25 * other.size
-            and number.overlap(other) > 0
-            and -0.3 * number.size < other.top - number.bottom < 0.9 * number.size
-        ]
-        nearest = sorted(below, key=lambda other: other.top)[:1]
-        if not nearest or not nearest[0].has_letters or len(nearest[0].words) > LONGEST_LABEL:
-            continue
-        tile = [number, nearest[0]]
-        while len(tile) < 5:
-            more = [s for s in segments if s not in tile and _stands_below(s, tile[-1])]
-            if len(more) != 1:
-                break
-            tile.append(more[0])
-        if len(tile) < 5:
-            yield tile
 
 
 def _with_kinds(paragraphs: list[_Paragraph], body: float) -> list[_Paragraph]:
@@ -364,9 +372,10 @@ def _kind(paragraph: _Paragraph, after: _Paragraph | None, body: float) -> Block
     if _starts_item(paragraph.lines[0]):
         return "item"
     small = paragraph.size < 1.3 * body and not words[0].text[:1].islower()
-    if small and len(words) > 1 and _CAPTION.match(paragraph.text):
-        if words[1].text[:1].isdigit() or words[0].text.endswith((":", ".")):
-            return "caption"
+    numbered = len(words) > 1 and words[1].text[:1].isdigit()
+    marked = numbered or words[0].text.endswith((":", "."))
+    if small and marked and _CAPTION.match(paragraph.text):
+        return "caption"
     if len(words) > LONGEST_HEADING or paragraph.is_final:
         return "sentence" if len(words) > 3 else "label"
     has_letters = sum(c.isalpha() for c in paragraph.text) > 3

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Box, Word
 from visar.documents.segments import WIDEST_SPACE
-from visar.text import clean_text
 
 # Share of the font size.
 _NARROWEST_GUTTER = 0.7
@@ -59,16 +58,6 @@ class Piece(NamedTuple):
         """The same word at another place."""
         text, x0, y0, x1, y1, size, turn = self
         return Piece(text, x0 + right, y0 + down, x1 + right, y1 + down, size, turn)
-
-
-def cleaned(pieces: Iterable[Piece]) -> list[Piece]:
-    """Remove what no reader sees from words: a terminal must not be commanded by a page."""
-    result = []
-    for piece in pieces:
-        text = clean_text(piece.text)
-        if text:
-            result.append(piece if text == piece.text else piece._replace(text=text))
-    return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)

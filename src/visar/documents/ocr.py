@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from visar.documents.layout import Piece, cleaned
+from visar.documents.layout import Piece
+from visar.documents.mending import cleaned
 from visar.documents.options import OcrEngine
 from visar.documents.processes import child_environment, last_line
 from visar.errors import InvalidOption, MissingExtra

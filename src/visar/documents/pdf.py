@@ -23,7 +23,8 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from numpy.typing import NDArray
 
-from visar.documents.layout import Piece, WordTable, arrange, cleaned, figure_regions
+from visar.documents.layout import Piece, WordTable, arrange, figure_regions
+from visar.documents.mending import cleaned, mended
 from visar.documents.page import Box
 from visar.documents.worker import PageContent, Raster, Refused
 from visar.text import clean_line, clean_text
@@ -129,7 +130,7 @@ class PdfSource:
             pieces = read_words(text_page, geometry) if text_page else []
         finally:
             pdfium.FPDFText_ClosePage(text_page)
-        words = cleaned(pieces) if usable([piece.text for piece in pieces]) else []
+        words = mended(cleaned(pieces)) if usable([piece.text for piece in pieces]) else []
         lines = arrange(words, file_order=True)
         objects = pdfium.FPDFPage_CountObjects(page.raw)
         width, height = geometry.width, geometry.height

@@ -14,27 +14,17 @@ from statistics import median
 from typing import TypeAlias
 
 from visar.documents.page import Cell
+from visar.documents.rows import FEWEST_LABELED, MEAN_CELL, Line, find_rows
 from visar.documents.segments import PlacedWord, Segment
 
-# Most words of a cell, and of a label in the first column.
-_LONGEST_CELL = 10
-_LONGEST_LABEL = 16
-# Mean number of words of cells, at most: lines of text have more.
-_MEAN_CELL = 4.5
+# Mean number of words of the cells of a table without numbers, at most: with two columns, or more.
 _MEAN_LABEL = 3.5
-# Lines of a table are at most this many font sizes apart.
-_LINE_GAP = 2.6
 # Lines of one cell are at most this many font sizes apart, from middle to middle.
 _LINE_PITCH = 1.5
-# Letters of neighboring lines differ at most by this factor.
-_MOST_LARGER = 1.4
 _MOST_COLUMNS = 20
-# Share of the rows that must have a label: in charts numbers stand alone.
-_FEWEST_LABELED = 0.7
 # Entries of a table of contents, at least.
 _FEWEST_ENTRIES = 4
 
-Line: TypeAlias = list[Segment]
 Interval: TypeAlias = tuple[float, float]
 
 
@@ -50,170 +40,10 @@ class Table:
 
 def find_tables(segments: Iterable[Segment]) -> Iterator[Table]:
     """Yield the tables among the segments of a page, in reading order."""
-    lines: dict[int, Line] = {}
-    for segment in segments:
-        lines.setdefault(segment.line, []).append(segment)
-    for run in _runs(_join_parted([lines[number] for number in sorted(lines)])):
-        for part in _beside(run):
-            table = _grid(part)
-            if table is not None:
-                yield table
-
-
-def _join_parted(lines: list[Line]) -> list[Line]:
-    """Join the halves of rows that reading order has taken for lines of two columns of text."""
-    while True:
-        for pairs in _side_by_side(lines):
-            left = {a for a, _ in pairs}
-            right = {b for _, b in pairs}
-            if left & right or not _are_cells(lines, pairs):
-                continue
-            rows = [[*lines[a], *lines[b]] for a, b in pairs]
-            inside = left | right | _between(lines, rows, left | right)
-            rows += [lines[n] for n in inside - left - right]
-            rows.sort(key=lambda row: row[-1].middle)
-            first = min(inside)
-            before = [line for n, line in enumerate(lines) if n < first]
-            lines = [
-                *before,
-                *rows,
-                *(s for n, s in enumerate(lines) if n > first and n not in inside),
-            ]
-            break
-        else:
-            return lines
-
-
-def _side_by_side(lines: Sequence[Line]) -> Iterator[list[tuple[int, int]]]:
-    """Yield runs of lines, each with the nearest line to its left at the same height."""
-    pairs: list[tuple[int, int]] = []
-    for b in sorted(range(len(lines)), key=lambda n: lines[n][0].middle):
-        first = lines[b][0]
-        beside = [
-            n
-            for n, line in enumerate(lines)
-            if line[-1].right < first.left
-            and abs(line[-1].middle - first.middle) < 0.4 * first.size
-        ]
-        if beside:
-            pairs.append((max(beside, key=lambda n: lines[n][-1].right), b))
-    while pairs:
-        run, rest = pairs[:1], pairs[:0]
-        for a, b in pairs[1:]:
-            above = lines[run[-1][1]]
-            near = lines[b][0].top - above[0].bottom < 4 * above[0].size
-            below = _overlap(lines[b], above) and _overlap(lines[a], lines[run[-1][0]])
-            (run if near and below else rest).append((a, b))
-        yield run
-        pairs = rest
-
-
-def _overlap(one: Line, other: Line) -> bool:
-    return one[0].left < other[-1].right and other[0].left < one[-1].right
-
-
-def _are_cells(lines: Sequence[Line], pairs: Sequence[tuple[int, int]]) -> bool:
-    """Whether lines side by side are cells of a table rather than two columns of text."""
-    right = [segment for _, b in pairs for segment in lines[b]]
-    fewest = 2 if all(segment.is_value for segment in right) else 3
-    if len(pairs) < fewest:
-        return False
-    for side in ([segment for a, _ in pairs for segment in lines[a]], right):
-        if sum(len(segment.words) for segment in side) > _MEAN_CELL * len(side):
-            return False
-    if sum(lines[a][0].has_letters for a, _ in pairs) < _FEWEST_LABELED * len(pairs):
-        return False
-    starts = [lines[a][0].left for a, _ in pairs]
-    aligned = sum(abs(start - min(starts)) < lines[pairs[0][0]][0].size for start in starts)
-    return aligned >= 0.7 * len(pairs)
-
-
-def _between(lines: Sequence[Line], rows: Sequence[Line], joined: set[int]) -> set[int]:
-    """Return the short lines that stand between rows, or directly above them."""
-    size = rows[0][0].size
-    top = min(s.top for row in rows for s in row) - _LINE_GAP * size
-    bottom = max(s.bottom for row in rows for s in row)
-    left = min(row[0].left for row in rows)
-    right = max(row[-1].right for row in rows)
-    return {
-        n
-        for n, line in enumerate(lines)
-        if n not in joined
-        and (_is_row(line) or _is_short(line))
-        and top < line[0].middle < bottom
-        and left - size < line[0].left
-        and line[-1].right < right + size
-    }
-
-
-def _runs(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """Yield consecutive lines that may be the rows of a table."""
-    run: list[Line] = []
-    for line in lines:
-        if run and not _follows(run, line):
-            yield from _trimmed(run)
-            run = []
-        if _is_row(line) or _is_short(line):
-            run.append(line)
-        else:
-            yield from _trimmed(run)
-            run = []
-    yield from _trimmed(run)
-
-
-def _trimmed(run: list[Line]) -> Iterator[list[Line]]:
-    """Yield the part of a run from its first row to its last, with a header line above it."""
-    rows = [position for position, line in enumerate(run) if _is_row(line)]
-    if len(rows) < 2:
-        return
-    first, last = rows[0], rows[-1] + 1
-    left = min(line[0].left for line in run[first:last])
-    # A line above that stands over the columns, not over the labels, heads them.
-    while first and run[first - 1][0].left > left + 6 * run[first - 1][0].size:
-        first -= 1
-    # The end of a label that goes on below its row.
-    while last < len(run) and run[last][0].text[:1].islower():
-        last += 1
-    yield run[first:last]
-
-
-def _is_row(line: Line) -> bool:
-    longest = max(len(segment.words) for segment in line[1:]) if len(line) > 1 else 0
-    return len(line) > 1 and longest <= _LONGEST_CELL and len(line[0].words) <= _LONGEST_LABEL
-
-
-def _is_short(line: Line) -> bool:
-    return len(line) == 1 and len(line[0].words) <= _LONGEST_CELL
-
-
-def _follows(run: Sequence[Line], line: Line) -> bool:
-    above = run[-1]
-    size = max(segment.size for segment in (*above, *line))
-    gap = min(s.top for s in line) - max(s.bottom for s in above)
-    left, right = min(one[0].left for one in run), max(one[-1].right for one in run)
-    beside = line[0].left > right or line[-1].right < left
-    # The size of a dash says little.
-    sizes = [s.size for s in (*above, *line) if any(c.isalnum() for c in s.text)]
-    alike = not sizes or max(sizes) < _MOST_LARGER * min(sizes)
-    return -size < gap < _LINE_GAP * size and alike and not beside
-
-
-def _beside(run: list[Line]) -> list[list[Line]]:
-    """Part tables that stand side by side: where labels with values follow values."""
-    labels = [
-        label
-        for line in run
-        for value, label, after in zip(line, line[1:], line[2:], strict=False)
-        if value.is_value and after.is_value and not any(c.isdigit() for c in label.text)
-    ]
-    for label in labels:
-        if sum(abs(other.left - label.left) < label.size for other in labels) > 1:
-            edge = label.left - label.size / 2
-            left = [[s for s in line if s.left < edge] for line in run]
-            right = [[s for s in line if s.left >= edge] for line in run]
-            parts = [[line for line in part if line] for part in (left, right)]
-            return [done for part in parts for done in _beside(part)]
-    return [run]
+    for rows in find_rows(segments):
+        table = _grid(rows)
+        if table is not None:
+            yield table
 
 
 class _Piece(tuple[PlacedWord, ...]):
@@ -274,16 +104,10 @@ def _grid(lines: list[Line]) -> Table | None:
             return None
         placed.append(found)
     joined = _join_wrapped(placed, header_rows, lines) or _join_labels(placed, header_rows, lines)
-    # A title above the table or a note below it is not part of it.
-    while header_rows and _is_label(joined[0]):
-        joined, header_rows = joined[1:], header_rows - 1
-    while joined and _is_label(joined[-1]):
-        joined.pop()
-    while header_rows and _is_label(joined[header_rows - 1]):
-        header_rows -= 1  # the label of a group of rows
+    joined, header_rows = _without_titles(joined, header_rows)
     valued = [row for row in joined[header_rows:] if not _is_label(row)]
     labeled = sum(row[0][1] == 0 and row[0][0].is_name for row in valued)
-    if len(valued) < 2 or labeled < _FEWEST_LABELED * len(valued):
+    if len(valued) < 2 or labeled < FEWEST_LABELED * len(valued):
         return None
     cells = tuple(
         Cell(tuple(word.index for word in piece), number, column, span)
@@ -448,6 +272,18 @@ def _join_wrapped(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) 
     return joined if wrapped >= 0.5 * (len(rows) - len(joined)) > 0 else []
 
 
+def _without_titles(rows: list[_Placed], header_rows: int) -> tuple[list[_Placed], int]:
+    """Drop a title above a table and a note below it; count the headers that are left."""
+    first, last = 0, len(rows)
+    while first < header_rows and _is_label(rows[first]):
+        first += 1
+    while last > first and _is_label(rows[last - 1]):
+        last -= 1
+    while header_rows > first and _is_label(rows[header_rows - 1]):
+        header_rows -= 1  # the label of a group of rows
+    return rows[first:last], header_rows - first
+
+
 def _is_label(row: _Placed) -> bool:
     """Whether a row has a label and nothing else."""
     return all(column == 0 for _, column, _ in row)
@@ -472,7 +308,7 @@ def _join_labels(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) -
 
 
 def _is_text_table(body: Sequence[Sequence[_Piece]], columns: Sequence[Interval]) -> bool:
-    """Whether rows without numbers are a table: several rows whose cells begin at the same places."""
+    """Whether rows without numbers are a table: short cells that begin at the same places."""
     starts = [left for left, _ in columns]
     aligned = sum(
         all(any(abs(piece.left - left) < piece[0].size for left in starts) for piece in row[1:])
@@ -480,7 +316,7 @@ def _is_text_table(body: Sequence[Sequence[_Piece]], columns: Sequence[Interval]
     )
     words = sum(len(piece) for row in body for piece in row) / sum(len(row) for row in body)
     # Two columns of text beside each other are aligned too.
-    short = words <= (_MEAN_CELL if len(columns) > 1 else _MEAN_LABEL)
+    short = words <= (MEAN_CELL if len(columns) > 1 else _MEAN_LABEL)
     return len(body) > 2 and aligned > 0.8 * len(body) and len(columns) < 5 and short
 
 

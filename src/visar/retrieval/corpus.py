@@ -185,7 +185,7 @@ class Corpus:
         found = {
             (document, page.number): page
             for document in numbers
-            for page in self._reader.read(document, numbers[document])
+            for page in self._reader.read(self._known[document], numbers[document])
         }
         return [found[page_id] for page_id in page_ids]
 

@@ -117,19 +117,18 @@ class LanceStore:
         state = self.log.latest.live.get(document)
         if state is None:
             return
-        stored = state.pages
-        rows = []
+        stored = dict(enumerate(zip(state.pages.ids, state.pages.checksums, strict=True), start=1))
+        blocks = {}
         for page in pages:
             row = page_to_row(page)
+            row_id, checksum = stored.get(page.number, (0, None))
             # The checksum tells that the words are still those which the blocks were found in.
-            known = 1 <= page.number <= len(stored.checksums)
-            if known and crc32(row["content"]) == stored.checksums[page.number - 1]:
-                rows.append({"revision": stored.revision, "number": page.number, **row})
-        if rows:
-            self.rows.fill(rows, ("revision", "number"), "blocks")
+            if crc32(row["content"]) == checksum and row["blocks"] is not None:
+                blocks[page.number] = row_id, row["blocks"]
+        self.rows.set_blocks(blocks)
         with self._lock:
-            for row in rows:
-                self._cached -= len(self._cache.pop((stored.revision, row["number"]), b""))
+            for number in blocks:
+                self._cached -= len(self._cache.pop((state.pages.revision, number), b""))
 
     def vectors(self, document: str, encoder: EncoderRef) -> DocumentVectors:
         """Return all vectors of a document by an encoder: from memory if used lately."""

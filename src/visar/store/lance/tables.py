@@ -53,23 +53,28 @@ class LanceTable:
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows in one step: all of them or none are there afterwards."""
         if rows:
-            batch = self._record_batch(rows)
+            schema = _schemas()[self._table.name]
+            batch = _record_batch(rows, schema, self._present(schema.names))
             self._write(lambda: self._table.add(batch))
 
-    def fill(self, rows: Sequence[Row], keys: Sequence[str], column: str) -> None:
-        """Write a column, where it is empty, of the rows with these keys in one step."""
-        if column not in self._columns:
+    def set_blocks(self, pages: Mapping[int, tuple[int, str]]) -> None:
+        """Write the blocks of pages that have none, in one step: by number, after row ids."""
+        if "blocks" not in self._columns:
             raise StoreError(
                 f"the index {self._location} was made by an older version, and could not be "
                 "upgraded: check the rights to write it"
             )
-        batch = self._record_batch(rows, (*keys, column))
-        empty = f"target.{column} IS NULL"
+        if not pages:
+            return
+        row_ids = ", ".join(str(row_id) for row_id, _ in pages.values())
+        # An update has one expression for all rows, without CASE. Blocks are JSON: they have no
+        # control characters.
+        texts = "".join(f"\x1f{number}\x1e{blocks}" for number, (_, blocks) in pages.items())
+        own = f"split_part({quoted(texts)}, concat('\x1f', number, '\x1e'), 2)"
         self._write(
-            lambda: (
-                self._table.merge_insert(list(keys))
-                .when_matched_update_all(where=empty)
-                .execute(batch)
+            lambda: self._table.update(
+                where=f"_rowid IN ({row_ids}) AND blocks IS NULL",
+                values_sql={"blocks": f"split_part({own}, '\x1f', 1)"},
             )
         )
 
@@ -134,11 +139,6 @@ class LanceTable:
     def _present(self, columns: Sequence[str]) -> list[str]:
         """Leave out columns of a newer version that could not be added to this table."""
         return [column for column in columns if column in self._columns]
-
-    def _record_batch(self, rows: Sequence[Row], columns: Sequence[str] | None = None) -> Any:
-        schema = _schemas()[self._table.name]
-        present = self._present(schema.names if columns is None else columns)
-        return _record_batch(rows, schema, present)
 
     def _write(self, write: Callable[[], object]) -> None:
         with _explained(self._location):
