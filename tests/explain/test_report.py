@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,8 @@ from PIL import Image
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.explain.browser import needs_chromium, opened
-from visar.explain.report import _SCRIPTS, _static, _without_modules
+from tests.explain.quoted import PAGE, quoted_table
+from visar.explain.report import _SCRIPTS, _static, _without_modules, html_report
 from visar.index import Index
 
 QUESTION = "How did capital expenditure change between 2020 and 2024?"
@@ -160,6 +162,28 @@ def test_json_has_the_answer_the_reasons_and_the_files(
     assert [hit["page"] for hit in search["pages"]] == [36, 4, 21]
     assert search["passages"] == data["answer"]["passages"]
     assert data["answer"]["generation"] is None
+
+
+@needs_chromium
+def test_a_quoted_table_is_cut_out_of_its_page(library: Index, tmp_path: Path) -> None:
+    table = quoted_table(library)
+    answer = library.ask("What were dividends per share in 2024?")
+    assert PAGE in [hit.page for hit in answer.pages]
+    report = tmp_path / "report.html"
+    explanation = library.explain(answer.search)
+    quoting = replace(answer, passages=(table, replace(table, text="Another row")))
+    report.write_text(html_report(library, quoting, explanation), "utf-8")
+    with opened(report) as seen:
+        # Rows of the same page are shown in one picture.
+        assert seen.page.get_by_alt_text(f"{table.text}\nAnother row").is_visible()
+        assert seen.page.locator(".cut").count() == 1
+        assert seen.page.locator(".cut .spot").count() == 2
+        assert (seen.requests, seen.complaints) == ([], [])
+    # Without a picture of the page the text is quoted.
+    quoting = replace(answer, passages=(replace(table, page=39),))
+    report.write_text(html_report(library, quoting, explanation), "utf-8")
+    with opened(report) as seen:
+        assert "2024: 12.0" in seen.page.locator(".text").first.inner_text()
 
 
 def test_another_method_and_one_page_are_explained_too(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +14,7 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import write_pdf
 from tests.explain.browser import needs_chromium
+from tests.explain.quoted import quoted_table
 from tests.server.browsing import (
     PHONE,
     QUESTION,
@@ -28,6 +31,7 @@ from tests.server.browsing import open_page as open_page
 from tests.server.browsing import report_address as report_address
 from tests.server.service import serving
 from visar.index import Index
+from visar.results import SearchResult
 from visar.server import Settings
 
 pytestmark = needs_chromium
@@ -225,6 +229,53 @@ def test_the_keyboard_is_enough(open_page: Open) -> None:
     assert larger["width"] > width["width"]
     page.keyboard.press("Escape")
     expect(page.locator("visar-viewer")).to_be_hidden()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_quoted_table_is_cut_out_of_its_page(
+    open_page: Open, library: Index, theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = quoted_table(library)
+    search = library.search
+
+    def with_table(question: str, **options: Any) -> SearchResult:
+        return replace(search(question, **options), passages=(table,))
+
+    monkeypatch.setattr(library, "search", with_table)
+    page = ask(open_page(theme=theme), "What were dividends per share in 2024?")
+    image = page.get_by_alt_text(table.text)
+    expect(image).to_be_visible()
+    frame, spot = (page.locator(f".cut {one}").bounding_box() for one in (".frame", ".spot"))
+    drawn = image.bounding_box()
+    assert frame
+    assert spot
+    assert drawn
+    # The picture is whole and undistorted; the frame shows the part with the table.
+    assert drawn["width"] / drawn["height"] == pytest.approx(210 / 297, rel=0.02)
+    assert frame["height"] < drawn["height"] / 5
+    (answer,) = (one for one in table.cells if one.answer)
+    assert spot["x"] - drawn["x"] == pytest.approx(answer.box[0] * drawn["width"], abs=2)
+    assert spot["y"] - drawn["y"] == pytest.approx(answer.box[1] * drawn["height"], abs=2)
+    page.locator(".cut .cite").click()
+    expect(page.get_by_label("Page number")).to_have_value("30")
+    assert_accessible(page)
+
+
+def test_a_quoted_table_without_its_picture_is_text(
+    open_page: Open, library: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = quoted_table(library)
+    search = library.search
+
+    def with_table(question: str, **options: Any) -> SearchResult:
+        return replace(search(question, **options), passages=(table,))
+
+    monkeypatch.setattr(library, "search", with_table)
+    page = open_page(failing=True)
+    page.route("**/pages/30/image*", lambda route: route.fulfill(status=404))
+    ask(page, "What were dividends per share in 2024?")
+    expect(page.locator(".card .text").first).to_contain_text("2024: 12.0")
+    expect(page.locator(".cut")).to_have_count(0)
 
 
 def test_a_question_without_an_answer_shows_the_closest_pages_apart(open_page: Open) -> None:

@@ -8,8 +8,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.output import complain, console, errors, plain_table
+from visar.cli.tables import table_rows, table_title
 from visar.library import AnswerStream
-from visar.results import Answer, Generation, PageHit, SearchResult
+from visar.results import Answer, Generation, PageHit, Passage, SearchResult
 from visar.retrieval.wording import nothing_found, numbers
 from visar.text import clean_line, counted
 
@@ -17,6 +18,7 @@ WIDEST_BAR = 5
 LONGEST_WORD = len("possible")
 PAGES_SHOWN = 10
 NEAREST_SHOWN = 3
+_INDENT = 2
 
 
 def read_answer(stream: AnswerStream) -> Answer:
@@ -133,9 +135,20 @@ def _print_quotes(answer: Answer) -> None:
     named_by = {hit.document: hit.name for hit in answer.search.pages}
     for passage in answer.passages:
         named = f"{named_by[passage.document]}, " if len(searched) > 1 else ""
-        quoted = Text(passage.text)
-        console.print(_indented(Text.assemble(quoted, (f"  {named}page {passage.page}", "dim"))))
+        _print_quote(passage, f"{named}page {passage.page}")
     console.print("  [dim]Quoted directly. Use --generator for a written answer.[/dim]")
+
+
+def _print_quote(passage: Passage, page: str) -> None:
+    """Print a passage with its page: a table as a table, if it is not too wide."""
+    rows = table_rows(passage.cells) if passage.cells else []
+    if not rows or max(row.cell_len for row in rows) > console.width - _INDENT:
+        console.print(_indented(Text.assemble(passage.text, (f"  {page}", "dim"))))
+        return
+    title = table_title(passage)
+    console.print(_indented(Text.assemble(f"{title}  " if title else "", (page, "dim"))))
+    for row in rows:
+        console.print(_indented(row))
 
 
 def _print_written(answer: Answer, generation: Generation) -> None:
@@ -194,4 +207,4 @@ def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") 
 
 
 def _indented(text: Text) -> Padding:
-    return Padding(text, (0, 0, 0, 2), expand=False)
+    return Padding(text, (0, 0, 0, _INDENT), expand=False)

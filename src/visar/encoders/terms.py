@@ -101,16 +101,16 @@ def _signs(text: str) -> NDArray[np.float32]:
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def stem(word: str) -> str:
-    """Return the stem of an English word in lower case.
+def stem(word: str, language: str = "english") -> str:
+    """Return the stem of a word in lower case, in a language that PyStemmer knows.
 
-    >>> stem("connections")
-    'connect'
+    >>> stem("connections"), stem("verbindungen", "german")
+    ('connect', 'verbind')
     """
     import Stemmer
 
     # A new one each time, which costs little: it keeps state while it works.
     try:
-        return str(Stemmer.Stemmer("english").stemWord(word))
+        return str(Stemmer.Stemmer(language).stemWord(word))
     except UnicodeEncodeError:  # half a character, from a broken text layer
         return word

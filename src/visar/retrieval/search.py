@@ -12,9 +12,11 @@ import numpy as np
 
 from visar.core import PageVectors, Products, Relevance, Selection, maxsim
 from visar.core.vectors import Float32, Float64
+from visar.documents.page import Page
 from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
 from visar.errors import InvalidOption
 from visar.query import Query
+from visar.quotes.languages import Vocabulary, detect_language
 from visar.results import Decision, Document, PageHit, PageSource, SearchResult, Strength
 from visar.retrieval.calibration import best_cosine, find_calibration, likelihood
 from visar.retrieval.corpus import Corpus, read_remaining
@@ -188,8 +190,11 @@ class Searcher:
         if calibration is not None:
             about, chances = calibration.about(match), calibration.probabilities(relevance)
             strength = calibration.strength(about)
-        if asked_for.is_about_document and strength == "none":
-            # The words of such a question need not stand in the document.
+        if strength == "none" and (
+            # The words of a question about the document itself need not stand in it.
+            asked_for.is_about_document
+            or _shares_words(query.question, [one.page for one in pages])
+        ):
             strength = "weak"
         hits = [
             asked.hit(
@@ -398,6 +403,25 @@ def _with_k(method: Method, k: int | None) -> Method:
             f"k goes with the method top-k; {method.name} decides k itself (max_k)."
         )
     return method.with_options(k=k)
+
+
+def _shares_words(question: str, pages: Sequence[Page]) -> bool:
+    """Return whether a page in another language than English has most words of the question.
+
+    Encoders and their calibrations know English best: in other languages cosines are lower, and
+    the words themselves tell more.
+    """
+    language = detect_language(word.text for page in pages for word in page.words)
+    if language is None or language == "english":
+        return False
+    vocabulary = Vocabulary(language)
+    asked = {stem for _, stem in vocabulary.stems(question)}
+    for page in pages:
+        text = " ".join(word.text for word in page.words)
+        shared = asked.intersection(stem for _, stem in vocabulary.stems(text))
+        if 2 * len(shared) > len(asked):
+            return True
+    return False
 
 
 def _strength(match: float, weak: float) -> Strength:

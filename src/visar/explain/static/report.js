@@ -33,7 +33,7 @@ export function show({ answer, explanation, pictures, pairs, numbers }) {
     main.replaceChildren(
       h("p", { class: "label" }, `ViSAR · ${source}, ${counted(search.pages_searched, "page")}`),
       questionHeading(search.query.question, explanation.words, word, draw, (preview) => heat(preview ?? word)),
-      answerCard(search, answer, open),
+      answerCard(search, answer, open, pictureOf),
       summaryLine(search),
       pageList(search, pictureOf, () => false, open),
       ...(why ? [why.element] : []),

@@ -6,10 +6,16 @@ import { methodTable } from "./methods.js";
 
 /** @typedef {(document: string, page: number) => void} Open called when a page is selected in a view */
 
+/** @typedef {(page: any) => string | undefined} Picture returns the address of a page's picture, if there is one */
+
 /** A passage is framed only on pages that are at least possible. */
 const MIN_PROBABILITY = 0.15;
 const FIXED_K = 10;
 const NEAREST_SHOWN = 3;
+/** Space around a table that is cut out of its page, as a fraction of the page. */
+const CUT_MARGIN = 0.012;
+/** Width of a whole page, in pixels, at the scale of a cut-out. */
+const CUT_SCALE = 900;
 
 /** @param {any} search @param {any} page */
 export const pageName = (search, page) => `${search.documents.length > 1 ? `${nameOf(search, page.document)}, page` : "Page"} ${page.page}`;
@@ -38,10 +44,10 @@ function citation(search, page, open) {
   return h("button", { class: "cite", onclick: () => open(page.document, page.page) }, `${name}p. ${page.page}`);
 }
 
-/** @param {any} search @param {any} answer @param {Open} open */
-export function answerCard(search, answer, open) {
+/** @param {any} search @param {any} answer @param {Open} open @param {Picture} picture */
+export function answerCard(search, answer, open, picture) {
   const { text, citations, generation } = answer;
-  if (!generation) return quoteCard(search, text ? answer.passages : [], open);
+  if (!generation) return quoteCard(search, text ? answer.passages : [], open, picture);
   const unknown = citations.filter((/** @type {any} */ one) => one.document === null).map((/** @type {any} */ one) => one.label);
   return h("div", { class: "card" },
     h("p", { class: "text" }, text || `${generation.model} couldn't find the answer on these pages.`,
@@ -51,8 +57,11 @@ export function answerCard(search, answer, open) {
     h("p", { class: "soft small" }, `Written by ${generation.model} from these pages.`));
 }
 
-/** Quoted passages, or the closest page if there are none. @param {any} search @param {any[]} passages @param {Open} open */
-export function quoteCard(search, passages, open) {
+/**
+ * Quoted passages, or the closest page if there are none.
+ * @param {any} search @param {any[]} passages @param {Open} open @param {Picture} picture
+ */
+export function quoteCard(search, passages, open, picture) {
   const several = search.documents.length > 1;
   if (!passages.length) {
     const [closest] = search.pages;
@@ -63,16 +72,48 @@ export function quoteCard(search, passages, open) {
   }
   return h("div", { class: "card" },
     search.strength === "weak" ? h("p", { class: "small bad" }, `Weak match: the answer may not be in ${several ? "these documents" : "this document"}.`) : null,
-    ...passages.map((one) => h("p", { class: "text" }, ...marked(one.text, one.answer), citation(search, one, open))),
+    ...joinTables(passages).map((one) => (one.cells.length ? cutOut(search, one, open, picture) : quotation(search, one, open))),
     h("p", { class: "soft small" }, "Quoted directly from the pages."));
 }
 
-/** @param {string} text @param {[number, number] | null} span */
-function marked(text, span) {
-  if (!span) return [text];
-  const characters = [...text];
-  const [first, last] = span;
-  return [characters.slice(0, first).join(""), h("mark", {}, characters.slice(first, last).join("")), characters.slice(last).join("")];
+/** Join rows of tables on the same page, so that they are shown in one picture. @param {any[]} passages */
+function joinTables(passages) {
+  /** @type {Map<unknown, any>} */ const joined = new Map();
+  for (const one of passages) {
+    const key = one.cells.length ? `${one.document}/${one.page}` : one;
+    const before = joined.get(key);
+    joined.set(key, before ? { ...before, text: `${before.text}\n${one.text}`, boxes: [...before.boxes, ...one.boxes], cells: [...before.cells, ...one.cells] } : one);
+  }
+  return [...joined.values()];
+}
+
+/** @param {any} search @param {any} passage @param {Open} open */
+const quotation = (search, passage, open) => h("p", { class: "text" }, passage.text, citation(search, passage, open));
+
+/**
+ * A quoted table, cut out of the picture of its page, with the cells that answer framed; its text if there is no picture.
+ * @param {any} search @param {any} passage @param {Open} open @param {Picture} picture
+ */
+function cutOut(search, passage, open, picture) {
+  const source = picture(passage);
+  if (!source) return quotation(search, passage, open);
+  const sides = (/** @type {number} */ side) => passage.boxes.map((/** @type {number[]} */ box) => box[side]);
+  const [left, top] = [0, 1].map((side) => Math.max(0, Math.min(...sides(side)) - CUT_MARGIN));
+  const [right, bottom] = [2, 3].map((side) => Math.min(1, Math.max(...sides(side)) + CUT_MARGIN));
+  const [width, height] = [right - left, bottom - top];
+  const inside = (/** @type {number[]} */ box) => box.map((value, side) => (side % 2 ? (value - top) / height : (value - left) / width));
+  const image = /** @type {HTMLImageElement} */ (place(h("img", { alt: passage.text }), inside([0, 0, 1, 1])));
+  const answers = passage.cells.filter((/** @type {any} */ cell) => cell.answer);
+  const frame = h("div", { class: "frame" }, image, ...answers.map((/** @type {any} */ cell) => place(h("div", { class: "spot" }), inside(cell.box))));
+  frame.style.width = `min(100%, ${Math.round(CUT_SCALE * width)}px)`;
+  // The shape of the page is known when its picture is there.
+  const shape = (/** @type {number} */ ratio) => { frame.style.aspectRatio = String((ratio * width) / height); };
+  shape(210 / 297);
+  const figure = h("figure", { class: "cut" }, frame, h("figcaption", {}, citation(search, passage, open)));
+  image.addEventListener("load", () => shape(image.naturalWidth / image.naturalHeight));
+  image.addEventListener("error", () => figure.replaceWith(quotation(search, passage, open)));
+  image.src = source;
+  return figure;
 }
 
 /** @param {any} search */

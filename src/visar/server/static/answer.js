@@ -114,12 +114,13 @@ class Answer extends HTMLElement {
     }
     const { shown, page, word } = current();
     const open = (/** @type {string} */ id, /** @type {number} */ number) => go({ shown: id, page: String(number) });
+    const picture = (/** @type {any} */ hit) => url(`documents/${path(hit.document)}/pages/${hit.page}/image`);
     refill(this,
       questionHeading(body.question, this.words, word, (selected) => go({ word: selected }), (preview) => window.dispatchEvent(new CustomEvent("preview", { detail: preview }))),
       problem ? this.problemCard() : null,
       problem && text ? h("div", { class: "card" }, h("p", { class: "text" }, text), h("p", { class: "small bad" }, "The answer broke off here.")) : null,
-      problem ? quoteCard(search, search.strength === "none" ? [] : search.passages, open) : null,
-      answer ? answerCard(search, answer, open) : null,
+      problem ? quoteCard(search, search.strength === "none" ? [] : search.passages, open, picture) : null,
+      answer ? answerCard(search, answer, open, picture) : null,
       answer || problem ? null : h("div", { class: "card" }, h("p", { class: `text live ${text ? "" : "soft"}` }, text || "Writing the answer …")),
       summaryLine(search),
       pageList(search, (hit) => url(`documents/${path(hit.document)}/pages/${hit.page}/thumbnail`), (hit) => hit.document === shown && String(hit.page) === page, open));
