@@ -44,7 +44,24 @@ class Table:
 def find_tables(segments: Iterable[Segment]) -> Iterator[Table]:
     """Yield the tables among the segments of a page, in reading order."""
     for rows in find_rows(segments):
-        yield from _grids(rows)
+        for part in _between_headers(rows):
+            yield from _grids(part)
+
+
+def _between_headers(lines: list[Line]) -> Iterator[list[Line]]:
+    """Part tables below each other where the years of the first header return."""
+    part: list[Line] = []
+    first: list[str] = []
+    for line in lines:
+        periods = [word.text for segment in line for word in segment.words if word.is_period]
+        numbers = any(piece.is_value and not piece.is_period for piece in _pieces(line))
+        if periods and not numbers and len(line) > 1:
+            if periods == first:
+                yield part
+                part = []
+            first = first or periods
+        part.append(line)
+    yield part
 
 
 def _grids(lines: list[Line]) -> Iterator[Table]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Cell, Page
-from visar.encoders.terms import STOP_WORDS, find_terms, stem
+from visar.quotes.languages import Vocabulary, detect_language
 from visar.quotes.page_numbers import asked_page
 from visar.quotes.passages import Passage, find_passages
 from visar.quotes.reader import Reader, relevance
@@ -26,6 +26,9 @@ from visar.results import QuotedCell
 from visar.trace import PageId
 
 MOST_QUOTES = 3
+# Pages that tell the language.
+_LANGUAGE_PAGES = 3
+_ENGLISH = Vocabulary("english")
 READ = 40
 """Number of passages that a reader orders, beside the best two of each page."""
 _READ_OF_PAGE = 2
@@ -96,21 +99,32 @@ class Candidate:
 
 
 class Question:
-    """The stems of a question, with how rare they are among the passages."""
+    """A question, with how rare its stems are among the passages.
 
-    def __init__(self, text: str) -> None:
+    Parameters
+    ----------
+    text
+        The question.
+    vocabulary
+        Stems and stop words of the language that the pages are in.
+    """
+
+    def __init__(self, text: str, vocabulary: Vocabulary = _ENGLISH) -> None:
         self.text = text
+        self.vocabulary = vocabulary
         self.page = asked_page(text)
         """Number of the page that the question names."""
-        terms = find_terms(text.split())
-        informative = [term for term in terms if not term.is_stop_word]
-        self.stems = tuple(dict.fromkeys(stem(term.key) for term in informative or terms))
+        self.stems = tuple(dict.fromkeys(found for _, found in vocabulary.stems(text)))
         self._rarity = dict.fromkeys(self.stems, 1.0)
 
     @property
     def is_about_document(self) -> bool:
         """Whether all its words ask for the document as a whole: its title, author or summary."""
-        return bool(self.stems) and _DOCUMENT_STEMS.issuperset(self.stems)
+        return bool(self.text) and _DOCUMENT_STEMS.issuperset(self.stems)
+
+    def stems_of(self, text: str) -> set[str]:
+        """Return the stems of a text in the question's vocabulary."""
+        return {found for _, found in self.vocabulary.stems(text)}
 
     def measure_rarity(self, passages: Sequence[frozenset[str]]) -> None:
         found = Counter(asked for stems in passages for asked in self.stems if asked in stems)
@@ -130,7 +144,7 @@ _DOCUMENT_WORDS = """
     called name author authors wrote write written publish published publisher release released
     issue issued date year cover front first page
 """
-_DOCUMENT_STEMS = frozenset(map(stem, _DOCUMENT_WORDS.split()))
+_DOCUMENT_STEMS = frozenset(found for _, found in _ENGLISH.stems(_DOCUMENT_WORDS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,21 +220,20 @@ class Quotes:
         )
 
 
-def find_quotes(
-    question: Question | str, pages: Sequence[WeightedPage], reader: Reader | None = None
-) -> Quotes:
+def find_quotes(text: str, pages: Sequence[WeightedPage], reader: Reader | None = None) -> Quotes:
     """Rank the passages of pages by how well they answer a question.
 
     Parameters
     ----------
-    question
-        The question, or its text.
+    text
+        The question.
     pages
         Pages with their blocks.
     reader
         Orders the best passages anew.
     """
-    question = Question(question) if isinstance(question, str) else question
+    words = (word.text for weighted in pages[:_LANGUAGE_PAGES] for word in weighted.page.words)
+    question = Question(text, Vocabulary(detect_language(words)))
     ranked = sorted(score_passages(question, pages), key=lambda one: -one.score)
     if reader is not None and ranked and not question.is_about_document:
         ranked = _read(reader, question, ranked)
@@ -233,14 +246,15 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
     closeness: list[float] = []
     seen: list[frozenset[str]] = []
     for position, weighted in enumerate(pages):
-        page_stems = _stems_by_word(weighted.page)
+        words = weighted.page.words
+        page_stems = [frozenset(question.vocabulary.word_stems(word.text)) for word in words]
         margins = [block for block in weighted.page.blocks or () if block.kind == "margin"]
         # What a running head says is true of all that stands below it, and so tells nothing apart.
         common = _union(page_stems, (index for block in margins for index in block.words))
         passages = []
         for passage in find_passages(weighted.page):
             stems = _union(page_stems, passage.quoted_words)
-            if _says_more(passage, stems - _STOPS - set(question.stems)):
+            if _says_more(passage, stems - set(question.stems)):
                 found.append((position, passage, stems))
                 seen.append(stems | common)
                 passages.append(passage)
@@ -255,9 +269,6 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
             found, coverage, closeness, scores, strict=True
         )
     ]
-
-
-_STOPS = frozenset(stem(word) for word in STOP_WORDS)
 
 
 def _union(stems: Sequence[frozenset[str]], words: Iterable[int]) -> frozenset[str]:
@@ -279,13 +290,6 @@ def _bonus(question: Question, passage: Passage) -> float:
         return _ASKED_PAGE * (1 + passage.block.size / largest)
     named = str(question.page) in (page.label, str(page.number))
     return _ASKED_PAGE * named
-
-
-def _stems_by_word(page: Page) -> list[frozenset[str]]:
-    stems: list[set[str]] = [set() for _ in page.words]
-    for term in find_terms([word.text for word in page.words]):
-        stems[term.word].add(stem(term.key))
-    return [frozenset(one) for one in stems]
 
 
 def _closeness(weighted: WeightedPage, passages: Sequence[Passage]) -> list[float]:
@@ -334,7 +338,7 @@ def _text_to_read(question: Question, candidate: Candidate) -> str:
     """
     passage = candidate.passage
     head = passage.running_head
-    parts = [head] if _stems(head) & set(question.stems) else []
+    parts = [head] if question.stems_of(head) & set(question.stems) else []
     return ": ".join([*parts, *filter(None, [passage.context_text]), passage.text])
 
 
@@ -354,21 +358,18 @@ def _answer_cell(passage: Passage, question: Question) -> Cell | None:
     be what tells another table's cell from this one.
     """
     asked = set(question.stems)
-    around = _stems(passage.context_text) | _stems(passage.running_head)
+    stems_of = question.stems_of
+    around = stems_of(passage.context_text) | stems_of(passage.running_head)
     body = [cell for cell in passage.cells if cell.row >= passage.block.header_rows]
-    labels = {cell.row: _stems(passage.cell_text(cell)) for cell in body if cell.column == 0}
+    labels = {cell.row: stems_of(passage.cell_text(cell)) for cell in body if cell.column == 0}
     values = [cell for cell in body if cell.column and labels.get(cell.row, set()) & asked]
     several = len({cell.column for cell in values}) > 1
     named: list[tuple[int, int, Cell]] = []
     for cell in values:
-        label, header = labels[cell.row], _stems(passage.header_of(cell))
+        label, header = labels[cell.row], stems_of(passage.header_of(cell))
         told = asked & (label | header | around)
         if len(told) >= _NAMED * len(asked) and (header & asked or not several):
             named.append((len(asked & label), len(asked & header), cell))
     best = max((one[:2] for one in named), default=None)
     cells = [cell for *match, cell in named if tuple(match) == best]
     return cells[0] if len(cells) == 1 else None
-
-
-def _stems(text: str) -> set[str]:
-    return {stem(term.key) for term in find_terms(text.split()) if not term.is_stop_word}

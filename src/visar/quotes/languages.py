@@ -159,6 +159,10 @@ class Vocabulary:
         stop_words = _stop_words(self.language or "english")
         return all(key in stop_words for _, key in _keys(word))
 
+    def word_stems(self, word: str) -> list[str]:
+        """Return the stems of the terms of a word, none for a stop word."""
+        return [found for _, found in _stems(self.language or "english", word)]
+
     def stems(self, text: str) -> list[tuple[int, str]]:
         """Return the start, in characters, and the stem of every term that is not a stop word.
 

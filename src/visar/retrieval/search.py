@@ -175,14 +175,14 @@ class Searcher:
             # The method says how many pages; the reader helps to say which.
             best = [considered.page_ids[page] for page in relevance.ranking[:READ_PAGES]]
         pages = asked.read(list(dict.fromkeys([*named, *best, *chosen, *front])))
-        quotes = find_quotes(asked_for, pages, self._reader if query.question else None)
+        quotes = find_quotes(query.question, pages, self._reader if query.question else None)
         chosen = list(dict.fromkeys([*named, *asked.order(best, quotes), *chosen]))[:k]
         beside = dict(_neighbors(corpus, chosen, query.neighbors))
         shown = [*chosen, *beside]
         runner_up = asked.runner_up(shown)
         passages = quotes.quotes([*shown, *front])
         missing = [one for one in [*shown, *runner_up] if one not in quotes.page_ids]
-        more = find_quotes(asked_for, asked.read(missing))
+        more = find_quotes(query.question, asked.read(missing))
 
         match = best_cosine(relevance)
         about = chances = None
