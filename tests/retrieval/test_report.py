@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.quotes import read_questions, stands_in
+from visar.retrieval.columns import in_columns
+from visar.retrieval.passages import spans
 
 from visar.documents import open_document
 from visar.index import Index
-from visar.retrieval.columns import in_columns
-from visar.retrieval.passages import spans
 
 QUESTIONS = Path(__file__).parents[2] / "benchmarks" / "report_questions.jsonl"
 
