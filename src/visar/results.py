@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from visar.documents.page import Box, Page, Word
+from visar.documents.page import Box, Word
+from visar.documents.page import PageSource as PageSource
+from visar.encoders.protocol import EncoderRef as EncoderRef
 from visar.errors import InvalidOption, NotInIndex
 from visar.query import Query
 from visar.serialization import INTERNAL, LOCAL, Result
@@ -21,42 +23,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from visar.core import Selection
-    from visar.encoders.protocol import Encoder
 
 Strength: TypeAlias = Literal["good", "weak", "none"]
 Likelihood: TypeAlias = Literal["likely", "possible", "unlikely"]
 JobState: TypeAlias = Literal["waiting", "running", "done", "failed", "cancelled"]
 NO_TEXT = "no text was found"
 """Reason why an encoder of words has no vectors of a page, such as a blank one."""
-
-
-class PageSource(Protocol):
-    """A place to read pages from; a library is one."""
-
-    def page(self, document: str, number: int) -> Page:
-        """Return a page with its words, by the document's id and the page's number from 1."""
-        ...
-
-    def image(self, document: str, number: int, dpi: float = 144) -> Image:
-        """Return the picture of a page."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderRef(Result):
-    """The encoder that made vectors. Vectors of different versions never mix."""
-
-    name: str
-    version: str
-    dimension: int
-
-    @classmethod
-    def of(cls, encoder: Encoder) -> EncoderRef:
-        """Return the reference of an encoder."""
-        return cls(encoder.name, encoder.version, encoder.dimension)
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.version} ({self.dimension} dimensions)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right, bottom as shares (0 to 1) of the page as it is displayed."""
@@ -92,3 +95,15 @@ class Page:
         if (max(tops) - min(tops)) * self.height > (max(lefts) - min(lefts)) * self.width:
             return line
         return sorted(line, key=lambda index: self.words[index].box[0])
+
+
+class PageSource(Protocol):
+    """A place to read pages from; a library is one."""
+
+    def page(self, document: str, number: int) -> Page:
+        """Return a page with its words, by the document's id and the page's number from 1."""
+        ...
+
+    def image(self, document: str, number: int, dpi: float = 144) -> Image:
+        """Return the picture of a page."""
+        ...

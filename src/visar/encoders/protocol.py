@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Page
 from visar.errors import InvalidOption, InvalidVectors
+from visar.serialization import Result
 
 Reads: TypeAlias = Literal["words", "image"]
 
@@ -99,6 +100,23 @@ class Encoder(Protocol):
             If there is nothing to look for in it.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderRef(Result):
+    """The encoder that made vectors. Vectors of different versions never mix."""
+
+    name: str
+    version: str
+    dimension: int
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> EncoderRef:
+        """Return the reference of an encoder."""
+        return cls(encoder.name, encoder.version, encoder.dimension)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} ({self.dimension} dimensions)"
 
 
 @runtime_checkable
