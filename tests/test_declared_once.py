@@ -17,6 +17,7 @@ RESULTS = ("results.py", "query.py")
 # read from.
 METHOD = "core/"
 ALLOWED = {
+    "documents/page.py: Cell": "a cell of a page by the indices of its words, before any result",
     "encoders/wire.py: Description": "a message of the encoder service, which knows no results",
     "evaluation/records.py: Answered": "a line of an evaluation's record, about one answer",
     "evaluation/report/paper.py: PaperRow": "a row of the paper's tables",

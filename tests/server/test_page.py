@@ -103,7 +103,9 @@ def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
     # A pointer looks at other cells; a click keeps one, and has an address.
     box = matrix.bounding_box()
     assert box
-    cell = box["width"] / 19
+    pages = re.search(r"top (\d+) pages", matrix.get_attribute("aria-label") or "")
+    assert pages
+    cell = box["width"] / int(pages[1])
     matrix.hover(position={"x": 2.5 * cell, "y": 0.5 * cell})
     expect(said).to_contain_text("Page 36 with page 21")
     matrix.click(position={"x": 2.5 * cell, "y": 1.5 * cell})

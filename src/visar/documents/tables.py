@@ -23,6 +23,7 @@ _MEAN_LABEL = 3.5
 _LINE_PITCH = 1.5
 _MOST_COLUMNS = 20
 _MOST_HEADERS = 5
+_LONGEST_HEADER = 6
 # What stands apart by this many font sizes more than most rows do is another table, or text.
 _GAP_MORE = 0.3
 # Entries of a table of contents, at least.
@@ -304,8 +305,9 @@ def _join_wrapped(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) 
 
 
 def _without_titles(rows: list[_Placed], header_rows: int) -> tuple[list[_Placed], int]:
-    """Drop a title above a table and a note below it; count the headers that are left."""
-    first, last = 0, len(rows)
+    """Drop a title or text above a table and a note below it; count the headers that are left."""
+    lines_of_text = [n for n in range(header_rows) if _is_text(rows[n])]
+    first, last = max(lines_of_text, default=-1) + 1, len(rows)
     while first < header_rows and _is_label(rows[first]):
         first += 1
     while last > first and _is_label(rows[last - 1]):
@@ -313,6 +315,11 @@ def _without_titles(rows: list[_Placed], header_rows: int) -> tuple[list[_Placed
     while header_rows > first and _is_label(rows[header_rows - 1]):
         header_rows -= 1  # the label of a group of rows
     return rows[first:last], header_rows - first
+
+
+def _is_text(row: _Placed) -> bool:
+    """Whether a row is lines of text rather than headers."""
+    return any(len(piece) > _LONGEST_HEADER for piece, _, _ in row)
 
 
 def _is_label(row: _Placed) -> bool:

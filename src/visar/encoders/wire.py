@@ -93,7 +93,7 @@ def check_question(question: str) -> None:
 
 def pack_page(page: Page, image: Image | None = None) -> Tensors:
     """A page as arrays, with its image for an encoder that reads images."""
-    fields = {key: getattr(page, key) for key in Page.__slots__}
+    fields = {key: getattr(page, key) for key in Page.__slots__ if key != "blocks"}
     words = [{"text": word.text, "box": word.box, "line": word.line} for word in page.words]
     values: dict[str, Any] = {"page": {**fields, "words": words}}
     if image is None:

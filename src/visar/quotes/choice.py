@@ -262,7 +262,9 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
     question.measure_rarity(seen)
     coverage = [question.coverage(stems) for _, _, stems in found]
     scores = standardized(coverage) + standardized(closeness)
-    scores += [_bonus(question, passage) for _, passage, _ in found]
+    if question.is_about_document:
+        scores = np.array([_prominence(passage) for _, passage, _ in found])
+    scores += [_ASKED_PAGE * _is_on_page(question, passage) for _, passage, _ in found]
     return [
         Candidate(page, passage, covered, close, float(score))
         for (page, passage, _), covered, close, score in zip(
@@ -282,14 +284,16 @@ def _says_more(passage: Passage, new: frozenset[str]) -> bool:
     return bool(new)
 
 
-def _bonus(question: Question, passage: Passage) -> float:
-    """Return what a passage gains for standing on the page that the question is about."""
+def _prominence(passage: Passage) -> float:
+    """Return the size of a passage relative to the largest of the first page; less on others."""
     page = passage.page
-    if question.is_about_document and page.number == 1:
-        largest = max(block.size for block in page.blocks or ())
-        return _ASKED_PAGE * (1 + passage.block.size / largest)
-    named = str(question.page) in (page.label, str(page.number))
-    return _ASKED_PAGE * named
+    largest = max(block.size for block in page.blocks or ())
+    return passage.block.size / largest - (page.number > 1)
+
+
+def _is_on_page(question: Question, passage: Passage) -> bool:
+    """Whether a passage stands on the page that the question names."""
+    return str(question.page) in (passage.page.label, str(passage.page.number))
 
 
 def _closeness(weighted: WeightedPage, passages: Sequence[Passage]) -> list[float]:
@@ -367,9 +371,11 @@ def _answer_cell(passage: Passage, question: Question) -> Cell | None:
     named: list[tuple[int, int, Cell]] = []
     for cell in values:
         label, header = labels[cell.row], stems_of(passage.header_of(cell))
-        told = asked & (label | header | around)
-        if len(told) >= _NAMED * len(asked) and (header & asked or not several):
+        if header & asked or not several:
             named.append((len(asked & label), len(asked & header), cell))
     best = max((one[:2] for one in named), default=None)
     cells = [cell for *match, cell in named if tuple(match) == best]
-    return cells[0] if len(cells) == 1 else None
+    if len(cells) != 1:
+        return None
+    told = around | labels[cells[0].row] | stems_of(passage.header_of(cells[0]))
+    return cells[0] if len(asked & told) >= _NAMED * len(asked) else None
