@@ -217,7 +217,7 @@ def test_patches_over_words_count_for_them() -> None:
     boxes = np.array([[0.0, 0.0, 1.0, 0.5], [0.0, 0.5, 1.0, 1.0]], np.float32)
     cosines = np.array([[0.1, 0.9]], np.float32)
     seen = WeightedPage("a", page, np.full(2, -1, np.int32), boxes, cosines, np.ones(1))
-    found = find_quotes("Where?", [seen])
+    found = find_quotes("Where is the boat?", [seen])
     assert found.quotes(found.page_ids)[0].text == "Right ones are there."
 
 
