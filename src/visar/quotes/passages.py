@@ -55,11 +55,11 @@ class Passage:
 
     @cached_property
     def boxes(self) -> tuple[Box, ...]:
-        """Position on the page: a box for each line, or for each cell."""
-        if self.rows:
-            return tuple(self.box(cell.words) for cell in self.cells)
+        """Position on the page: a box for each line, or for each row of a table."""
         lines: dict[int, list[int]] = {}
-        for index in self.words:
+        for cell in self.cells if self.rows else ():
+            lines.setdefault(cell.row, []).extend(cell.words)
+        for index in () if self.rows else self.words:
             lines.setdefault(self.page.words[index].line, []).append(index)
         return tuple(self.box(line) for line in lines.values())
 
