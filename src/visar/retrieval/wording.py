@@ -63,6 +63,8 @@ def numbers(found: SearchResult) -> Iterator[str]:
             f"sparsity {decision.sparsity:.0%}: {inactive} of {decision.considered_pages} "
             "pages have nothing to do with the question"
         )
+    if found.reader is not None and decision is not None:
+        yield f"{found.reader} read passages of the best pages: it helped to decide which are taken"
     yield f"the question's words match the best page with a mean cosine of {found.match:.3f}"
     if found.about is not None:
         yield f"probability that the document is relevant: {found.about:.2f}"
