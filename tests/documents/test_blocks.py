@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -268,6 +269,10 @@ def test_every_word_is_in_one_block_and_cells_hold_the_words_of_their_table(
     assert sorted(index for block in blocks for index in block.words) == list(range(len(words)))
     for position, block in enumerate(blocks):
         assert block.heading is None or block.heading < position
+        for part in [cell.words for cell in block.cells] or [block.words]:
+            # Within a line, words come from left to right.
+            for before, after in pairwise(words[index] for index in part):
+                assert before.line != after.line or before.left <= after.left
         if block.kind == "table":
             inside = [index for cell in block.cells for index in cell.words]
             assert sorted(inside) == sorted(block.words)
