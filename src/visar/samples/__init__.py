@@ -3,4 +3,4 @@
 from pathlib import Path
 
 REPORT = Path(__file__).with_name("harbour-light-annual-report.pdf")
-"""40 pages of text, tables and charts, two of them scanned; `examples/make_report.py` makes it."""
+"""40 pages of text, tables and charts, two of them scanned."""

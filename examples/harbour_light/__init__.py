@@ -1,1 +1,0 @@
-"""The annual report of Harbour Light plc, a company that does not exist."""
