@@ -19,13 +19,13 @@ from benchmarks.tables import markdown_table, save_section
 from visar.evaluation.calibration import (
     Bin,
     Chosen,
-    Example,
     Quality,
+    Reliability,
     cross_validate,
     fit,
-    gather,
     measure_choice,
 )
+from visar.evaluation.calibration_examples import Example, gather
 from visar.evaluation.datasets import open_dataset
 from visar.index import Index
 from visar.results import EncoderRef
@@ -51,13 +51,17 @@ def main() -> None:
         ids = {name: index.add(file).id for name, file in files.items() if file is not None}
         examples = gather(index, questions, ids, "embedded")
         encoder = EncoderRef.of(index.encoder("embedded"))
-    report(examples, encoder, save=arguments.save)
+        reader = index.reader()
+    if reader is None:
+        raise SystemExit("Install the reader first: its numbers come with ViSAR too.")
+    report(examples, encoder, reader.name, save=arguments.save)
 
 
-def report(examples: Sequence[Example], encoder: EncoderRef, *, save: bool) -> None:
-    quality = cross_validate(examples, encoder)
+def report(examples: Sequence[Example], encoder: EncoderRef, reader: str, *, save: bool) -> None:
+    quality = cross_validate(examples, encoder, reader)
     tables = {
         "reliability": _reliability(quality),
+        "errors": _errors(quality),
         "choices": _choices(quality, examples),
         "matches": _matches(quality),
     }
@@ -65,10 +69,15 @@ def report(examples: Sequence[Example], encoder: EncoderRef, *, save: bool) -> N
         print(table, end="\n\n")
     if save:
         path = calibration_path(encoder)
-        save_calibration(fit(examples, encoder), PACKAGE / path.name)
+        save_calibration(fit(examples, encoder, reader), PACKAGE / path.name)
         _draw(quality)
         for name, table in tables.items():
             save_section(name, table, PAGE)
+
+
+def _both(quality: Quality) -> dict[str, Reliability]:
+    found = {"without reader": quality.without_reader, "with reader": quality.with_reader}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def _reliability(quality: Quality) -> str:
@@ -82,19 +91,37 @@ def _reliability(quality: Quality) -> str:
             for each in bins
         }
 
-    pages, best = rows(quality.pages), rows(quality.best)
+    columns = [rows(each.best) for each in _both(quality).values()]
     nothing = ["0", "", ""]
-    table = markdown_table(
-        ["probability", "all pages", "mean", "evidence", "best pages", "mean", "evidence"],
+    return markdown_table(
+        ["probability", *(cell for name in _both(quality) for cell in (name, "mean", "evidence"))],
         (
-            [f"{10 * n} to {10 * n + 10} %", *pages.get(n, nothing), *best.get(n, nothing)]
+            [
+                f"{10 * n} to {10 * n + 10} %",
+                *(cell for column in columns for cell in column.get(n, nothing)),
+            ]
             for n in range(10)
         ),
     )
-    return (
-        f"{table}\n\nExpected calibration error: {100 * quality.pages_error:.2f} points over all "
-        f"pages, {100 * quality.best_error:.1f} over the most probable page of each question, "
-        f"{100 * (quality.library_error or 0):.0f} over that of questions put to all documents."
+
+
+def _errors(quality: Quality) -> str:
+    def cells(each: Reliability) -> list[str]:
+        errors = each.best_error, each.first_error, each.pages_error, each.library_error
+        shares = each.likely, each.unanswerable_likely or 0.0
+        return [*(f"{100 * error:.1f}" for error in errors), *(f"{share:.0%}" for share in shares)]
+
+    return markdown_table(
+        [
+            "",
+            "most probable page",
+            "first page",
+            "all pages",
+            "first page, all documents",
+            '"likely", with an answer',
+            '"likely", without one',
+        ],
+        ([name, *cells(each)] for name, each in _both(quality).items()),
     )
 
 
@@ -145,8 +172,9 @@ def _draw(quality: Quality) -> None:
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
     for bins, name, colour in (
-        (quality.pages, "all pages", "#1f6f8b"),
-        (quality.best, "most probable page", "#d1603d"),
+        (quality.without_reader.pages, "all pages", "#1f6f8b"),
+        (quality.without_reader.best, "most probable page", "#d1603d"),
+        (quality.with_reader.best if quality.with_reader else (), "the same, with reader", "0.3"),
     ):
         areas = [6 + 3 * np.sqrt(each.count) for each in bins]
         x, y = [each.probability for each in bins], [each.share for each in bins]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.typed import Visar
+from visar.quotes.reader import default_reader
 
 MakePdf = Callable[..., Path]
 SUBJECTS = (
@@ -60,6 +61,10 @@ def test_an_encoder_is_calibrated_for_all_later_commands(visar: Visar, questions
     refused = visar(*asked, "--method", "calibrated")
     assert refused.code == 2
     assert "visar calibrate" in refused.err
+
+    reader = default_reader()
+    with_reader = json.loads(ran.out)["calibration"]["with_reader"]
+    assert (with_reader and with_reader["reader"]) == (reader and reader.name)
 
     ran = visar("calibrate", questions, *POOLED)
     assert ran.code == 0, ran.err

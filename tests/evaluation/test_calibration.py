@@ -9,7 +9,13 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from visar.errors import CalibrationError
-from visar.evaluation.calibration import Example, Kind, cross_validate, fit, fit_logistic
+from visar.evaluation.calibration import (
+    cross_validate,
+    fit,
+    fit_logistic,
+    fit_shift,
+)
+from visar.evaluation.calibration_examples import Example, Kind
 from visar.results import EncoderRef
 from visar.retrieval.calibration import FEATURES, logistic
 
@@ -52,30 +58,36 @@ def examples() -> list[Example]:
         evidence = random.random(20) < chances * (kind != "other")
         cosine = random.normal(0.3 if kind == "other" else 0.6, 0.1)
         ranking = np.argsort(-features[:, 0])
-        return Example(kind, document, pages_of, features, cosine, evidence, ranking, 3)
+        # The reader reads in ten pages, and sees a part of what made the evidence.
+        judged = np.full(20, np.nan)
+        judged[ranking[:10]] = 3.0 * evidence[ranking[:10]] + random.normal(size=10)
+        return Example(kind, document, pages_of, cosine, features, evidence, ranking, 3, judged)
 
     names = [f"{number}.pdf" for number in range(12)]
     return [
         example(kind, name, other if kind == "other" else name)
         for name, other in zip(names, [*names[1:], names[0]], strict=True)
-        for kind in 30 * ("own",) + 30 * ("other",)
+        for kind in 30 * ("own",) + 10 * ("library",) + 30 * ("other",)
     ]
 
 
 def test_what_made_the_evidence_is_found_again(examples: list[Example]) -> None:
     calibration = fit(examples, ENCODER)
-    found = [calibration.page_weights[name] for name in FEATURES]
+    found = [calibration.pages.weights[name] for name in FEATURES]
     assert found == pytest.approx(TRUE_WEIGHTS, abs=0.5)
     assert calibration.about(0.6) > 0.9
     assert calibration.about(0.3) < 0.3
     assert calibration.made_from.startswith("360 questions (")
+    assert calibration.with_reader is None
 
 
 def test_probabilities_hold_on_documents_left_out(examples: list[Example]) -> None:
     quality = cross_validate(examples, ENCODER)
     assert (quality.questions, quality.documents) == (360, 12)
-    assert quality.pages_error < 0.02
-    assert sum(each.count for each in quality.pages) == 360 * 20
+    assert quality.with_reader is None
+    assert quality.without_reader.pages_error < 0.02
+    assert sum(each.count for each in quality.without_reader.pages) == 360 * 20
+    assert sum(each.count for each in quality.without_reader.best) == 360
     # The thresholds were set for a tenth, and 95 %, of the documents they were fitted on.
     assert quality.answerable.none == pytest.approx(0.1, abs=0.05)
     assert quality.others.weak == pytest.approx(0.95, abs=0.05)
@@ -92,7 +104,46 @@ def test_the_error_is_seen_where_probabilities_do_not_hold(examples: list[Exampl
         for each in examples
     ]
     worse, better = cross_validate(shuffled, ENCODER), cross_validate(examples, ENCODER)
-    assert worse.best_error > better.best_error + 0.02
+    assert worse.without_reader.best_error > better.without_reader.best_error + 0.02
+
+
+def test_the_judgment_of_a_reader_counts_where_it_read(examples: list[Example]) -> None:
+    model = fit(examples, ENCODER, "reader").with_reader
+    assert model is not None
+    assert model.reader == "reader"
+    assert model.weights["judged"] > 1
+    quality = cross_validate(examples, ENCODER, "reader")
+    assert quality.with_reader is not None
+    assert quality.with_reader.best_error < 0.1
+    assert quality.with_reader.likely > quality.without_reader.likely
+
+
+def test_examples_that_nothing_was_read_in_fit_no_reader(examples: list[Example]) -> None:
+    unread = [replace(each, judged=np.full(20, np.nan)) for each in examples]
+    assert fit(unread, ENCODER, "reader").with_reader is None
+    unread = [replace(each, judged=None) for each in examples]
+    assert fit(unread, ENCODER, "reader").with_reader is None
+
+
+def test_questions_without_answer_lower_the_probabilities(examples: list[Example]) -> None:
+    own = next(each for each in examples if each.kind == "own")
+    emptied = [
+        replace(each, evidence=np.zeros(20, np.bool_)) if number % 2 else each
+        for number, each in enumerate(examples)
+    ]
+    high, low = (
+        fit(some, ENCODER).probabilities(own.cosine, own.features) for some in (examples, emptied)
+    )
+    assert low.max() < high.max()
+
+
+@pytest.mark.parametrize(("label", "sign"), [(1.0, 1), (0.0, -1)])
+def test_a_shift_makes_probabilities_true_and_stays_finite(label: float, sign: int) -> None:
+    logits = np.random.default_rng(4).normal(size=400)
+    labels = (np.random.default_rng(5).random(400) < logistic(logits + 1.5)).astype(np.float64)
+    shift = fit_shift(logits, labels)
+    assert logistic(logits + shift).mean() == pytest.approx(labels.mean(), abs=0.01)
+    assert 0 < sign * fit_shift(logits, np.full(400, label)) < 20
 
 
 @pytest.mark.parametrize("kept", ["few", "one document"])

@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,14 @@ import pytest
 from visar.core import Selection, prepare, select
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.errors import CalibrationError, InvalidOption
+from visar.quotes.reader import BUILT_IN
 from visar.results import EncoderRef
 from visar.retrieval.calibration import (
     FEATURES,
+    READER_FEATURES,
     Calibration,
+    PageModel,
+    add_judged,
     best_cosine,
     calibration_path,
     expected_f1,
@@ -35,8 +40,12 @@ CALIBRATION = Calibration(
     made_from="40 questions about 3 documents",
     about_intercept=-4.0,
     about_weight=100.0,
-    page_intercept=-3.0,
-    page_weights=dict.fromkeys(FEATURES, 0.0) | {"score": 4.0},
+    pages=PageModel(-3.0, dict.fromkeys(FEATURES, 0.0) | {"score": 4.0}, library_shift=-1.0),
+    with_reader=PageModel(
+        -3.0,
+        dict.fromkeys([*FEATURES, *READER_FEATURES], 0.0) | {"score": 4.0, "judged": 1.0},
+        reader="tiny-reader",
+    ),
     weak=0.6,
     none=0.2,
 )
@@ -99,18 +108,61 @@ def test_probabilities_fall_where_the_pages_are_not_about_the_question(query: np
     near = select(query, pages(9))
     far: Selection = replace(near, late_interaction=near.late_interaction / 10)
     assert best_cosine(far) == pytest.approx(best_cosine(near) / 10)
-    assert (CALIBRATION.probabilities(far) < CALIBRATION.probabilities(near)).all()
+    assert (probabilities(far) < probabilities(near)).all()
     about = [CALIBRATION.about(best_cosine(selection)) for selection in (near, far)]
     assert [CALIBRATION.strength(value) for value in about] == ["good", "none"]
     assert CALIBRATION.strength(0.3) == "weak"
+
+
+def probabilities(selection: Selection, **options: Any) -> np.ndarray:
+    found: np.ndarray = CALIBRATION.probabilities(
+        best_cosine(selection), page_features(selection), **options
+    )
+    return found
+
+
+def test_pages_of_several_documents_are_less_probable(query: np.ndarray) -> None:
+    selection = select(query, pages(9))
+    assert (probabilities(selection, several=True) < probabilities(selection)).all()
+
+
+def test_the_judgment_counts_if_the_reader_is_the_one_of_the_fit(query: np.ndarray) -> None:
+    selection = select(query, pages(9))
+    judged = np.full(9, np.nan)
+    judged[[2, 4]] = 5.0, 0.0
+    without = probabilities(selection)
+    with_reader = probabilities(selection, reader="tiny-reader", judged=judged)
+    assert with_reader[2] > without[2]
+    assert np.delete(with_reader, 2) == pytest.approx(np.delete(without, 2))
+    for reader, read in (("another", judged), ("tiny-reader", np.full(9, np.nan))):
+        found = probabilities(selection, reader=reader, judged=read)
+        assert found == pytest.approx(without)
+
+
+def test_pages_that_were_not_read_count_as_the_worst(query: np.ndarray) -> None:
+    selection = select(query, pages(9))
+    judged = np.full(9, np.nan)
+    first, second = selection.ranking[:2]
+    judged[[first, second]] = -3.0, 6.0
+    features = dict(
+        zip(
+            [*FEATURES, *READER_FEATURES],
+            add_judged(page_features(selection), judged).T,
+            strict=True,
+        )
+    )
+    assert sorted(features["judged"]) == [*8 * [-3.0], 6.0]
+    assert np.flatnonzero(features["first"]).tolist() == [first]
+    assert features["first_read"].sum() == 1
+    assert features["first_read"][[first, second]].sum() == 1
 
 
 def test_the_calibrated_method_takes_the_most_useful_pages(query: np.ndarray) -> None:
     document = prepare(pages(9))
     scored = ScoredPages(query, document, calibration=CALIBRATION)
     chosen = METHODS["calibrated"].choose(scored)
-    probabilities = CALIBRATION.if_about(page_features(select(query, document)))
-    assert chosen.pages.tolist() == most_useful(probabilities).tolist()
+    likely = CALIBRATION.if_about(page_features(select(query, document)))
+    assert chosen.pages.tolist() == most_useful(likely).tolist()
     assert chosen.k == len(chosen.pages)
     with pytest.raises(InvalidOption, match="visar calibrate"):
         METHODS["calibrated"].choose(ScoredPages(query, document))
@@ -121,6 +173,9 @@ def test_the_embedded_encoder_comes_with_a_calibration() -> None:
     assert shipped is not None
     assert (shipped.encoder, shipped.version) == (EMBEDDED.name, EMBEDDED.version)
     assert 0 < shipped.none < shipped.weak < 1
+    assert shipped.with_reader is not None
+    assert shipped.with_reader.reader == BUILT_IN
+    assert shipped.with_reader.weights["judged"] > 0
     # Vectors of another version are other vectors.
     assert find_calibration(replace(EMBEDDED, version="2")) is None
 
@@ -139,8 +194,10 @@ def test_ones_own_calibration_is_found_first() -> None:
     [
         b"{",
         b"[]",
+        b'{"format": 3}',
         b'{"format": 2}',
         b'{"format": 1}',
+        b'{"format": 2, "pages": 1}',
         b"\xff",
         json.dumps({"format": 1, "weak": "NaN"}).encode(),
     ],
@@ -152,6 +209,28 @@ def test_a_damaged_calibration_is_refused_by_name(content: bytes) -> None:
     with pytest.raises(CalibrationError, match="visar calibrate") as refused:
         find_calibration(OTHER)
     assert str(path) in str(refused.value)
+
+
+def test_a_calibration_of_the_format_before_is_read() -> None:
+    weights = dict.fromkeys(FEATURES, 0.0) | {"score": 4.0}
+    values = {
+        "format": 1,
+        "encoder": OTHER.name,
+        "version": OTHER.version,
+        "made_from": CALIBRATION.made_from,
+        "about_intercept": -4.0,
+        "about_weight": 100.0,
+        "page_intercept": -3.0,
+        "page_weights": weights,
+        "weak": 0.6,
+        "none": 0.2,
+    }
+    path = calibration_path(OTHER)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(values), encoding="utf-8")
+    assert find_calibration(OTHER) == replace(
+        CALIBRATION, pages=PageModel(-3.0, weights), with_reader=None
+    )
 
 
 def test_a_number_that_is_none_is_refused() -> None:

@@ -38,7 +38,8 @@ def calibrate(
 ) -> None:
     """Fit how likely pages are, for an encoder and documents of your own, from questions."""
     # Imported here: no other command needs it.
-    from visar.evaluation.calibration import cross_validate, fit, gather
+    from visar.evaluation.calibration import cross_validate, fit
+    from visar.evaluation.calibration_examples import gather
     from visar.evaluation.datasets import open_dataset
     from visar.results import EncoderRef
     from visar.retrieval.calibration import calibration_path, save_calibration
@@ -70,8 +71,10 @@ def calibrate(
             options.encoder,
             lambda done, total: display.step("asking", done, total, "questions"),
         )
-    calibration = fit(examples, reference)
-    quality = cross_validate(examples, reference)
+    reader = library.reader()
+    reader_name = None if reader is None else reader.name
+    calibration = fit(examples, reference, reader_name)
+    quality = cross_validate(examples, reference, reader_name)
     path = calibration_path(reference)
     if not dry_run:
         save_calibration(calibration, path)
@@ -96,13 +99,19 @@ def _print_quality(quality: Quality) -> None:
             (0, 0, 1, 2),
         )
     )
-    table = _table("MOST PROBABLE PAGE", "QUESTIONS", "MEAN PROBABILITY", "WAS EVIDENCE")
-    for each in quality.best:
-        tenth = min(int(each.probability * 10), 9)
-        share = f"{each.share:.0%}"
-        bounds = f"{tenth * 10} to {tenth * 10 + 10} %"
-        table.add_row(bounds, str(each.count), f"{each.probability:.0%}", share)
-    console.print(Padding(table, (0, 0, 1, 2)))
+    measured = {"": quality.without_reader, ", WITH READER": quality.with_reader}
+    for suffix, reliability in measured.items():
+        if reliability is None:
+            continue
+        table = _table(
+            f"MOST PROBABLE PAGE{suffix}", "QUESTIONS", "MEAN PROBABILITY", "WAS EVIDENCE"
+        )
+        for each in reliability.best:
+            tenth = min(int(each.probability * 10), 9)
+            share = f"{each.share:.0%}"
+            bounds = f"{tenth * 10} to {tenth * 10 + 10} %"
+            table.add_row(bounds, str(each.count), f"{each.probability:.0%}", share)
+        console.print(Padding(table, (0, 0, 1, 2)))
     table = _table("QUESTIONS", '"NOTHING MATCHES"', '… OR "A WEAK MATCH"')
     for name, matches in (
         ("with an answer", quality.answerable),
@@ -119,10 +128,13 @@ def _print_quality(quality: Quality) -> None:
             name, f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"
         )
     console.print(Padding(table, (0, 0, 1, 2)))
-    console.print(
-        f"  expected calibration error {100 * quality.best_error:.1f} points for the most probable "
-        f"pages, {100 * quality.pages_error:.1f} for all"
-    )
+    for suffix, reliability in measured.items():
+        if reliability is not None:
+            console.print(
+                f"  expected calibration error{suffix.lower()}: "
+                f"{100 * reliability.best_error:.1f} points for the most probable pages, "
+                f"{100 * reliability.pages_error:.1f} for all"
+            )
 
 
 def _table(first: str, *numbers: str) -> Table:

@@ -1,43 +1,31 @@
-"""Fitting a calibration on questions with evidence pages, and measuring how well it holds.
-
-Beside its own document, a question is put to an excerpt of it and to all documents at once, since
-people ask about a few pages or a whole library too, and to other documents, which do not answer it.
-"""
+"""Fitting a calibration on questions with evidence pages, and measuring how well it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.core import PageVectors, select
 from visar.core.vectors import Float64, Integers
 from visar.errors import CalibrationError
+from visar.evaluation.calibration_examples import Example, Kind
 from visar.evaluation.metrics import f1, f1_of_means, precision, recall
-from visar.evaluation.questions import Question
-from visar.index import Index
 from visar.results import EncoderRef
 from visar.retrieval.calibration import (
     FEATURES,
+    LIKELY,
+    READER_FEATURES,
     Calibration,
-    best_cosine,
+    PageModel,
+    add_judged,
     logistic,
+    logit,
     most_useful,
-    page_features,
 )
-from visar.store import DocumentVectors
 
-OTHER_DOCUMENTS = 5
-"""How many other documents a question is put to."""
-EXCERPTS = (1, 2, 3, 5, 8)
-"""The pages of excerpts: each question is put to one of them."""
-LIBRARY_EVERY = 3
-"""Each third question is put to all documents at once, which takes long."""
-# What these weigh: their pages are many, and questions made for one document fit others too.
-LIBRARY_WEIGHT = 0.3
 FEWEST_QUESTIONS = 20
 """With evidence pages; fewer cannot fit the model."""
 # Questions put to other documents weigh as much together as this share of the others: how often
@@ -48,130 +36,6 @@ REFUSED = 0.12
 DOUBTED = 0.95
 FOLDS = 30
 """Of documents, at most."""
-
-Kind: TypeAlias = Literal["own", "excerpt", "library", "other"]
-Progress: TypeAlias = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Example:
-    """A question put to pages."""
-
-    kind: Kind
-    """To its own document, an excerpt of it, all documents, or another one."""
-    document: str
-    """That the question is about."""
-    pages_of: str
-    """That of the pages; "" for all."""
-    features: Float64
-    """Of each page: `page_features`."""
-    cosine: float
-    """Of the closest page."""
-    evidence: NDArray[np.bool_]
-    """Which pages hold evidence."""
-    ranking: Integers
-    """The pages in the order of s_p."""
-    k_star: int
-    """How many pages the paper's rule takes."""
-
-
-def _silently(done: int, total: int) -> None:
-    """Report no progress."""
-
-
-def gather(
-    index: Index,
-    questions: Sequence[Question],
-    names: Mapping[str, str],
-    encoder: str,
-    progress: Progress = _silently,
-) -> list[Example]:
-    """Put questions to their documents, to excerpts of these, and to other documents.
-
-    Parameters
-    ----------
-    index
-        Holds the documents and their vectors.
-    questions
-        Those whose document is missing in ``names`` are left out.
-    names
-        The id in the index of each document, by its name in the data set.
-    encoder
-        Whose vectors are used.
-    progress
-        Called with the questions done and their number.
-    """
-    library = _Library(
-        {name: index.vectors(document, encoder=encoder) for name, document in sorted(names.items())}
-    )
-    asked = [question for question in questions if question.document in names]
-    examples = []
-    for number, question in enumerate(asked):
-        progress(number, len(asked))
-        query = index.encode_question(question.text, encoder=encoder)
-        last = library.count(question.document)
-        known = [page for page in question.evidence_pages if 1 <= page <= last]
-        for kind, pages_of, first, pages in library.places(question.document, known, number):
-            selection = select(query, pages)
-            right = [page - 1 - first for page in known if kind != "other"]
-            examples.append(
-                Example(
-                    kind=kind,
-                    document=question.document,
-                    pages_of=pages_of,
-                    features=page_features(selection),
-                    cosine=best_cosine(selection),
-                    evidence=np.isin(np.arange(len(pages)), right),
-                    ranking=selection.ranking,
-                    k_star=selection.k_star,
-                )
-            )
-    progress(len(asked), len(asked))
-    return examples
-
-
-class _Library:
-    """The documents of a data set, by name, and the pages that a question is put to."""
-
-    def __init__(self, vectors: Mapping[str, DocumentVectors]) -> None:
-        self._vectors = vectors
-        self._all = PageVectors(
-            [page for v in vectors.values() for page in np.split(v.vectors, v.offsets[1:-1])]
-        )
-        counts = [self.count(name) for name in vectors]
-        self._starts = dict(zip(vectors, np.cumsum([0, *counts]).tolist(), strict=False))
-
-    def count(self, name: str) -> int:
-        """How many pages a document has."""
-        return len(self._vectors[name].offsets) - 1
-
-    def places(
-        self, own: str, evidence: Sequence[int], number: int
-    ) -> Iterator[tuple[Kind, str, int, PageVectors]]:
-        """The pages for a question: their kind and document, the first one's place, the vectors.
-
-        The place of the first is that in the question's document, from 0: negative in a library
-        that has other documents before it.
-        """
-        count = self.count(own)
-        yield "own", own, 0, self._pages(own, 0, count)
-        size = min(EXCERPTS[number % len(EXCERPTS)], count)
-        # The evidence stands anywhere in an excerpt.
-        at = evidence[0] - 1 if evidence else number % count
-        first = min(max(0, at - number % size), count - size)
-        yield "excerpt", own, first, self._pages(own, first, first + size)
-        if number % LIBRARY_EVERY == 0:
-            yield "library", "", -self._starts[own], self._all
-        others = [name for name in self._vectors if name != own]
-        taken = min(OTHER_DOCUMENTS, len(others))
-        for place in range(taken):
-            name = others[(number + place * len(others) // taken) % len(others)]
-            yield "other", name, 0, self._pages(name, 0, self.count(name))
-
-    def _pages(self, name: str, first: int, last: int) -> PageVectors:
-        stored = self._vectors[name]
-        offsets = stored.offsets[first : last + 1]
-        return PageVectors(stored.vectors[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 def fit_logistic(
@@ -202,7 +66,10 @@ def fit_logistic(
 
 
 def fit(
-    examples: Sequence[Example], encoder: EncoderRef, fewest: int = FEWEST_QUESTIONS
+    examples: Sequence[Example],
+    encoder: EncoderRef,
+    reader: str | None = None,
+    fewest: int = FEWEST_QUESTIONS,
 ) -> Calibration:
     """Fit a calibration on at least ``fewest`` questions with evidence pages.
 
@@ -211,25 +78,31 @@ def fit(
     all questions put to other documents is lower), and "weak" below the one that
     `DOUBTED` of the questions put to other documents do not reach.
 
+    Parameters
+    ----------
+    examples
+        Questions put to pages.
+    encoder
+        Reference of the encoder whose vectors they were compared by.
+    reader
+        Name of the reader that judged pages; None to fit without its judgments.
+    fewest
+        Minimum number of questions with evidence pages.
+
     Raises
     ------
     CalibrationError
         If there are too few such questions, or only one document.
     """
-    asked = [example for example in examples if example.kind != "other"]
+    own = [example for example in examples if example.kind == "own"]
     others = [example for example in examples if example.kind == "other"]
-    answerable = [e for e in asked if e.kind == "own" and e.evidence.any()]
-    count = len(answerable)
+    answerable = [example for example in own if example.evidence.any()]
+    count, documents = len(answerable), len({example.document for example in own})
     if count < fewest or not others:
         raise CalibrationError(
-            f"{count} questions with evidence pages about {len({e.document for e in asked})} "
-            f"documents are too few to calibrate: at least {FEWEST_QUESTIONS} about 3 are needed."
+            f"{count} questions with evidence pages about {documents} documents are too few to "
+            f"calibrate: at least {FEWEST_QUESTIONS} about 3 are needed."
         )
-    labels = np.concatenate([example.evidence for example in asked]).astype(np.float64)
-    features = np.concatenate([example.features for example in asked])
-    weighed = [np.full(len(e.evidence), _page_weight(e)) for e in asked]
-    page_intercept, weights = fit_logistic(features, labels, np.concatenate(weighed))
-    own = [example for example in asked if example.kind == "own"]
     # A cube fits better than a line: below some cosine it hardly matters how low it is.
     cubes = np.array([[example.cosine**3] for example in (*own, *others)])
     is_about = np.repeat([1.0, 0.0], [len(own), len(others)])
@@ -243,22 +116,69 @@ def fit(
     none = min(quantile(answerable, REFUSED), quantile(others, 0.99))
     weak = max(none, quantile(others, DOUBTED))
     none, weak = logistic(intercept + weight * np.array([none, weak]) ** 3).tolist()
-    documents = len({example.document for example in own})
+    about = {id(e): float(logistic(np.array(intercept + weight * e.cosine**3))) for e in examples}
+    asked = [(e, e.features, about[id(e)]) for e in examples if e.kind != "other"]
+    read = [
+        (e, add_judged(e.features, e.judged), p)
+        for e, _, p in asked
+        if e.judged is not None and not np.isnan(e.judged).all()
+    ]
     return Calibration(
         encoder=encoder.name,
         version=encoder.version,
         made_from=f"{len(own)} questions ({count} with evidence pages) about {documents} documents",
         about_intercept=intercept,
         about_weight=float(weight),
-        page_intercept=page_intercept,
-        page_weights=dict(zip(FEATURES, weights.tolist(), strict=True)),
+        pages=_fit_pages(asked),
+        with_reader=_fit_pages(read, reader) if reader is not None and read else None,
         weak=weak,
         none=none,
     )
 
 
-def _page_weight(example: Example) -> float:
-    return LIBRARY_WEIGHT if example.kind == "library" else 1.0
+def _fit_pages(
+    asked: Sequence[tuple[Example, Float64, float]], reader: str | None = None
+) -> PageModel:
+    """Fit the model of pages on questions to one document, and the shifts on the first pages.
+
+    With each example come the features of its pages and the probability that they are about it.
+    """
+    own = [(example, features) for example, features, _ in asked if example.kind == "own"]
+    labels = np.concatenate([example.evidence for example, _ in own]).astype(np.float64)
+    features = np.concatenate([features for _, features in own])
+    intercept, weights = fit_logistic(features, labels, np.ones(len(labels)))
+
+    def shift(kind: Kind) -> float:
+        """Return what makes the pages shown first as probable as they hold evidence."""
+        logits, held = [], []
+        for example, features, about in asked:
+            if example.kind == kind:
+                first = example.ranking[0] if reader is None else features[:, -1].argmax()
+                logits.append(logit(about * logistic(intercept + features[first] @ weights)))
+                held.append(example.evidence[first])
+        return fit_shift(np.array(logits), np.array(held, np.float64))
+
+    names = FEATURES if reader is None else (*FEATURES, *READER_FEATURES)
+    return PageModel(
+        intercept=intercept,
+        weights=dict(zip(names, weights.tolist(), strict=True)),
+        shift=shift("own"),
+        library_shift=shift("library"),
+        reader=reader,
+    )
+
+
+def fit_shift(logits: Float64, labels: Float64) -> float:
+    """Fit the number that is best added to logits: a logistic regression of nothing else.
+
+    A ridge penalty keeps it finite where all labels are the same.
+    """
+    shift = 0.0
+    for _ in range(100):
+        chances = logistic(logits + shift)
+        step = (np.sum(labels - chances) - shift) / (np.sum(chances * (1 - chances)) + 1)
+        shift += float(np.clip(step, -1, 1))
+    return shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +202,29 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
+class Reliability:
+    """How well probabilities hold.
+
+    An error is the expected calibration error: the mean distance of probability and share.
+    """
+
+    pages: tuple[Bin, ...]
+    """All pages of the questions' documents."""
+    pages_error: float
+    best: tuple[Bin, ...]
+    """The most probable page of each question."""
+    best_error: float
+    first_error: float
+    """Error of the page that is shown first."""
+    library_error: float
+    """Error of the page that is shown first, of questions put to all documents."""
+    likely: float
+    """Share of the answerable questions whose first page is called likely."""
+    unanswerable_likely: float | None
+    """The same share of the questions without an answer; None if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Chosen:
     """How good the pages are that a rule takes for answerable questions."""
 
@@ -299,15 +242,8 @@ class Quality:
     questions: int
     with_evidence: int
     documents: int
-    pages: tuple[Bin, ...]
-    """All pages of the questions' documents."""
-    pages_error: float
-    """The expected calibration error: the mean distance of probability and share over pages."""
-    best: tuple[Bin, ...]
-    """The most probable page of each question."""
-    best_error: float
-    library_error: float | None
-    """The same of questions put to all documents at once."""
+    without_reader: Reliability
+    with_reader: Reliability | None
     answerable: Matches
     unanswerable: Matches | None
     """None if there is no such question."""
@@ -319,7 +255,9 @@ class Quality:
     """The same for questions put to all documents at once."""
 
 
-def cross_validate(examples: Sequence[Example], encoder: EncoderRef) -> Quality:
+def cross_validate(
+    examples: Sequence[Example], encoder: EncoderRef, reader: str | None = None
+) -> Quality:
     """Fit on some documents, measure on others, until each was measured once.
 
     Raises
@@ -333,26 +271,18 @@ def cross_validate(examples: Sequence[Example], encoder: EncoderRef) -> Quality:
     for fold in range(folds):
         left_out = set(documents[fold::folds])
         kept = [e for e in examples if not left_out & {e.document, e.pages_of}]
-        calibration = fit(kept, encoder, fewest=1)
-        held += [_Held(e, calibration) for e in examples if e.document in left_out]
+        calibration = fit(kept, encoder, reader, fewest=1)
+        held += [_Held(e, calibration, reader) for e in examples if e.document in left_out]
     own = [each for each in held if each.example.kind == "own"]
     answerable = [each for each in own if each.example.evidence.any()]
     unanswerable = [each for each in own if not each.example.evidence.any()]
-    pages = _bins(
-        np.concatenate([each.probabilities for each in own]),
-        np.concatenate([each.example.evidence for each in own]),
-    )
-    best = _best_pages(own)
     library = [each for each in held if each.example.kind == "library"]
     return Quality(
         questions=len(own),
         with_evidence=len(answerable),
         documents=len(documents),
-        pages=pages,
-        pages_error=_error(pages),
-        best=best,
-        best_error=_error(best),
-        library_error=_error(_best_pages(library)) if library else None,
+        without_reader=_reliability(own, library),
+        with_reader=None if reader is None else _reliability(own, library, with_reader=True),
         answerable=_matches(answerable),
         unanswerable=_matches(unanswerable) if unanswerable else None,
         others=_matches([each for each in held if each.example.kind == "other"]),
@@ -364,13 +294,57 @@ def cross_validate(examples: Sequence[Example], encoder: EncoderRef) -> Quality:
 class _Held:
     """An example under a calibration that has not seen its document."""
 
-    def __init__(self, example: Example, calibration: Calibration) -> None:
-        about = calibration.about(example.cosine)
-        if_about = calibration.if_about(example.features)
+    def __init__(self, example: Example, calibration: Calibration, reader: str | None) -> None:
+        find = partial(
+            calibration.probabilities,
+            example.cosine,
+            example.features,
+            several=example.kind == "library",
+        )
         self.example = example
-        self.probabilities = about * if_about
-        self.strength = calibration.strength(about)
-        self.chosen = most_useful(if_about)
+        self.strength = calibration.strength(calibration.about(example.cosine))
+        self.if_about = calibration.if_about(example.features)
+        self.probabilities = find()
+        self.with_reader = find(reader=reader, judged=example.judged)
+
+
+def _reliability(
+    own: Sequence[_Held], library: Sequence[_Held], *, with_reader: bool = False
+) -> Reliability:
+    def found(held: _Held) -> Float64:
+        return held.with_reader if with_reader else held.probabilities
+
+    def first(held: _Held) -> int:
+        judged = held.example.judged
+        if with_reader and judged is not None and not np.isnan(judged).all():
+            return int(add_judged(held.example.features, judged)[:, -1].argmax())
+        return int(held.example.ranking[0])
+
+    def bins(held: Sequence[_Held], page: Callable[[_Held], int]) -> tuple[Bin, ...]:
+        return _bins(
+            np.array([found(each)[page(each)] for each in held]),
+            np.array([each.example.evidence[page(each)] for each in held]),
+        )
+
+    def likely(held: Sequence[_Held]) -> float:
+        return float(np.mean([found(each)[first(each)] >= LIKELY for each in held]))
+
+    pages = _bins(
+        np.concatenate([found(each) for each in own]),
+        np.concatenate([each.example.evidence for each in own]),
+    )
+    best = bins(own, lambda each: int(found(each).argmax()))
+    unanswerable = [each for each in own if not each.example.evidence.any()]
+    return Reliability(
+        pages=pages,
+        pages_error=_error(pages),
+        best=best,
+        best_error=_error(best),
+        first_error=_error(bins(own, first)),
+        library_error=_error(bins(library, first)),
+        likely=likely([each for each in own if each.example.evidence.any()]),
+        unanswerable_likely=likely(unanswerable) if unanswerable else None,
+    )
 
 
 def _bins(probabilities: Float64, evidence: NDArray[np.bool_]) -> tuple[Bin, ...]:
@@ -379,14 +353,6 @@ def _bins(probabilities: Float64, evidence: NDArray[np.bool_]) -> tuple[Bin, ...
     return tuple(
         Bin(int(there.sum()), float(probabilities[there].mean()), float(evidence[there].mean()))
         for there in (places == place for place in np.unique(places))
-    )
-
-
-def _best_pages(held: Sequence[_Held]) -> tuple[Bin, ...]:
-    firsts = [(each, int(each.probabilities.argmax())) for each in held]
-    return _bins(
-        np.array([each.probabilities[first] for each, first in firsts]),
-        np.array([each.example.evidence[first] for each, first in firsts]),
     )
 
 
@@ -407,7 +373,7 @@ def _rules(held: Sequence[_Held]) -> dict[str, Chosen]:
     taken = [(each.example, each.example.ranking[: each.example.k_star]) for each in held]
     return {
         "visar": measure_choice(taken),
-        "calibrated": measure_choice([(each.example, each.chosen) for each in held]),
+        "calibrated": measure_choice([(each.example, most_useful(each.if_about)) for each in held]),
     }
 
 

@@ -2,9 +2,10 @@
 
 It is the product of two logistic models: that the pages are about the question at all, by the
 closest page's mean cosine, and that a page holds evidence if they are, by a few features of its
-`Relevance`. Their numbers depend on the encoder: those of the embedded encoder
-come with ViSAR, ``visar calibrate`` fits them for others. ``docs/confidence.md`` tells how well
-the probabilities hold.
+`Relevance`, and by the reader's judgment where a reader took part. Their numbers depend on the
+encoder and the reader: those of the embedded encoder and the built-in reader come with ViSAR,
+``visar calibrate`` fits them for others. ``docs/confidence.md`` tells how well the probabilities
+hold.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -39,7 +40,9 @@ FEATURES = (
     "late_pages",
 )
 """What the model sees of a page: see `page_features`."""
-FORMAT = 1
+READER_FEATURES = ("judged", "first", "first_read")
+"""Further features where a reader took part: see `add_judged`."""
+FORMAT = 2
 LIKELY = 0.5
 POSSIBLE = 0.15
 """The lowest probabilities at which a page is called likely, or possible."""
@@ -59,7 +62,7 @@ def page_features(relevance: Relevance) -> Float64:
     """
     late = relevance.late_interaction
     n_pages = len(late)
-    standard = (late - late.mean()) / max(float(late.std()), _TINY)
+    standard = _standardized(late)
     by_late = np.argsort(-late, kind="stable")
     gaps = np.zeros(n_pages)
     gaps[by_late[:-1]] = -np.diff(standard[by_late])
@@ -81,6 +84,31 @@ def page_features(relevance: Relevance) -> Float64:
     return np.column_stack(columns)
 
 
+def add_judged(features: Float64, judged: Float64) -> Float64:
+    """Add `READER_FEATURES` to the features of pages.
+
+    ``judged`` is the judgment of a reader on each page. Pages that it did not read in (NaN)
+    count as the worst that it read. ``first`` is 1 for the first page by s_p, ``first_read`` for
+    the first by s_p and judgment together, which is shown first.
+    """
+    scores, ranks = (features[:, FEATURES.index(name)] for name in ("score", "score_rank"))
+    read = np.flatnonzero(~np.isnan(judged))
+    first_read = read[(_standardized(scores[read]) + _standardized(judged[read])).argmax()]
+    positions = np.arange(len(features))
+    return np.column_stack(
+        [
+            features,
+            np.where(np.isnan(judged), np.nanmin(judged), judged),
+            positions == ranks.argmin(),
+            positions == first_read,
+        ]
+    )
+
+
+def _standardized(values: Float64) -> Float64:
+    return np.asarray((values - values.mean()) / max(float(values.std()), _TINY))
+
+
 def best_cosine(relevance: Relevance) -> float:
     """The mean cosine of the question's vectors with their best matches on the closest page."""
     return float(relevance.late_interaction.max() / len(relevance.token_weights))
@@ -94,42 +122,91 @@ def _ranks(ranking: Integers) -> Integers:
 
 
 @dataclass(frozen=True, slots=True)
+class PageModel:
+    """Logistic model that a page holds evidence, if the pages are about the question."""
+
+    intercept: float
+    weights: Mapping[str, float]
+    """Weights of `FEATURES`, and of `READER_FEATURES` if it was fitted with a reader."""
+    shift: float = 0.0
+    """Correction of the logit of a probability, where one document is asked."""
+    library_shift: float = 0.0
+    """The same where several are asked: they have more pages that only seem to answer."""
+    reader: str | None = None
+    """Name of the reader that it was fitted with."""
+
+    def probabilities(self, features: Float64) -> Float64:
+        """Return the probability of each page, by its features in the order of the weights."""
+        return logistic(self.intercept + features @ np.array([*self.weights.values()]))
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
-    """Two fitted models, for the vectors of one encoder."""
+    """Fitted models for the vectors of one encoder."""
 
     encoder: str
     version: str
     made_from: str
-    """What it was fitted on, in a few words."""
+    """Data that it was fitted on, in a few words."""
     about_intercept: float
     about_weight: float
-    """That the pages are about the question: logistic(intercept + weight × cosine³)."""
-    page_intercept: float
-    page_weights: Mapping[str, float]
-    """That a page of such pages holds evidence, by feature."""
+    """Numbers for the pages to be about a question: logistic(intercept + weight × cosine³)."""
+    pages: PageModel
+    with_reader: PageModel | None
+    """Used instead of ``pages`` where the same reader took part."""
     weak: float
     """Pages that are less probably about a question match it weakly."""
     none: float
     """Pages that are less probably about a question do not match it."""
 
     def about(self, cosine: float) -> float:
-        """The probability that pages are about a question, by their `best_cosine`."""
+        """Return the probability that pages are about a question, by their `best_cosine`."""
         return float(logistic(np.array(self.about_intercept + self.about_weight * cosine**3)))
 
     def if_about(self, features: Float64) -> Float64:
-        """The probability of each page to hold evidence, if the pages are about the question.
+        """Return the probability of each page, if the pages are about the question.
 
-        ``features`` are those of `page_features`.
+        No reader takes part. ``features`` are those of `page_features`.
         """
-        weights = np.array([self.page_weights[name] for name in FEATURES])
-        return logistic(self.page_intercept + features @ weights)
+        return self.pages.probabilities(features)
 
-    def probabilities(self, relevance: Relevance) -> Float64:
-        """The probability of each page to hold evidence for the question."""
-        return self.about(best_cosine(relevance)) * self.if_about(page_features(relevance))
+    def probabilities(
+        self,
+        cosine: float,
+        features: Float64,
+        *,
+        several: bool = False,
+        reader: str | None = None,
+        judged: Float64 | None = None,
+    ) -> Float64:
+        """Return the probability of each page to hold evidence for the question.
+
+        Parameters
+        ----------
+        cosine
+            `best_cosine` of the question.
+        features
+            `page_features` of the question.
+        several
+            Whether the pages are the best of several documents.
+        reader
+            Name of the reader that took part.
+        judged
+            Its judgment on each page, NaN for pages that it did not read in.
+        """
+        model = self.pages
+        if (
+            judged is not None
+            and self.with_reader is not None
+            and self.with_reader.reader == reader
+            and not np.isnan(judged).all()
+        ):
+            model, features = self.with_reader, add_judged(features, judged)
+        logits = logit(self.about(cosine) * model.probabilities(features))
+        return logistic(logits + (model.library_shift if several else model.shift))
 
     def strength(self, about: float) -> Strength:
-        """How well pages match that are about a question with this probability."""
+        """Return how well pages match that are about a question with this probability."""
         if about >= self.weak:
             return "good"
         return "weak" if about >= self.none else "none"
@@ -142,6 +219,12 @@ def logistic(values: Float64) -> Float64:
     array([0.5  , 0.881])
     """
     return np.asarray(1 / (1 + np.exp(-np.clip(values, -700, 700))))
+
+
+def logit(probabilities: Float64) -> Float64:
+    """Return log(p / (1 - p)) of each probability: `logistic` reversed. 0 and 1 stay finite."""
+    inside = np.clip(probabilities, 1e-12, 1 - 1e-12)
+    return np.asarray(np.log(inside) - np.log1p(-inside))
 
 
 def expected_f1(probabilities: Float64) -> Float64:
@@ -236,26 +319,45 @@ def calibration_path(encoder: EncoderRef) -> Path:
     return user_data_path("visar") / "calibrations" / f"{readable}-{digest}.json"
 
 
-_FIELDS = tuple(field.name for field in dataclasses.fields(Calibration))
-_NUMBERS = ("about_intercept", "about_weight", "page_intercept", "weak", "none")
-
-
 def _read(content: bytes, where: str) -> Calibration:
     advice = "delete it, or make it again with visar calibrate"
     try:
         values = json.loads(content)
-        if values["format"] != FORMAT:
+        if values["format"] == 1:  # of ViSAR before it had readers
+            values["pages"] = {
+                "intercept": values["page_intercept"],
+                "weights": values["page_weights"],
+            }
+            values["with_reader"] = None
+        elif values["format"] != FORMAT:
             raise CalibrationError(
                 f"{where} has the format {values['format']!r}, and this version of ViSAR reads "
                 f"{FORMAT}: {advice}."
             )
-        fields: dict[str, Any] = {name: values[name] for name in _FIELDS}
-        fields |= {name: _finite(fields[name]) for name in _NUMBERS}
-        weights = fields["page_weights"]
-        fields["page_weights"] = {name: _finite(weights[name]) for name in FEATURES}
-    except (ValueError, KeyError, TypeError) as error:
+        with_reader = values["with_reader"]
+        return Calibration(
+            encoder=values["encoder"],
+            version=values["version"],
+            made_from=values["made_from"],
+            about_intercept=_finite(values["about_intercept"]),
+            about_weight=_finite(values["about_weight"]),
+            pages=_page_model(values["pages"], FEATURES),
+            with_reader=with_reader and _page_model(with_reader, (*FEATURES, *READER_FEATURES)),
+            weak=_finite(values["weak"]),
+            none=_finite(values["none"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CalibrationError(f"{where} is no calibration ({error!r}): {advice}.") from error
-    return Calibration(**fields)
+
+
+def _page_model(values: Mapping[str, Any], features: Sequence[str]) -> PageModel:
+    return PageModel(
+        intercept=_finite(values["intercept"]),
+        weights={name: _finite(values["weights"][name]) for name in features},
+        shift=_finite(values.get("shift", 0.0)),
+        library_shift=_finite(values.get("library_shift", 0.0)),
+        reader=values.get("reader"),
+    )
 
 
 def _finite(value: Any) -> float:

@@ -18,7 +18,12 @@ from visar.errors import InvalidOption
 from visar.query import Query
 from visar.quotes.languages import Vocabulary, detect_language
 from visar.results import Decision, Document, PageHit, PageSource, SearchResult, Strength
-from visar.retrieval.calibration import best_cosine, find_calibration, likelihood
+from visar.retrieval.calibration import (
+    best_cosine,
+    find_calibration,
+    likelihood,
+    page_features,
+)
 from visar.retrieval.corpus import Corpus, read_remaining
 from visar.retrieval.methods import Method, MethodFunction, ScoredPages, get_method
 from visar.retrieval.wording import why_so_many
@@ -188,7 +193,14 @@ class Searcher:
         about = chances = None
         strength = _strength(match, self._encoder.weak_match)
         if calibration is not None:
-            about, chances = calibration.about(match), calibration.probabilities(relevance)
+            about = calibration.about(match)
+            chances = calibration.probabilities(
+                match,
+                page_features(relevance),
+                several=len(corpus.documents) > 1,
+                reader=None if self._reader is None else self._reader.name,
+                judged=asked.judged(quotes),
+            )
             strength = calibration.strength(about)
         if strength == "none" and (
             # The words of a question about the document itself need not stand in it.
@@ -304,6 +316,11 @@ class _Question:
         scores = standardized([float(self.relevance.scores[p]) for p in found if p is not None])
         scores += standardized([judged.get(page_id, lowest) for page_id in page_ids])
         return [page_ids[position] for position in np.argsort(-scores, kind="stable")]
+
+    def judged(self, quotes: Quotes) -> Float64:
+        """Return the reader's judgment on each page considered, NaN where it read nothing."""
+        found = quotes.page_relevance()
+        return np.array([found.get(page_id, np.nan) for page_id in self.considered.page_ids])
 
     def runner_up(self, shown: Sequence[PageId]) -> list[PageId]:
         """Return the first page by s_p or by late interaction that is not shown, if any."""
