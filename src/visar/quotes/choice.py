@@ -34,8 +34,6 @@ READ = 40
 _READ_OF_PAGE = 2
 # What the two features count beside the relevance that a reader finds.
 _SCORE_BESIDE_READER = 0.5
-# What it counts, in standard deviations, that a passage stands on the page asked about.
-_ASKED_PAGE = 2.0
 # Share of a question's words that the labels of a marked cell must have.
 _NAMED = 0.75
 # Two passages that share more than this part of the shorter one are not both quoted.
@@ -237,6 +235,8 @@ def find_quotes(text: str, pages: Sequence[WeightedPage], reader: Reader | None 
     ranked = sorted(score_passages(question, pages), key=lambda one: -one.score)
     if reader is not None and ranked and not question.is_about_document:
         ranked = _read(reader, question, ranked)
+    # Passages of the page that the question names come first.
+    ranked.sort(key=lambda one: not _is_on_page(question, one.passage))
     return Quotes(pages, ranked, question)
 
 
@@ -264,7 +264,6 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
     scores = standardized(coverage) + standardized(closeness)
     if question.is_about_document:
         scores = np.array([_prominence(passage) for _, passage, _ in found])
-    scores += [_ASKED_PAGE * _is_on_page(question, passage) for _, passage, _ in found]
     return [
         Candidate(page, passage, covered, close, float(score))
         for (page, passage, _), covered, close, score in zip(
