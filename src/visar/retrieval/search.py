@@ -189,6 +189,7 @@ class Searcher:
         missing = [one for one in [*shown, *runner_up] if one not in quotes.page_ids]
         more = find_quotes(query.question, asked.read(missing))
 
+        reader = self._reader.name if self._reader and quotes.page_relevance() else None
         match = best_cosine(relevance)
         about = chances = None
         strength = _strength(match, self._encoder.weak_match)
@@ -198,7 +199,7 @@ class Searcher:
                 match,
                 page_features(relevance),
                 several=len(corpus.documents) > 1,
-                reader=None if self._reader is None else self._reader.name,
+                reader=reader,
                 judged=asked.judged(quotes),
             )
             strength = calibration.strength(about)
@@ -238,7 +239,7 @@ class Searcher:
             summary="",
             decision=None if selection is None else _decision(selection),
             passages=passages,
-            reader=None if self._reader is None or not query.question else self._reader.name,
+            reader=reader,
             trace=Trace(vectors, considered.page_ids, relevance, spans),
         )
 
