@@ -15,8 +15,8 @@ from visar.encoders.protocol import Encoder
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget, quoted_answer, written_answer
 from visar.generation.protocol import Generator
-from visar.ingest.page_reader import PageReader
 from visar.ingest.sources import SourcePool
+from visar.ingest.stored_pages import StoredPages
 from visar.library import AnswerStream, AskOptions, SearchOptions, limit_pages
 from visar.models.devices import check_device
 from visar.models.loading import load_ahead
@@ -97,8 +97,8 @@ class Index:
         self._candidates = Candidates(store)
         self._recent = RecentSearches()
         self._sources = SourcePool()
-        self._page_reader = PageReader(store, self._sources, self._options_for)
-        self._corpora = CorpusCache(store, self._page_reader)
+        self._stored_pages = StoredPages(store, self._sources, self._options_for)
+        self._corpora = CorpusCache(store, self._stored_pages)
         # Of documents with other options: a password opens them again when pages are shown.
         self._options_of: dict[str, ReadOptions] = {}
 
@@ -191,11 +191,11 @@ class Index:
 
     def pages(self, document: str) -> tuple[Page, ...]:
         """Return the pages of a document with their words and blocks."""
-        return self._page_reader.read(self.get(document))
+        return self._stored_pages.read(self.get(document))
 
     def page(self, document: str, number: int) -> Page:
         """Return one page of a document with its words and blocks; 1 is the first."""
-        return self._page_reader.read(self.get(document), [number])[0]
+        return self._stored_pages.read(self.get(document), [number])[0]
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Return one page of a document as a picture, drawn from the file it was added from.

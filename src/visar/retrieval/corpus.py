@@ -16,7 +16,7 @@ from visar.core.vectors import Float32, Float64
 from visar.documents.page import Page
 from visar.encoders.protocol import PageEmbedding
 from visar.errors import InvalidOption, NotInIndex
-from visar.ingest.page_reader import PageReader
+from visar.ingest.stored_pages import StoredPages
 from visar.results import Document, EncoderRef
 from visar.retrieval.methods import DocumentPages
 from visar.store import Store
@@ -42,7 +42,7 @@ class Corpus:
     ----------
     store
         Store of the documents.
-    reader
+    stored_pages
         Reads their pages.
     documents
         The documents that are asked about, as the store's catalog had them.
@@ -55,7 +55,7 @@ class Corpus:
     def __init__(
         self,
         store: Store,
-        reader: PageReader,
+        stored_pages: StoredPages,
         documents: Sequence[Document],
         encoder: EncoderRef,
         page_ids: Sequence[PageId] | None = None,
@@ -63,7 +63,7 @@ class Corpus:
         self.documents = tuple(documents)
         self.encoder = encoder
         self._store = store
-        self._reader = reader
+        self._stored_pages = stored_pages
         self._known = {document.id: document for document in self.documents}
         self._whole = page_ids is None
         if page_ids is None:
@@ -107,7 +107,7 @@ class Corpus:
         """
         if self.page_ids == tuple(page_ids):
             return self
-        chosen = Corpus(self._store, self._reader, self.documents, self.encoder, page_ids)
+        chosen = Corpus(self._store, self._stored_pages, self.documents, self.encoder, page_ids)
         with self._lock:
             if self._embeddings is None or not self._positions.keys() >= set(page_ids):
                 return chosen
@@ -129,10 +129,10 @@ class Corpus:
             more = " and others" if len(self.documents) > _NAMED else ""
             raise NotInIndex(f"Removed from the index meanwhile: {names}{more}.")
         if self._whole:
-            return Corpus(self._store, self._reader, documents, self.encoder)
+            return Corpus(self._store, self._stored_pages, documents, self.encoder)
         ids = {one.id for one in documents}
         page_ids = [page_id for page_id in self.page_ids if page_id[0] in ids]
-        return Corpus(self._store, self._reader, documents, self.encoder, page_ids)
+        return Corpus(self._store, self._stored_pages, documents, self.encoder, page_ids)
 
     def late_interaction(self, query: Float32) -> Float64:
         """Return the MaxSim score of each page of whole documents, read one after the other.
@@ -185,7 +185,7 @@ class Corpus:
         found = {
             (document, page.number): page
             for document in numbers
-            for page in self._reader.read(self._known[document], numbers[document])
+            for page in self._stored_pages.read(self._known[document], numbers[document])
         }
         return [found[page_id] for page_id in page_ids]
 
@@ -276,9 +276,9 @@ def split_by_encoder(
 class CorpusCache:
     """The corpora asked about last. Safe for threads."""
 
-    def __init__(self, store: Store, reader: PageReader, size: int = KEPT_CORPORA) -> None:
+    def __init__(self, store: Store, stored_pages: StoredPages, size: int = KEPT_CORPORA) -> None:
         self._store = store
-        self._reader = reader
+        self._stored_pages = stored_pages
         self._size = size
         self._lock = threading.Lock()
         self._kept: OrderedDict[Any, Corpus] = OrderedDict()
@@ -289,7 +289,7 @@ class CorpusCache:
         with self._lock:
             corpus = self._kept.pop(key, None)
             if corpus is None:
-                corpus = Corpus(self._store, self._reader, documents, encoder)
+                corpus = Corpus(self._store, self._stored_pages, documents, encoder)
             self._kept[key] = corpus
             while len(self._kept) > self._size:
                 self._kept.popitem(last=False)

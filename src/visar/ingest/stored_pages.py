@@ -15,7 +15,7 @@ from visar.results import Document
 from visar.store import Store
 
 
-class PageReader:
+class StoredPages:
     """Reads pages of a store with their blocks.
 
     Pages that were stored without blocks are laid out from the original file, and their blocks
