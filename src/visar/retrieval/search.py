@@ -205,7 +205,7 @@ class Searcher:
             strength = calibration.strength(about)
         if strength == "none" and (
             # The words of a question about the document itself need not stand in it.
-            asked_for.is_about_document
+            (asked_for.is_about_document and passages)
             or _shares_words(query.question, [one.page for one in pages])
         ):
             strength = "weak"
