@@ -43,7 +43,7 @@ FEATURES = (
 READER_FEATURES = ("judged", "first", "first_read")
 """Further features where a reader took part: see `add_judged`."""
 FORMAT = 2
-LIKELY = 0.5
+LIKELY = 0.6
 POSSIBLE = 0.15
 """The lowest probabilities at which a page is called likely, or possible."""
 # Evidence on more pages than these is rare; the expected F1 of taking more is not looked at.
@@ -370,7 +370,7 @@ def _finite(value: Any) -> float:
 def likelihood(probability: float | None, strength: Strength = "good") -> Likelihood | None:
     """Return the word for a probability. No page is possible if the documents don't match.
 
-    >>> likelihood(0.6), likelihood(0.2), likelihood(0.01), likelihood(None)
+    >>> likelihood(0.7), likelihood(0.2), likelihood(0.01), likelihood(None)
     ('likely', 'possible', 'unlikely', None)
     >>> likelihood(0.2, "none")
     'unlikely'
