@@ -190,7 +190,7 @@ def test_a_pdf_is_searched_through_its_service(
     visrag: VisRagEncoder, tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:
     path = make_pdf("a.pdf", "Revenue was 42.", "Cats sleep.\nAll day.", "A chart.\n\nOf growth.")
-    index = Index.open(tmp_path / "index")
+    index = Index.open(tmp_path / "index", reader="none")
     with serving(visrag) as address:
         added = index.add(path, encoder=address)
         found = index.search("total revenue?", encoder=address, method="top-k", k=2)
