@@ -226,11 +226,25 @@ def test_two_tables_with_the_same_header_are_apart() -> None:
         ["Earnings per share", "30.0", "25.0"],
         ["Dividends per share", "12.0", "10.5"],
     ]
-    page = page_at(*rows_at(100, rows, [50, 300, 380]))
+    text: list[Text] = [
+        (1, 50, 76, "Revenue of the Group rose from 373 in 2023"),
+        (1, 330, 76, "to 412"),
+    ]
+    page = page_at(*text, *rows_at(100, rows, [50, 300, 380]))
     first, second = tables_of(page)
     assert grid_of(page, first)[0, 0] == "£ million"
     assert grid_of(page, second)[0, 0] == "Pence"
     assert grid_of(page, second)[2, 1] == "12.0"
+
+
+def test_years_below_a_chart_do_not_head_the_table_under_its_title() -> None:
+    axis: list[Text] = [(1, 250, 68, "2020"), (1, 330, 68, "2024")]
+    title: Text = (2, 50, 84, "Movement of property")
+    rows = [["£ million", "2024", "2023"], ["Additions", "47.5", "35.2"], ["Sales", "2.1", "1.8"]]
+    page = page_at(*axis, title, *rows_at(100, rows, [50, 280, 350]))
+    (table,) = tables_of(page)
+    assert grid_of(page, table)[0, 2] == "2023"
+    assert table.header_rows == 1
 
 
 def test_lines_of_two_columns_of_prose_are_no_table() -> None:

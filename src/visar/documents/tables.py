@@ -54,9 +54,10 @@ def _between_headers(lines: list[Line]) -> Iterator[list[Line]]:
     part: list[Line] = []
     first: list[str] = []
     for line in lines:
-        periods = [word.text for segment in line for word in segment.words if word.is_period]
-        numbers = any(piece.is_value and not piece.is_period for piece in _pieces(line))
-        if periods and not numbers and len(line) > 1:
+        pieces = _pieces(line)
+        periods = [word.text for piece in pieces if piece.is_period for word in piece]
+        numbers = any(piece.is_value and not piece.is_period for piece in pieces)
+        if periods and not numbers and len(pieces) > 1:
             if periods == first:
                 yield part
                 part = []
@@ -306,8 +307,12 @@ def _join_wrapped(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) 
 
 def _without_titles(rows: list[_Placed], header_rows: int) -> tuple[list[_Placed], int]:
     """Drop a title or text above a table and a note below it; count the headers that are left."""
-    lines_of_text = [n for n in range(header_rows) if _is_text(rows[n])]
-    first, last = max(lines_of_text, default=-1) + 1, len(rows)
+    # What stands above a line of text or a title, with headers below that, is something else.
+    above = [n for n in range(header_rows) if _is_text(rows[n])]
+    above += [
+        n for n in range(header_rows - 1) if _is_label(rows[n]) and not _is_label(rows[n + 1])
+    ]
+    first, last = max(above, default=-1) + 1, len(rows)
     while first < header_rows and _is_label(rows[first]):
         first += 1
     while last > first and _is_label(rows[last - 1]):
