@@ -247,6 +247,15 @@ def test_years_below_a_chart_do_not_head_the_table_under_its_title() -> None:
     assert table.header_rows == 1
 
 
+def test_the_legend_of_a_chart_beside_a_table_labels_none_of_its_rows() -> None:
+    rows = [["", "2024", "2023"], ["Highest", "662", "541"], ["Lowest", "498", "402"]]
+    legend: list[Text] = [(11, 50, 116, "Institutions 44%"), (12, 50, 132, "Families 23%")]
+    page = page_at(*legend, *rows_at(100, rows, [250, 400, 480]))
+    (table,) = tables_of(page)
+    assert grid_of(page, table)[1, 0] == "Highest"
+    assert texts_of(page, "label") == ["Institutions 44%", "Families 23%"]
+
+
 def test_lines_of_two_columns_of_prose_are_no_table() -> None:
     texts: list[Text] = []
     for number in range(5):

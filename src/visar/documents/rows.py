@@ -100,6 +100,10 @@ def _are_cells(lines: Sequence[Line], pairs: Sequence[tuple[int, int]]) -> bool:
             return False
     if sum(lines[a][0].has_letters for a, _ in pairs) < FEWEST_LABELED * len(pairs):
         return False
+    # Labels beside rows that have their own belong to something else, such as a chart.
+    own = sum(len(lines[b]) > 1 and lines[b][0].has_letters for _, b in pairs)
+    if all(len(lines[a]) == 1 for a, _ in pairs) and 2 * own > len(pairs):
+        return False
     starts = [lines[a][0].left for a, _ in pairs]
     aligned = sum(abs(start - min(starts)) < lines[pairs[0][0]][0].size for start in starts)
     return aligned >= 0.7 * len(pairs)
@@ -182,7 +186,7 @@ def _beside(run: list[Line]) -> list[list[Line]]:
         label
         for line in run
         for value, label, after in zip(line, line[1:], line[2:], strict=False)
-        if value.is_value and after.is_value and not any(c.isdigit() for c in label.text)
+        if value.words[-1].is_value and after.is_value and not any(c.isdigit() for c in label.text)
     ]
     for label in labels:
         if sum(abs(other.left - label.left) < label.size for other in labels) > 1:

@@ -23,7 +23,9 @@ _MEAN_LABEL = 3.5
 _LINE_PITCH = 1.5
 _MOST_COLUMNS = 20
 _MOST_HEADERS = 5
-_LONGEST_HEADER = 6
+# Share of a table's cells that are not empty, at least.
+_FEWEST_FILLED = 0.4
+_LONGEST_HEADER = 8
 # What stands apart by this many font sizes more than most rows do is another table, or text.
 _GAP_MORE = 0.3
 # Entries of a table of contents, at least.
@@ -111,6 +113,13 @@ class _Piece(tuple[PlacedWord, ...]):
         return self.is_period or not self.is_value
 
     @property
+    def is_number(self) -> bool:
+        """Whether it is a number that is not a year: an amount, a share, a score such as 8/8."""
+        counts = any(c.isdigit() for word in self for c in word.text)
+        plain = counts and not any(word.has_letter for word in self)
+        return (self.is_value or plain) and not self.is_period
+
+    @property
     def has_number(self) -> bool:
         """Whether it has a number that is not a year."""
         return any(any(c.isdigit() for c in word.text) and not word.is_period for word in self)
@@ -139,7 +148,11 @@ def _grid(lines: list[Line]) -> Table | None:
         placed.append(found)
     joined = _join_wrapped(placed, header_rows, lines) or _join_labels(placed, header_rows, lines)
     joined, header_rows = _without_titles(joined, header_rows)
+    if any(_reaches_beyond(row, columns) for row in joined[:header_rows]):
+        return None
     valued = [row for row in joined[header_rows:] if not _is_label(row)]
+    if sum(map(len, valued)) < _FEWEST_FILLED * len(valued) * (len(columns) + 1):
+        return None
     labeled = sum(row[0][1] == 0 and row[0][0].is_name for row in valued)
     if len(valued) < 2 or labeled < FEWEST_LABELED * len(valued):
         return None
@@ -173,7 +186,7 @@ def _pieces(line: Line) -> list[_Piece]:
 def _count_headers(rows: Sequence[Sequence[_Piece]]) -> int:
     """Count the rows before the first one with a number that is not a year."""
     for count, row in enumerate(rows):
-        if any(piece.is_value and not piece.is_period for piece in row):
+        if any(piece.is_number for piece in row):
             return count
     # No column of numbers alone: the first row is a header if numbers begin below it.
     numbered = sum(any(piece.has_number for piece in row[1:]) for row in rows[1:])
@@ -322,9 +335,22 @@ def _without_titles(rows: list[_Placed], header_rows: int) -> tuple[list[_Placed
     return rows[first:last], header_rows - first
 
 
+def _reaches_beyond(row: _Placed, columns: Sequence[Interval]) -> bool:
+    """Whether headers reach so far beyond the last column that a column must be missing."""
+    return any(
+        len(piece) > 1 and piece.right > columns[-1][1] + 3 * piece[0].size
+        for piece, column, span in row
+        if column + span > len(columns)
+    )
+
+
 def _is_text(row: _Placed) -> bool:
-    """Whether a row is lines of text rather than headers."""
-    return any(len(piece) > _LONGEST_HEADER for piece, _, _ in row)
+    """Whether a row is lines of text, or the years below a chart, rather than headers."""
+    years = any(column == 0 and len(piece) > 1 and piece.is_period for piece, column, _ in row)
+    return years or any(
+        len(piece) > _LONGEST_HEADER or (len(piece) > 3 and piece[-1].text.endswith("."))
+        for piece, _, _ in row
+    )
 
 
 def _is_label(row: _Placed) -> bool:
