@@ -83,6 +83,20 @@ def test_headings_stand_over_what_follows_them() -> None:
     assert blocks[-1].heading == len(blocks) - 2
 
 
+def test_headings_side_by_side_stand_over_the_text_below_each() -> None:
+    page = page_at(
+        (0, 50, 60, "Information", 24),
+        (1, 50, 100, "Registrar", 14),
+        (1, 330, 100, "Visiting us", 14),
+        (2, 50, 120, "Questions about your holding go to the registrars."),
+        (2, 330, 120, "The works are open to all on the first Saturday."),
+    )
+    blocks = page.blocks or ()
+    heading = {text_of(page, b)[:9]: blocks[b.heading or 0] for b in blocks if b.kind == "sentence"}
+    assert text_of(page, heading["Questions"]) == "Registrar"
+    assert text_of(page, heading["The works"]) == "Visiting us"
+
+
 def test_a_short_line_of_the_same_size_over_text_is_a_heading() -> None:
     page = page_at(
         (0, 50, 100, "Going concern"),

@@ -113,7 +113,7 @@ def find_blocks(
     turned = [_Part("label", line) for line in _by_line(w for w in words if not w.upright)]
     parts = [*margins, *tiles, *tables, *_texts(rest), *turned]
     parts.sort(key=lambda part: (part.words[0].line, part.words[0].left))
-    return _under_headings([part.block for part in parts])
+    return _under_headings(parts)
 
 
 def lay_out(page: Page) -> Page:
@@ -396,16 +396,30 @@ def _heads(paragraph: _Paragraph, after: _Paragraph) -> bool:
     return below and aligned and len(paragraph.words) <= 8 and len(after.words) > LONGEST_LABEL
 
 
-def _under_headings(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Note for each block the heading that it stands under."""
-    result: list[Block] = []
+def _under_headings(parts: Sequence[_Part]) -> tuple[Block, ...]:
+    """Return the blocks of parts, each with the heading that it stands under."""
+    blocks = [part.block for part in parts]
     open_headings: list[int] = []
-    for position, block in enumerate(blocks):
+    for position, (part, block) in enumerate(zip(parts, blocks, strict=True)):
         if block.kind == "heading":
-            while open_headings and blocks[open_headings[-1]].size <= block.size:
+            while open_headings and _closes(parts[position], parts[open_headings[-1]]):
                 open_headings.pop()
-        heading = open_headings[-1] if open_headings else None
-        result.append(block if block.kind == "margin" else replace(block, heading=heading))
+        above = [n for n in open_headings if not _is_beside(part, parts[n])]
+        if block.kind != "margin" and above:
+            # Of headings side by side, each stands over the text that begins below it.
+            beside = [n for n in above if _is_beside(parts[n], parts[above[-1]])]
+            nearest = min(beside, key=lambda n: abs(parts[n].words[0].left - part.words[0].left))
+            blocks[position] = replace(block, heading=nearest)
         if block.kind == "heading":
             open_headings.append(position)
-    return tuple(result)
+    return tuple(blocks)
+
+
+def _closes(heading: _Part, open_heading: _Part) -> bool:
+    """Whether a heading ends the section of an earlier one: as large, and not beside it."""
+    larger = heading.block.size < open_heading.block.size
+    return not larger and not _is_beside(heading, open_heading)
+
+
+def _is_beside(one: _Part, other: _Part) -> bool:
+    return one.words[0].line == other.words[0].line
