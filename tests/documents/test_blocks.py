@@ -325,10 +325,16 @@ def test_every_word_is_in_one_block_and_cells_hold_the_words_of_their_table(
             assert not block.cells
 
 
+# A number such as 2024 may be a year, which heads a column rather than stands in it.
+amounts = st.integers(1, 9999).filter(lambda number: not 1900 <= number < 2100).map(str)
+
+
 @given(
-    st.lists(
-        st.lists(st.integers(1, 9999).map(str), min_size=2, max_size=4), min_size=2, max_size=8
-    ).filter(lambda rows: len({len(row) for row in rows}) == 1)
+    st.integers(2, 4).flatmap(
+        lambda width: st.lists(
+            st.lists(amounts, min_size=width, max_size=width), min_size=2, max_size=8
+        )
+    )
 )
 def test_a_regular_table_keeps_every_number_in_its_place(numbers: list[list[str]]) -> None:
     width = len(numbers[0])
