@@ -51,10 +51,11 @@ def test_the_shown_command_answers(folder: Path) -> None:
     wide = {**os.environ, "COLUMNS": "100"}
     ran = subprocess.run(command, cwd=folder, env=wide, capture_output=True, text=True, check=True)
     (output,) = re.findall(r"```\n(  .*?)```", README, flags=re.S)
+    said = re.sub("█+ +", "", ran.stdout)
     for line in output.splitlines():
-        # How long it takes differs between machines.
-        told = re.sub(r" · .*$|^  …$", "", line).strip()
-        assert told in ran.stdout, line
+        # How long it takes differs between machines, and so do probabilities by a few percent.
+        told = re.sub(r" · .*$|^  …$|█+ +", "", line).strip()
+        assert told in said, line
 
 
 @pytest.fixture(scope="module")
