@@ -139,7 +139,7 @@ def _cut(line: list[PlacedWord]) -> list[Segment]:
     segments, start = [], 0
     for end, gap in enumerate(gaps, 1):
         wide = gap > _WIDEST_JUSTIFIED or (gap > WIDEST_SPACE and gap > 1.8 * usual)
-        # The space after the bullet or number of a list item is no gap.
+        # The space after the bullet or number of a list item does not end a segment.
         item = end == 1 and is_item_mark(line[0].text) and line[1].has_letter
         if wide and not item:
             segments.append(Segment(tuple(line[start:end])))

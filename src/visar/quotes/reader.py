@@ -72,14 +72,14 @@ PUBLISHED = {
 
 @dataclass(frozen=True, slots=True)
 class ReaderInfo:
-    """What a person choosing a reader wants to know."""
+    """Description of a reader for people who choose one."""
 
     name: str
     description: str
     size: str
     """Parameters, and bytes to download; empty for another package's."""
     install: str | None
-    """What to run before it can be used here; None when nothing is missing."""
+    """Command that installs what is missing; None if nothing is."""
     state: State
     reads: Literal["text"] = "text"
 
@@ -142,7 +142,7 @@ def get_reader(reader: str | Reader, *, device: str = "auto") -> Reader:
     Raises
     ------
     InvalidOption
-        If there is no such reader.
+        If the name is unknown.
     ReaderError
         If it cannot be made, or its package is not installed.
     """

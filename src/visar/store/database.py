@@ -20,7 +20,7 @@ from visar.store.checks import advice
 from visar.store.pages import PAGE_COLUMNS
 
 FORMAT = 3
-"""Of the folder; 1 was LanceDB's, 2 had no blocks."""
+"""Format version of the folder: 1 was LanceDB, 2 stored no blocks."""
 _WITHOUT_BLOCKS = 2
 DATABASE = "index.sqlite"
 ARRAYS = "vectors"

@@ -98,7 +98,7 @@ def _blocks_to_text(page: Page) -> str | None:
 
 
 def _text_to_blocks(text: str, number: int, words: int) -> tuple[Block, ...]:
-    """Undo `_blocks_to_text` for a page with this number and so many words."""
+    """Parse the output of `_blocks_to_text`, given the number and word count of the page."""
     checksum, rows = json.loads(text)
     if crc32(text.partition(",")[2][:-1].encode()) != checksum:
         raise ValueError(f"the blocks of page {number} have a wrong checksum")
