@@ -29,9 +29,17 @@ import numpy as np
 import visar
 from benchmarks.tables import markdown_table, save_section
 from visar import Index
-from visar.quotes.choice import Candidate, Question, Quotes, find_quotes, standardized
+from visar.quotes.choice import (
+    Candidate,
+    Question,
+    Quotes,
+    WeightedPage,
+    find_quotes,
+    standardized,
+)
 from visar.results import Passage, SearchResult
 from visar.retrieval.search import Searcher
+from visar.trace import PageId
 
 SECTION = "quotes"
 SHORTEST_ANSWER = 3
@@ -110,6 +118,13 @@ RANKINGS: dict[str, Callable[[Sequence[Candidate]], np.ndarray]] = {
 }
 
 
+def weigh(searcher: Searcher, found: SearchResult, pages: Sequence[PageId]) -> list[WeightedPage]:
+    """Read pages with the weights that a search gave them."""
+    trace = found.trace
+    assert trace is not None  # noqa: S101 - it was searched here
+    return searcher.weigh(trace.question, trace.relevance.token_weights, pages)
+
+
 def count_quotes(
     asked: Iterable[Asked], index: Index, misses: bool
 ) -> dict[tuple[str, str], Count]:
@@ -123,7 +138,7 @@ def count_quotes(
         plain = Searcher(read._corpus, read._encoder, source=index)
         found = plain.search(one.text)
         pages = [(hit.document, hit.page) for hit in found.pages]
-        quotes = find_quotes(one.text, plain.weigh(found, pages))
+        quotes = find_quotes(one.text, weigh(plain, found, pages))
         if {page for _, page in pages} & set(one.pages):
             for name, rank in RANKINGS.items():
                 order = np.argsort(-rank(quotes.ranked), kind="stable")
@@ -161,7 +176,7 @@ def measure_time(asked: Sequence[Asked], index: Index) -> list[list[str]]:
         started = time.perf_counter()
         visar.select(vectors, prepared)
         selected = time.perf_counter()
-        weighted = searcher.weigh(found, pages)
+        weighted = weigh(searcher, found, pages)
         quotes = find_quotes(one.text, weighted).quotes(pages)
         chosen = time.perf_counter()
         if reader is not None and quotes:

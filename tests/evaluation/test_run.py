@@ -45,7 +45,7 @@ def test_a_run_keeps_every_question_and_setting(visar: Visar, data: Path, tmp_pa
         assert kept["similarity"].shape == (4, 4)
     (manifest,) = read_manifests(folder)
     assert manifest["finished"]
-    assert manifest["encoders"].keys() == {"embedded"}
+    assert manifest["definitions"]["encoders"].keys() == {"embedded"}
 
 
 def test_a_second_call_does_nothing_again(visar: Visar, data: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_an_encoder_at_an_address_runs_through_every_stage_and_resumes(
     assert {found.encoder for found in read_by_key(folder, Retrieved).values()} == {"embedded"}
     assert {verdict.encoder for verdict in read_by_key(folder, Judged).values()} == {"embedded"}
     (manifest,) = read_manifests(folder)
-    assert manifest["encoders"].keys() == {"embedded"}
+    assert manifest["definitions"]["encoders"].keys() == {"embedded"}
     assert manifest["addresses"] == {"embedded": service}
     again = json.loads(visar(*call).out)
     assert (again["retrieved"], again["answered"], again["judged"]) == (0, 0, 0)

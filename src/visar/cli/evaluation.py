@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from visar.cli import completion
@@ -14,8 +17,6 @@ from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
     Json,
-    OcrChoice,
-    OcrEngineChoice,
     Quiet,
     RayAddress,
     fetch_model,
@@ -38,7 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Folder = Annotated[Path, typer.Argument(help="The run's folder. What it holds is not done again.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the run; results in it are reused.")]
+RunFolder = Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")]
 Config = Annotated[
     Path | None, typer.Option("--config", help="A TOML file with the settings below.")
 ]
@@ -101,9 +103,10 @@ Concurrency = Annotated[
     ),
 ]
 MeasureLatency = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--measure-latency", help="Time retrieval anew: one question at a time, with all cores."
+        "--measure-latency/--no-measure-latency",
+        help="Time retrieval again: one question at a time, with all cores.",
     ),
 ]
 Corrections = Annotated[
@@ -113,7 +116,20 @@ Details = Annotated[
     list[str] | None, typer.Option("--detail", help="A question's id: keep its similarity matrix.")
 ]
 Share = Annotated[
-    str, typer.Option(help="Take a share of the documents, such as 1/2; the other is elsewhere.")
+    str | None,
+    typer.Option(
+        help="Only run this share of the documents, such as 1/2 on the first of two machines. "
+        "[default: 1/1]",
+        metavar="I/N",
+    ),
+]
+Ocr = Annotated[
+    Literal["auto", "always", "never"] | None,
+    typer.Option("--ocr", help="When to use OCR. [default: auto]"),
+]
+OcrEngineName = Annotated[
+    Literal["rapidocr", "tesseract"] | None,
+    typer.Option("--ocr-engine", help="OCR engine. [default: rapidocr]"),
 ]
 IndexFolder = Annotated[
     str | None,
@@ -170,19 +186,19 @@ def run_evaluation(
     judge: Judges = None,
     concurrency: Concurrency = None,
     max_k: MaxKs = None,
-    measure_latency: MeasureLatency = False,
+    measure_latency: MeasureLatency = None,
     corrections: Corrections = None,
     detail: Details = None,
-    share: Share = "1/1",
-    ocr: OcrChoice = "auto",
-    ocr_engine: OcrEngineChoice = "rapidocr",
+    share: Share = None,
+    ocr: Ocr = None,
+    ocr_engine: OcrEngineName = None,
     device: DeviceChoice = "auto",
     index: IndexFolder = None,
     ray: RayAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Encode, retrieve, answer and judge. Interrupted, the same command goes on."""
+    """Encode, retrieve, answer and judge. Re-run the same command to resume."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation.plan import open_question_sets, read_plan
         from visar.evaluation.run import Run
@@ -199,22 +215,23 @@ def run_evaluation(
             "max_k": max_k,
             "corrections": corrections,
             "details": detail,
-            "ocr": ocr if ocr != "auto" else None,
-            "ocr_engine": ocr_engine if ocr_engine != "rapidocr" else None,
+            "ocr": ocr,
+            "ocr_engine": ocr_engine,
             "concurrency": concurrency,
             "measure_latency": measure_latency,
-            "share": _share(share) if share != "1/1" else None,
+            "share": None if share is None else _share(share),
         },
     )
     question_sets = open_question_sets(plan)
-    library = Index.open(index or folder / "index", device=device, reader="none")
-    for name in plan.encoders:
-        fetch_model(library.encoder(name), quiet=quiet)
-    with progress_shown(quiet=quiet) as display:
-        listener = _listener(display)
-        run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)
-        with ray_messages_on_stderr(ray is not None):
-            outcome = run.run()
+    location = index or folder / plan.index_name
+    with Index.open(location, device=device, reader="none") as library:
+        for name in plan.encoders:
+            fetch_model(library.encoder(name), quiet=quiet)
+        with progress_shown(quiet=quiet) as display:
+            listener = _listener(display)
+            run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)
+            with ray_messages_on_stderr(ray is not None):
+                outcome = run.run()
     if as_json:
         print_json(_plain(outcome))
     else:
@@ -223,6 +240,40 @@ def run_evaluation(
         complain(f"{name} failed {failure}")
     if outcome.failures:
         raise typer.Exit(1)
+
+
+@app.command("status")
+def status(folder: RunFolder, *, as_json: Json = False) -> None:
+    """Show which results of a run are done, stale or missing."""
+    with extra_needed("An evaluation", "eval"):
+        from visar.evaluation.state import progress, read_state
+
+    state = read_state(folder)
+    found = progress(state)
+    if as_json:
+        print_json(
+            {
+                "questions": len(state.asked),
+                "unreadable": list(state.unreadable),
+                **{name: asdict(one) for name, one in found.items()},
+            }
+        )
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in ("", "done", "stale", "missing"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, one in found.items():
+        table.add_row(name, *(f"{count:,}" for count in (one.done, one.stale, one.missing)))
+    console.print(Padding(table, (0, 0, 0, 2)))
+    lines = [counted(len(state.asked), "question")]
+    if any(one.stale for one in found.values()):
+        lines.append("Stale results have inputs that changed since. They are not counted.")
+    if state.unreadable:
+        lines.append(f"{counted(len(state.unreadable), 'line')} can't be read.")
+    if any(one.missing for one in found.values()):
+        lines.append("Re-run `visar eval run` with the same options to compute what is missing.")
+    for line in lines:
+        console.print(Text(f"  {line}", "dim"), soft_wrap=True)
 
 
 @app.command("report")
@@ -320,6 +371,10 @@ def _print_outcome(folder: Path, outcome: Outcome) -> None:
         f"new: {outcome.retrieved} retrievals, {outcome.answered} answers, "
         f"{outcome.judged} verdicts",
     ]
+    if outcome.stale:
+        lines.append(
+            f"{counted(outcome.stale, 'earlier result')} not counted: the inputs have changed"
+        )
     for name, missing in skipped.missing.items():
         lines.append(f"{name}, not there: {counted(len(missing), 'document')}")
     for name, refused in skipped.refused.items():
@@ -342,6 +397,7 @@ def _plain(outcome: Outcome) -> dict[str, object]:
         "retrieved": outcome.retrieved,
         "answered": outcome.answered,
         "judged": outcome.judged,
+        "stale": outcome.stale,
         "skipped": outcome.skipped.model_dump(),
         "failures": outcome.failures,
     }

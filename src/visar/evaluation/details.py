@@ -17,7 +17,17 @@ def details_path(folder: Path, asked: Asked, encoder: str) -> Path:
     return folder / "details" / f"{'-'.join(map(_slug, names))}.npz"
 
 
-def write_details(path: Path, asked: Asked, encoder: str, selection: Selection) -> None:
+def read_inputs(path: Path) -> str | None:
+    """Return the digest of what a file of details was computed from; None if there is none."""
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as details:
+        return str(details["inputs"]) if "inputs" in details else None
+
+
+def write_details(
+    path: Path, asked: Asked, encoder: str, selection: Selection, inputs: str
+) -> None:
     """Write what ViSAR saw of a question; the selection has the full matrix."""
     assert selection.similarity is not None  # noqa: S101 - it was asked for
     path.parent.mkdir(exist_ok=True)
@@ -32,6 +42,7 @@ def write_details(path: Path, asked: Asked, encoder: str, selection: Selection) 
         id=np.array(asked.question),
         encoder=np.array(encoder),
         dataset=np.array(asked.dataset),
+        inputs=np.array(inputs),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 import sys
 from datetime import UTC, datetime
 from importlib import metadata
@@ -14,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from visar._version import __version__
 from visar.errors import NotARun
+from visar.evaluation.inputs import Definitions
 from visar.evaluation.records import describe_problem
 from visar.files import write_whole
 from visar.models.devices import usable_cores
@@ -23,7 +26,10 @@ _PACKAGES = (
     "onnxruntime",
     "pypdfium2",
     "rapidocr",
+    "pandas",
     "scikit-learn",
+    "scipy",
+    "statsmodels",
     "torch",
     "transformers",
     "colpali-engine",
@@ -40,7 +46,11 @@ class DataRead(BaseModel):
     questions: int
     """All of them, with those whose documents are missing."""
     edition: str | None = None
-    """Where a benchmark with so many questions is published, if that is known."""
+    """The published edition of a benchmark with this number of questions, if it is known."""
+    revision: str | None = None
+    """Commit of the data at the hub, if they came from there."""
+    digest: str = ""
+    """Digest of all questions, evidence pages and reference answers."""
 
 
 class Skipped(BaseModel):
@@ -90,14 +100,18 @@ class Manifest(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     visar: str = __version__
+    commit: str | None = Field(default_factory=lambda: _commit())
+    """Commit of the source tree that ran; None for an installed package."""
     started: str = Field(default_factory=_now)
     finished: str | None = None
     """None while it runs, and for good if it was interrupted."""
     plan: dict[str, Any] = Field(default_factory=dict)
     data: dict[str, DataRead] = Field(default_factory=dict)
     """By data set."""
-    encoders: dict[str, str] = Field(default_factory=dict)
-    """Their versions, by the names that results are kept under."""
+    definitions: Definitions = Field(default_factory=Definitions)
+    """How its results were computed."""
+    models: dict[str, str] = Field(default_factory=dict)
+    """Names and versions of the generators' models, by generator."""
     addresses: dict[str, str] = Field(default_factory=dict)
     """Where encoders that run elsewhere were reached, by name."""
     dtype: str = "float16 in the index, float32 products, float64 sums"
@@ -141,6 +155,22 @@ def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:
         # What is not in the file is unknown, not as it is here and now.
         found.append(read.model_dump(mode="json", exclude_unset=True))
     return tuple(sorted(found, key=lambda manifest: str(manifest.get("started", ""))))
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree this package runs from, marked if it has changes."""
+    root = Path(__file__).parents[3]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+
+    def ask(*arguments: str) -> str:
+        command = [git, "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+
+    commit = ask("rev-parse", "HEAD")
+    changed = ask("status", "--porcelain", "--untracked-files=no", "--", "src")
+    return f"{commit} with changes" if commit and changed else commit or None
 
 
 def _memory_gib() -> float | str:

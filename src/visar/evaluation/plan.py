@@ -65,19 +65,26 @@ class Plan(BaseModel):
         """How many pages are kept of methods that do not decide k by themselves."""
         return max(DEPTH, *self.max_k) if self.max_k else DEPTH
 
+    @property
+    def index_name(self) -> str:
+        """Name of the run's own index: words read with other OCR settings have another one."""
+        if (self.ocr, self.ocr_engine) == ("auto", "rapidocr"):
+            return "index"
+        return f"index-{self.ocr}-{self.ocr_engine}"
+
     def chosen_methods(self) -> list[ComparedMethod]:
         """Return the methods of the plan, those that take long last."""
         return find_methods(self.methods, self.depth)
 
 
 def read_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
-    """Make a plan from a TOML file, if there is one, with flags in place of what it says.
+    """Make a plan from a TOML file, if there is one; flags override its settings.
 
-    Flags that are None or empty count as not given. Raises InvalidOption if the file cannot be
-    read, or a setting or its value is wrong.
+    A flag that is None was not given. Raises InvalidOption if the file cannot be read, or a
+    setting or its value is wrong.
     """
     values = {} if path is None else _read_toml(path)
-    given = {name: value for name, value in flags.items() if value}
+    given = {name: value for name, value in flags.items() if value is not None}
     try:
         return Plan.model_validate(values | given)
     except ValidationError as error:
@@ -124,7 +131,8 @@ def open_question_sets(plan: Plan) -> list[QuestionSet]:
     """Open the data sets of a plan, each as published and, with corrections, as corrected.
 
     ``NAME=FOLDER`` is the benchmark of that name in a folder of this machine. Raises DatasetError
-    if a data set or the corrections cannot be had, or two data sets have the same name.
+    if a data set or the corrections cannot be had, or two data sets have the same name, and
+    InvalidOption if no question has the id of a detail.
     """
     opened: list[QuestionSet] = []
     for data in plan.data:
@@ -137,6 +145,10 @@ def open_question_sets(plan: Plan) -> list[QuestionSet]:
         opened.append(published)
         if plan.corrections is not None:
             opened.append(_corrected(published, Path(plan.corrections)))
+    known = {question.id for one in opened for question in one.questions}
+    for detail in plan.details:
+        if detail not in known:
+            raise InvalidOption(f"No question has the id {detail!r} (--detail).")
     return opened
 
 

@@ -1,8 +1,11 @@
 """The records of a run: one for each question and setting, in files of JSON lines.
 
-Each process writes files of its own, so that several, on one machine or more, can work on one run:
-put their files into one folder, and the run is complete. A line is written whole or, by a crash,
-cut off; a cut-off line is passed over, and its work done again.
+Each process writes its own files, so that several processes or machines can work on one run: put
+their files into one folder, and the run is complete. After a crash the last line may be cut off; it
+is skipped, and its work is done again.
+
+A record carries ``inputs``, a digest of everything it was computed from (`visar.evaluation.inputs`
+makes it). A record whose digest differs from the one its inputs have now is stale.
 """
 
 from __future__ import annotations
@@ -37,6 +40,14 @@ class Asked:
     answerable: bool
     corrected: bool = False
     """Whether the corrections file changed what the data set says of it."""
+    text_digest: str = ""
+    """Digest of the question's text."""
+    document_digest: str = ""
+    """Digest of the document's file and of the words read from it."""
+    answers_digest: str = ""
+    """Digest of the reference answers and their kind; empty if there are none to judge by."""
+    dropped: bool = False
+    """Whether the data set no longer has the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +78,8 @@ class Retrieved:
     alone: bool = False
     """Whether the seconds were taken with all cores, while no other question was searched for."""
     paper_sparsity: FiniteFloat | None = None
-    """Share of pages whose s_p, rescaled to [0, 1], is at most 0.01; older versions did not keep
-    it."""
+    """Share of pages whose s_p, rescaled to [0, 1], is at most 0.01."""
+    inputs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,7 @@ class Answered:
     concurrency: int = 1
     """How many questions the generator was asked at a time: with more than one, its seconds are
     those of a busy server, or of a whole batch."""
+    inputs: str = ""
 
     @property
     def said(self) -> str:
@@ -120,6 +132,11 @@ class Judged:
     correct: bool
     prompt: str = "default"
     """The prompt that the generator was asked with."""
+    reason: str = ""
+    """The rule that decided, or the judge model's reply."""
+    model: str | None = None
+    """The judge's model, as exactly as it tells; None for a judge without one."""
+    inputs: str = ""
 
 
 Record = TypeVar("Record", Asked, Retrieved, Answered, Judged)
@@ -131,13 +148,13 @@ KEYS: dict[type[Any], tuple[str, ...]] = {
     Answered: _ANSWER,
     Judged: (*_ANSWER, "judge"),
 }
-"""The fields that tell records of a kind apart."""
+"""The fields that name the setting of a record."""
 _SCHEMAS: dict[type[Any], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in KEYS}
 _GETTERS = {kind: attrgetter(*names) for kind, names in KEYS.items()}
 
 
 def key_of(record: Asked | Retrieved | Answered | Judged) -> tuple[Any, ...]:
-    """Return the key of a record; a later one with the same key replaces it."""
+    """Return the setting of a record."""
     key: tuple[Any, ...] = _GETTERS[type(record)](record)
     return key
 
@@ -176,16 +193,16 @@ class RecordWriter(Generic[Record]):
 
 
 def read_by_key(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
-    """Read the records of a kind as `read_lines` does, by their keys."""
+    """Read the last record of each setting, whether it is stale or not."""
     return {key_of(record): record for record in read_lines(folder, kind)[0]}
 
 
 def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str]]:
-    """Read records of a kind, and the places of complete lines without JSON.
+    """Read records of a kind, and the positions of complete lines that are not JSON.
 
-    Of records with the same key the last one counts, by the files' names and then their lines.
-    What a crashed writer left of a line is passed over. Raises NotARun if a line is JSON, but not
-    such a record.
+    Of records with the same setting and inputs the last one counts, in the order of the files'
+    names and their lines. A line that a crashed writer left unfinished is skipped. Raises NotARun
+    if a line is JSON but not such a record.
     """
     schema = _SCHEMAS[kind]
     found: dict[tuple[Any, ...], Record] = {}
@@ -204,7 +221,9 @@ def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str
                     if line.strip() and line.endswith(b"\n"):
                         unreadable.append(f"{path.name}, line {number}")
                 else:
-                    found[key_of(record)] = record
+                    key = (*key_of(record), getattr(record, "inputs", ""))
+                    found.pop(key, None)
+                    found[key] = record
     return list(found.values()), unreadable
 
 

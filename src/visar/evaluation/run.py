@@ -1,8 +1,8 @@
 """An evaluation from beginning to end: encode, retrieve, answer, judge.
 
-Every stage keeps its records as it goes, and begins with what is not there yet: a run that was
-interrupted goes on, a larger plan adds to a smaller one, and shares of several machines add up.
-Models are released when the stage that needs them is over, before the next one loads its own.
+A call of a run does what the folder does not hold yet, or holds only stale: an interrupted run is
+resumed, a larger plan adds to a smaller one, and shares of several machines add up. Models are
+released when the stage that needs them is over, before the next one loads its own.
 """
 
 from __future__ import annotations
@@ -13,16 +13,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from visar._version import __version__
 from visar.core import select
+from visar.core.vectors import Float32
 from visar.documents import ReadOptions
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, EmptyQuestion, InvalidOption
-from visar.evaluation.answerer import Answerer, AnswerTask
+from visar.evaluation.answerer import AnswerTask, quote_answer, write_answers
 from visar.evaluation.calls import ONE_BY_ONE, ModelCalls, Pace, group_by
 from visar.evaluation.datasets import published_edition
-from visar.evaluation.details import details_path, write_details
+from visar.evaluation.details import details_path, read_inputs, write_details
+from visar.evaluation.inputs import (
+    Definitions,
+    define_calibration,
+    define_generator,
+    define_method,
+    digest,
+)
 from visar.evaluation.judge import (
-    CachedJudge,
     Case,
     Judge,
     Verdict,
@@ -32,9 +40,8 @@ from visar.evaluation.judge import (
     needs_model,
 )
 from visar.evaluation.manifest import DataRead, Manifest, Skipped, finish, write_manifest
-from visar.evaluation.methods import ComparedMethod, is_answered
 from visar.evaluation.plan import Plan, QuestionSet
-from visar.evaluation.questions import Question
+from visar.evaluation.questions import Question, Revised
 from visar.evaluation.records import (
     KEYS,
     Answered,
@@ -47,15 +54,25 @@ from visar.evaluation.records import (
     read_by_key,
     writer_name,
 )
-from visar.evaluation.workers import Task, retrieve
+from visar.evaluation.state import (
+    CORRECTED,
+    RunState,
+    planned_answers,
+    planned_retrievals,
+    planned_verdicts,
+    read_state,
+)
+from visar.evaluation.workers import Searched, Task, retrieve
 from visar.generation import extractive
 from visar.generation.parsing import is_not_answerable
-from visar.generation.protocol import BatchGenerator, Generator
+from visar.generation.protocol import BatchGenerator, Generator, model_version
 from visar.generation.registry import is_served
 from visar.index import Index
 from visar.ingest.pipeline import Progress as PageProgress
 from visar.models.protocols import Releasable
 from visar.results import Document, EncoderRef
+from visar.retrieval.calibration import find_calibration
+from visar.retrieval.search import Searcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +94,8 @@ class Outcome:
     retrieved: int = 0
     answered: int = 0
     judged: int = 0
+    stale: int = 0
+    """Results found in the folder whose inputs have changed."""
     skipped: Skipped = field(default_factory=Skipped)
     failures: dict[str, str] = field(default_factory=dict)
     """By encoder, generator or judge: how often it failed, and the last reason."""
@@ -90,19 +109,19 @@ _Documents = dict[tuple[str, str], Document]
 class _Row:
     """A question of the run."""
 
-    questions: QuestionSet
     question: Question
     asked: Asked
-    document: Document
+    document: tuple[str, str]
+    """The document's data set and name."""
 
 
 class Run:
     """One call of a run: what ``plan`` says and the folder does not hold yet.
 
-    ``question_sets`` are those of `open_question_sets`; the index
-    takes the documents, and makes and holds the models; ``base_url`` is where ``openai:MODEL`` is
-    served; ``ray`` is the address of a cluster that encodes and retrieves. Raises VisarError if
-    there is no such encoder, generator or judge, or it cannot be had here.
+    ``question_sets`` are those of `open_question_sets`; the index takes the documents, and makes
+    and holds the models; ``base_url`` is where ``openai:MODEL`` is served; ``ray`` is the address
+    of a cluster that encodes and retrieves. Raises VisarError if an encoder, generator or judge is
+    unknown or cannot run here.
     """
 
     def __init__(
@@ -135,16 +154,42 @@ class Run:
                 raise InvalidOption(f"{other} and {typed} are the same encoder: name it once.")
             self._encoders[encoder.name] = encoder
             self._addresses[encoder.name] = typed
-        self._generators = {
-            name: self._generator(name) for name in plan.generators if name != extractive.NAME
+        self._generators: dict[str, Generator | None] = {
+            name: None if name == extractive.NAME else self._generator(name)
+            for name in plan.generators
         }
-        self._paces = {
-            name: self._pace_of(generator) for name, generator in self._generators.items()
-        }
-        self._judges = [self._judge_named(name) for name in plan.judges if plan.generators]
+        self._judges: dict[str, tuple[Judge, Pace]] = {}
+        self._definitions = Definitions(
+            code=__version__,
+            encoders={name: encoder.version for name, encoder in self._encoders.items()},
+            calibrations={
+                name: define_calibration(find_calibration(EncoderRef.of(encoder)))
+                for name, encoder in self._encoders.items()
+            },
+            methods={method.name: define_method(method) for method in self._methods},
+            generators={
+                name: {self._prompt(name): define_generator(generator, self._prompt(name))}
+                for name, generator in self._generators.items()
+            },
+        )
+        for name in plan.judges if plan.generators else ():
+            self._add_judge(name)
+        self._manifest = Manifest(
+            plan=plan.model_dump(mode="json"),
+            data={one.name: _data_read(one) for one in question_sets if not one.published},
+            definitions=self._definitions,
+            addresses={name: typed for name, typed in self._addresses.items() if typed != name},
+            models={
+                name: model_version(generator)
+                for name, generator in self._generators.items()
+                if generator is not None
+            },
+        )
         self._documents: _Documents = {}
-        self._rows: list[_Row] = []
-        self._retrieved: dict[tuple[Any, ...], Retrieved] = {}
+        self._rows: dict[tuple[str, str], _Row] = {}
+        self._state = RunState({}, (), Definitions())
+        self._queries: dict[tuple[str, str], Float32 | None] = {}
+        self._searched: dict[tuple[str, str, str], Searched] = {}
         self._calls = ModelCalls(listener.step)
         self._outcome = Outcome()
 
@@ -154,13 +199,7 @@ class Run:
         Raises VisarError if an encoder or a method fails. A generator or judge that fails is noted,
         and asked again in the next call.
         """
-        manifest = Manifest(
-            plan=self._plan.model_dump(mode="json"),
-            data={one.name: data_read(one) for one in self._question_sets if not one.published},
-            encoders={name: encoder.version for name, encoder in self._encoders.items()},
-            addresses={name: typed for name, typed in self._addresses.items() if typed != name},
-        )
-        write_manifest(self._folder, self._writer_name, manifest)
+        write_manifest(self._folder, self._writer_name, self._manifest)
         interrupted = True
         try:
             self._run_stages()
@@ -168,7 +207,7 @@ class Run:
         finally:
             self._outcome.failures = self._calls.failures()
             ended = finish(
-                manifest,
+                self._manifest,
                 self._outcome.skipped,
                 self._outcome.failures,
                 interrupted=interrupted,
@@ -177,20 +216,20 @@ class Run:
         return self._outcome
 
     def _run_stages(self) -> None:
-        self._retrieved = read_by_key(self._folder, Retrieved)
         for encoder in self._encoders.values():
-            prepared = self._prepare_documents(encoder)
-            self._ask()
-            self._retrieve(encoder, prepared)
-            self._keep_details(encoder, prepared)
-            if extractive.NAME in self._plan.generators:
-                # Quotes need the encoder: they are made while it is there.
-                self._answer(extractive.NAME, [encoder.name])
+            self._prepare_documents(encoder)
+            if not self._rows:
+                self._ask()
+            self._retrieve(encoder)
+            self._write_details(encoder)
+            if extractive.NAME in self._generators:
+                self._quote(encoder)
             self._index.release()
-        for generator in self._generators:
-            self._answer(generator, self._encoders)
-            self._index.release()
-        for judge, pace in self._judges:
+        for name, generator in self._generators.items():
+            if generator is not None:
+                self._answer(name, generator)
+                self._index.release()
+        for judge, pace in self._judges.values():
             self._judge(judge, pace)
             self._index.release()
 
@@ -198,28 +237,34 @@ class Run:
         base_url = self._base_url if is_served(name) else None
         return self._index.generator(name, base_url=base_url)
 
+    def _prompt(self, generator: str) -> Any:
+        # Quotes have no prompt.
+        return "default" if generator == extractive.NAME else self._plan.prompt
+
     def _pace_of(self, generator: Generator) -> Pace:
-        """How many questions a generator is given at a time: if its model runs here, in a batch."""
+        """Return how many questions a generator gets at a time: a batch if its model runs here."""
         if not isinstance(generator, Releasable):
             return Pace(threads=self._plan.concurrency)
         can_batch = isinstance(generator, BatchGenerator)
         return Pace(batch=self._plan.concurrency) if can_batch else ONE_BY_ONE
 
-    def _judge_named(self, name: str) -> tuple[Judge, Pace]:
-        """The judge of a name, and how many answers it is given at a time."""
-        if not needs_model(name):
-            return get_judge(name), ONE_BY_ONE
-        judge, model = judge_and_model(name)
-        generator = self._generator(model)
-        cached = CachedJudge(judge(generator), self._folder / "verdicts")
-        return cached, self._pace_of(generator)
+    def _add_judge(self, name: str) -> None:
+        version, pace = "", ONE_BY_ONE
+        if needs_model(name):
+            kind, model = judge_and_model(name)
+            generator = self._generator(model)
+            judge: Judge = kind(generator)
+            version, pace = model_version(generator), self._pace_of(generator)
+        else:
+            judge = get_judge(name)
+        self._judges[judge.name] = judge, pace
+        self._definitions.judges[judge.name] = digest(version)
 
     def _writer(self, kind: type[Record]) -> RecordWriter[Record]:
         return RecordWriter(self._folder, kind, self._writer_name)
 
-    def _prepare_documents(self, encoder: Encoder) -> _Documents:
+    def _prepare_documents(self, encoder: Encoder) -> None:
         """Put every document into the index; what is there is not read again."""
-        prepared: _Documents = {}
         skipped = self._outcome.skipped
         invalid = 0
         wanted = [
@@ -236,7 +281,7 @@ class Run:
                 paths,
                 encoder=self._addresses[encoder.name],
                 options=options,
-                progress=lambda place: self._listener.document(Path(place)),
+                progress=lambda path: self._listener.document(Path(path)),
                 ray=self._ray,
             )
         for done, (questions, name) in enumerate(wanted):
@@ -256,201 +301,343 @@ class Run:
             except DocumentError as error:
                 skipped.refused.setdefault(questions.name, {})[name] = str(error)
                 continue
-            prepared[questions.name, name] = document
+            self._documents[questions.name, name] = document
             invalid += document.count_invalid(encoder.name)
         self._listener.step("documents", len(wanted), len(wanted))
         if invalid:
             skipped.invalid_pages[encoder.name] = invalid
-        self._documents |= prepared
         self._outcome.documents = len(self._documents)
-        return prepared
 
     def _ask(self) -> None:
-        """Keep the questions whose documents are there, without their words."""
-        known = read_by_key(self._folder, Asked)
-        self._rows = []
+        """Write the questions whose documents are there, without their words."""
+        contents = {
+            document.id: self._document_digest(document) for document in self._documents.values()
+        }
         for questions in self._question_sets:
             outside = []
             for question in questions.questions:
                 document = self._documents.get(_document_key(questions, question))
                 if document is None:
                     continue
-                asked = asked_of(questions, question, document)
-                self._rows.append(_Row(questions, question, asked, document))
+                asked = asked_of(questions, question, document, contents[document.id])
+                source = _document_key(questions, question)
+                self._rows[key_of(asked)] = _Row(question, asked, source)
                 if len(asked.evidence_pages) < len(question.evidence_pages):
                     outside.append(question.id)
             if outside:
                 self._outcome.skipped.pages_outside[questions.name] = outside
         self._outcome.questions = len(self._rows)
+        known = read_by_key(self._folder, Asked)
+        in_data = {(each.name, one.id) for each in self._question_sets for one in each.questions}
+        names = {each.name for each in self._question_sets}
+        dropped = [
+            replace(one, dropped=True)
+            for key, one in known.items()
+            if one.dataset in names and key not in in_data and not one.dropped
+        ]
         with self._writer(Asked) as writer:
-            asked_now = [row.asked for row in self._rows]
-            writer.write(one for one in asked_now if known.get(key_of(one)) != one)
+            asked_now = [row.asked for row in self._rows.values()]
+            writer.write([one for one in asked_now if known.get(key_of(one)) != one] + dropped)
+        if self._rows:
+            self._state = read_state(self._folder)
+            self._outcome.stale = sum(self._state.stale.values())
 
-    def _retrieve(self, encoder: Encoder, prepared: _Documents) -> None:
+    def _document_digest(self, document: Document) -> str:
+        """Return the digest of a document's file and words.
+
+        Raises InvalidOption if the index has words that were read with other OCR settings.
+        """
+        pages = self._index.pages(document.id)
+        ocr = self._plan.ocr
+        for page in pages:
+            by_ocr = page.text_source in ("ocr", "both")
+            if (ocr == "never" and by_ocr) or (ocr == "always" and not by_ocr and page.words):
+                raise InvalidOption(
+                    f"{self._index.location} holds {document.name} read with other OCR settings "
+                    f"than --ocr {ocr}: page {page.number} has words from its {page.text_source}. "
+                    "Use another --index."
+                )
+        return digest(document.id, [[word.text for word in page.words] for page in pages])
+
+    def _encode(self, encoder: Encoder, question: Question) -> Float32 | None:
+        """Return the vectors of a question, encoded once; None if it has no words to encode."""
+        key = encoder.name, question.text
+        if key not in self._queries:
+            self._queries[key] = None
+            with self._calls.caught(encoder.name, question.id, EmptyQuestion):
+                self._queries[key] = encoder.encode_query(question.text)
+        return self._queries[key]
+
+    def _retrieve(self, encoder: Encoder) -> None:
         with self._writer(Retrieved) as writer:
 
-            def keep(found: list[Retrieved]) -> None:
+            def keep(records: Iterable[Retrieved]) -> None:
+                found = [replace(one, inputs=self._state.inputs(one) or "") for one in records]
                 writer.write(found)
-                self._retrieved.update((key_of(record), record) for record in found)
+                self._state.keep(found)
                 self._outcome.retrieved += len(found)
 
-            # What corrections leave as it was is taken over once the published data are done.
-            for is_corrected in (False, True):
-                # Long documents first, so that no core waits for the last.
-                rows = sorted(
-                    (row for row in self._rows if bool(row.questions.published) == is_corrected),
-                    key=lambda row: (-row.asked.pages, row.asked.document),
-                )
-                keep([record for row in rows for record in self._taken_over(row, encoder.name)])
-                tasks = list(self._tasks(rows, encoder, prepared))
+            def keep_searched(searched: Searched) -> None:
+                keep(searched.retrieved)
+                self._keep_searched(encoder.name, searched)
+
+            # The second time, questions with the same inputs as others take over their results.
+            for _ in range(2):
+                missing = self._missing_retrievals(encoder.name)
+                keep(self._taken_over(missing))
+                tasks = list(self._tasks(missing, encoder))
                 progress = partial(self._listener.step, "retrieval")
                 alone = self._plan.measure_latency
-                retrieve(self._index.location, tasks, keep, progress, alone=alone, ray=self._ray)
+                location, ray = self._index.location, self._ray
+                retrieve(location, tasks, keep_searched, progress, alone=alone, ray=ray)
+
+    def _missing_retrievals(self, encoder: str) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the methods whose choice is missing, with its inputs, by question."""
+        missing: dict[tuple[str, str], dict[str, str]] = {}
+        asked = [row.asked for row in self._rows.values()]
+        for setting in planned_retrievals(self._manifest, asked):
+            question, method = setting[:2], setting[3]
+            row = self._rows[question]
+            if setting[2] == encoder and not self._is_kept(self._state.retrieved.get(setting), row):
+                inputs = self._state.definitions.retrieval(row.asked, encoder, method)
+                missing.setdefault(question, {})[method] = inputs
+        return missing
+
+    def _is_kept(self, found: Retrieved | Answered | Judged | None, row: _Row) -> bool:
+        """Return whether a retrieval is there, deep enough for the budgets, and timed if asked."""
+        if not isinstance(found, Retrieved):
+            return False
+        adaptive = next(one.adaptive for one in self._methods if one.name == found.method)
+        depth = 1 if adaptive else min(self._plan.depth, row.asked.pages)
+        return len(found.pages) >= depth and (found.alone or not self._plan.measure_latency)
+
+    def _taken_over(self, missing: dict[tuple[str, str], dict[str, str]]) -> Iterator[Retrieved]:
+        """Yield the choices that were made from the same inputs for another question."""
+        for (dataset, question), methods in missing.items():
+            for method, inputs in list(methods.items()):
+                known = self._state.known.get(inputs)
+                if isinstance(known, Retrieved) and self._is_kept(
+                    known, self._rows[dataset, question]
+                ):
+                    del methods[method]
+                    yield replace(known, dataset=dataset, question=question)
 
     def _tasks(
-        self, rows: Iterable[_Row], encoder: Encoder, prepared: _Documents
+        self, missing: dict[tuple[str, str], dict[str, str]], encoder: Encoder
     ) -> Iterator[Task]:
-        reference = EncoderRef(encoder.name, encoder.version, encoder.dimension)
-        for row in rows:
-            document = prepared.get(_document_key(row.questions, row.question))
-            missing = tuple(method.name for method in self._missing(row.asked, encoder.name))
-            query = None
-            if document is not None and missing:
-                with self._calls.caught(encoder.name, row.question.id, EmptyQuestion):
-                    query = encoder.encode_query(row.question.text)
-            if document is not None and query is not None:
-                invalid = document.count_invalid(encoder.name)
-                task = row.asked, document.id, reference, query, missing, self._plan.depth
-                yield Task(*task, invalid_pages=invalid)
+        """Yield the searches to do, long documents first, so that no core waits for the last."""
+        given: set[str] = set()
+        for key in sorted(missing, key=lambda key: self._search_order(self._rows[key])):
+            methods = tuple(name for name, inputs in missing[key].items() if inputs not in given)
+            given.update(missing[key].values())
+            if methods:
+                yield from self._task(self._rows[key], encoder, methods)
 
-    def _missing(self, asked: Asked, encoder: str) -> Iterator[ComparedMethod]:
-        """The methods that can choose for a question, and whose choice is not kept yet."""
-        for method in self._methods:
-            if method.needs_evidence and not asked.evidence_pages:
-                continue
-            if method.max_pages is not None and asked.pages > method.max_pages:
-                continue
-            found = self._retrieved.get((asked.dataset, asked.question, encoder, method.name))
-            # An earlier call with smaller budgets kept fewer pages of fixed top-k.
-            depth = 1 if method.adaptive else min(self._plan.depth, asked.pages)
-            is_kept = found is not None and len(found.pages) >= depth
-            is_timed = found is not None and (found.alone or not self._plan.measure_latency)
-            if not (is_kept and is_timed):
-                yield method
+    @staticmethod
+    def _search_order(row: _Row) -> tuple[int, str]:
+        return -row.asked.pages, row.asked.document
 
-    def _taken_over(self, row: _Row, encoder: str) -> Iterator[Retrieved]:
-        """What was chosen before a question was corrected; only the oracle looks at evidence."""
-        asked = row.asked
-        if row.questions.published is None:
-            return
-        for method in self._missing(asked, encoder):
-            found = self._retrieved.get(
-                (row.questions.published, asked.question, encoder, method.name)
+    def _task(self, row: _Row, encoder: Encoder, methods: tuple[str, ...]) -> Iterator[Task]:
+        """Yield the search for a question, if its document and its words can be encoded."""
+        document = self._documents[row.document]
+        reference = EncoderRef.of(encoder)
+        query = self._encode(encoder, row.question) if document.has(reference) else None
+        if query is not None:
+            invalid = document.count_invalid(encoder.name)
+            yield Task(row.asked, document.id, reference, query, methods, self._plan.depth, invalid)
+
+    def _write_details(self, encoder: Encoder) -> None:
+        """Write the similarity matrix and J(k) of the questions that the plan names."""
+        for row in self._rows.values():
+            asked = row.asked
+            if asked.question not in self._plan.details or asked.dataset.endswith(CORRECTED):
+                continue
+            path = details_path(self._folder, asked, encoder.name)
+            inputs = digest(
+                self._definitions.retrieval(asked, encoder.name, "visar"), asked.evidence_pages
             )
-            if found is not None and not (asked.corrected and method.needs_evidence):
-                yield replace(found, dataset=asked.dataset)
-
-    def _keep_details(self, encoder: Encoder, prepared: _Documents) -> None:
-        """Keep the similarity matrix and J(k) of chosen questions."""
-        for row in self._rows:
-            document = prepared.get(_document_key(row.questions, row.question))
-            is_wanted = row.question.id in self._plan.details and not row.questions.published
-            if not is_wanted or document is None:
-                continue
-            path = details_path(self._folder, row.asked, encoder.name)
-            if not path.exists():
-                searcher = self._index.searcher([document.id], self._addresses[encoder.name])
-                query = encoder.encode_query(row.question.text)
+            query = self._encode(encoder, row.question)
+            if query is not None and read_inputs(path) != inputs:
+                document = self._documents[row.document].id
+                searcher = self._index.searcher([document], self._addresses[encoder.name])
                 selection = select(query, searcher.pages, full_matrix=True)
-                write_details(path, row.asked, encoder.name, selection)
+                write_details(path, asked, encoder.name, selection, inputs)
 
-    def _answer(self, generator: str, encoders: Iterable[str]) -> None:
-        known = read_by_key(self._folder, Answered)
-        pace = self._paces.get(generator, ONE_BY_ONE)
-        models = self._generators, self._addresses
-        answerer = Answerer(self._index, *models, concurrency=max(pace.threads, pace.batch))
-        rows = {(row.asked.dataset, row.asked.question): row for row in self._rows}
-        for answered in known.values():
-            if row := rows.get((answered.dataset, answered.question)):
-                answerer.remember(answered, row.question.text, row.document.id)
+    def _quote(self, encoder: Encoder) -> None:
         tasks = [
             task
-            for task in self._answer_tasks(generator, encoders)
-            if key_of(task.blank) not in known
+            for task in self._answer_tasks(extractive.NAME)
+            if task.blank.encoder == encoder.name
         ]
+        rows = [self._rows[key] for key in dict.fromkeys(_question_of(task) for task in tasks)]
+        searches = [
+            task
+            for row in sorted(rows, key=self._search_order)
+            # The pages were chosen in an earlier call, which did not keep the weights.
+            if self._search_key(encoder.name, row.asked) not in self._searched
+            for task in self._task(row, encoder, ())
+        ]
+        retrieve(
+            self._index.location,
+            searches,
+            partial(self._keep_searched, encoder.name),
+            partial(self._listener.step, "retrieval"),
+            ray=self._ray,
+        )
+        searchers: dict[str, Searcher] = {}
+
+        def quote(batch: Sequence[AnswerTask]) -> list[Answered]:
+            (task,) = batch
+            if task.document not in searchers:
+                # Tasks of one document come one after another.
+                searchers.clear()
+                address = self._addresses[encoder.name]
+                searchers[task.document] = self._index.searcher([task.document], address)
+            asked = self._rows[_question_of(task)].asked
+            searched = self._searched[self._search_key(encoder.name, asked)]
+            return [quote_answer(task, searchers[task.document], searched)]
+
+        tasks.sort(key=lambda task: self._search_order(self._rows[_question_of(task)]))
+        self._keep_answers(extractive.NAME, tasks, quote, ONE_BY_ONE)
+        self._searched.clear()
+
+    @staticmethod
+    def _search_key(encoder: str, asked: Asked) -> tuple[str, str, str]:
+        return encoder, asked.text_digest, asked.document_digest
+
+    def _keep_searched(self, encoder: str, searched: Searched) -> None:
+        if extractive.NAME in self._generators:
+            self._searched[self._search_key(encoder, searched.asked)] = searched
+
+    def _answer(self, name: str, generator: Generator) -> None:
+        pace = self._pace_of(generator)
+        tasks = list(self._answer_tasks(name))
         if pace.batch > 1:
             # Prompts of a batch are padded to the longest.
             tasks.sort(key=lambda task: len(task.blank.pages))
-        groups = group_by(tasks, lambda task: task.input)
+        write = partial(
+            write_answers,
+            index=self._index,
+            generator=generator,
+            concurrency=max(pace.threads, pace.batch),
+        )
+        self._keep_answers(name, tasks, write, pace)
+
+    def _answer_tasks(self, generator: str) -> Iterator[AnswerTask]:
+        """Yield the answers of a generator that are missing and whose pages are chosen."""
+        asked = [row.asked for row in self._rows.values()]
+        for setting in planned_answers(self._manifest, asked):
+            chosen = self._state.retrieved.get(setting[:4])
+            if setting[4] != generator or setting in self._state.answered or chosen is None:
+                continue
+            dataset, question, encoder, method, _, max_k, prompt = setting
+            pages = chosen.pages[:max_k]
+            row = self._rows[dataset, question]
+            inputs = self._state.definitions.answer(row.asked, encoder, generator, prompt, pages)
+            blank = Answered(
+                dataset=dataset,
+                question=question,
+                encoder=encoder,
+                method=method,
+                generator=generator,
+                max_k=max_k,
+                pages=pages,
+                text="",
+                raw="",
+                input_tokens=None,
+                output_tokens=None,
+                seconds=0.0,
+                prompt=prompt,
+                inputs=inputs,
+            )
+            yield AnswerTask(row.question.text, self._documents[row.document].id, blank, prompt)
+
+    def _keep_answers(
+        self,
+        generator: str,
+        tasks: Sequence[AnswerTask],
+        answer: Callable[[Sequence[AnswerTask]], Sequence[Answered | Exception]],
+        pace: Pace,
+    ) -> None:
+        """Answer tasks, those with the same inputs once, and keep the answers."""
         with self._writer(Answered) as writer:
 
             def keep(group: Sequence[AnswerTask], answered: Answered) -> None:
-                writer.write(task.record(answered) for task in group)
+                found = [_with_setting(answered, task.blank) for task in group]
+                writer.write(found)
+                self._state.keep(found)
                 self._outcome.answered += len(group)
 
+            groups = group_by(tasks, lambda task: task.blank.inputs)
+            for group in groups:
+                known = self._state.known.get(group[0].blank.inputs)
+                if isinstance(known, Answered):
+                    keep(group, known)
             self._calls.make(
                 "answers",
                 generator,
-                groups,
-                answerer.answer,
+                [group for group in groups if group[0].blank.inputs not in self._state.known],
+                answer,
                 keep,
-                question=lambda task: task.retrieved.question,
+                question=lambda task: task.blank.question,
                 pace=pace,
             )
 
-    def _answer_tasks(self, generator: str, encoders: Iterable[str]) -> Iterator[AnswerTask]:
-        """Tasks of one question stand together, so that it is searched for once."""
-        methods = [method for method in self._methods if is_answered(method)]
-        # What quotes has no prompt.
-        prompt = "default" if generator == extractive.NAME else self._plan.prompt
-        for row in self._rows:
-            for encoder in encoders:
-                for method in methods:
-                    found = self._retrieved.get((*key_of(row.asked), encoder, method.name))
-                    if found is not None:
-                        for max_k in self._plan.max_k:
-                            task = row.question.text, row.document.id, found, generator, max_k
-                            yield AnswerTask(*task, prompt=prompt)
-
     def _judge(self, judge: Judge, pace: Pace) -> None:
-        questions = {
-            (questions.name, question.id): question
-            for questions in self._question_sets
-            for question in self._questions_of_share(questions)
-            # Where the data set has no answer, there is nothing to judge by.
-            if question.answers
-        }
-        known = read_by_key(self._folder, Judged)
-        answers = [
-            record
-            for record in read_by_key(self._folder, Answered).values()
-            if (record.dataset, record.question) in questions
-            and (*key_of(record), judge.name) not in known
-        ]
+        asked = [row.asked for row in self._rows.values()]
+        blanks = []
+        for setting in planned_verdicts(self._manifest, asked):
+            answered = self._state.answered.get(setting[:-1])
+            if setting[-1] == judge.name and setting not in self._state.judged and answered:
+                blank = _blank_verdict(answered, judge.name)
+                blanks.append(replace(blank, inputs=self._state.inputs(blank) or ""))
 
-        def case_of(answered: Answered) -> Case:
-            question = questions[answered.dataset, answered.question]
-            return Case(question.text, tuple(question.answers), answered.said, question.kind)
+        def case_of(blank: Judged) -> Case:
+            question = self._rows[blank.dataset, blank.question].question
+            said = self._state.answered[key_of(blank)[:-1]].said
+            return Case(question.text, question.answers, said, question.kind)
 
         with self._writer(Judged) as writer:
 
-            def keep(group: Sequence[Answered], verdict: Verdict) -> None:
-                writer.write(_judged(judge, answered, verdict) for answered in group)
+            def keep(group: Sequence[Judged], verdict: Verdict | Judged) -> None:
+                found = [
+                    replace(
+                        blank, correct=verdict.correct, reason=verdict.reason, model=verdict.model
+                    )
+                    for blank in group
+                ]
+                writer.write(found)
+                self._state.keep(found)
                 self._outcome.judged += len(group)
 
+            groups = group_by(blanks, lambda blank: blank.inputs)
+            for group in groups:
+                known = self._state.known.get(group[0].inputs)
+                if isinstance(known, Judged):
+                    keep(group, known)
             self._calls.make(
                 "judging",
                 judge.name,
-                group_by(answers, case_of),
-                lambda answers: judge_each(judge, [case_of(answered) for answered in answers]),
+                [group for group in groups if group[0].inputs not in self._state.known],
+                lambda blanks: judge_each(judge, [case_of(blank) for blank in blanks]),
                 keep,
-                question=lambda answered: answered.question,
+                question=lambda blank: blank.question,
                 pace=pace,
             )
 
-    def _questions_of_share(self, questions: QuestionSet) -> list[Question]:
-        documents = set(documents_of(questions, self._plan.share))
-        return [question for question in questions.questions if question.document in documents]
+
+def _question_of(task: AnswerTask) -> tuple[str, str]:
+    return task.blank.dataset, task.blank.question
+
+
+def _with_setting(answered: Answered, blank: Answered) -> Answered:
+    """Return an answer under the setting of another one with the same inputs."""
+    return replace(answered, **dict(zip(KEYS[Answered], key_of(blank), strict=True)))
+
+
+def _blank_verdict(answered: Answered, judge: str) -> Judged:
+    setting = dict(zip(KEYS[Answered], key_of(answered), strict=True))
+    return Judged(**setting, judge=judge, correct=False)
 
 
 def _document_key(questions: QuestionSet, question: Question) -> tuple[str, str]:
@@ -463,15 +650,26 @@ def documents_of(questions: QuestionSet, share: tuple[int, int]) -> list[str]:
     return sorted({question.document for question in questions.questions})[mine - 1 :: shares]
 
 
-def data_read(questions: QuestionSet) -> DataRead:
-    """Return what the manifest says of a data set."""
+def _data_read(questions: QuestionSet) -> DataRead:
     count = len(questions.questions)
-    edition = published_edition(questions.name, count)
-    return DataRead(source=questions.source, questions=count, edition=edition)
+    content = [
+        (one.id, one.document, one.text, one.evidence_pages, one.answers, one.kind)
+        for one in questions.questions
+    ]
+    return DataRead(
+        source=questions.source,
+        questions=count,
+        edition=published_edition(questions.name, count),
+        revision=questions.dataset.revision if isinstance(questions.dataset, Revised) else None,
+        digest=digest(content),
+    )
 
 
-def asked_of(questions: QuestionSet, question: Question, document: Document) -> Asked:
+def asked_of(
+    questions: QuestionSet, question: Question, document: Document, document_digest: str
+) -> Asked:
     """Return the record of a question, with the evidence pages that its document has."""
+    judged_by = (question.answers, question.kind)
     return Asked(
         question=question.id,
         dataset=questions.name,
@@ -482,9 +680,7 @@ def asked_of(questions: QuestionSet, question: Question, document: Document) -> 
         ),
         answerable=not any(map(is_not_answerable, question.answers)),
         corrected=question.id in questions.changed,
+        text_digest=digest(question.text),
+        document_digest=document_digest,
+        answers_digest=digest(judged_by) if question.answers else "",
     )
-
-
-def _judged(judge: Judge, answered: Answered, verdict: Verdict) -> Judged:
-    key = dict(zip(KEYS[Answered], key_of(answered), strict=True))
-    return Judged(**key, judge=judge.name, correct=verdict.correct)

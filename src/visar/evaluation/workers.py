@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -16,12 +17,13 @@ from multiprocessing.connection import wait
 from threadpoolctl import threadpool_limits
 
 from visar.core import PageVectors
-from visar.core.vectors import Float32, Integers
+from visar.core.vectors import Float32, Float64, Integers
+from visar.errors import VisarError
 from visar.evaluation.methods import TimedPages, find_methods
 from visar.evaluation.records import Asked, Retrieved
 from visar.models.devices import usable_cores
 from visar.results import EncoderRef
-from visar.retrieval.calibration import find_calibration
+from visar.retrieval.calibration import best_cosine, find_calibration
 from visar.retrieval.methods import DocumentPages, Method
 from visar.store import Store, open_store, storage_options
 
@@ -46,10 +48,22 @@ class Task:
     """Pages of the document that the encoder gave no vectors for."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Searched:
+    """The pages that methods chose for a question, and what its quotes need."""
+
+    asked: Asked
+    retrieved: list[Retrieved]
+    query: Float32
+    token_weights: Float64
+    match: float
+    """Cosine of the question with its best page."""
+
+
 def retrieve(
     location: str,
     tasks: Sequence[Task],
-    keep: Callable[[list[Retrieved]], None],
+    keep: Callable[[Searched], None],
     progress: Callable[[int, int], None],
     *,
     alone: bool = False,
@@ -58,7 +72,7 @@ def retrieve(
     """Let methods choose pages of the documents of an index, on all cores.
 
     Tasks of one document should stand together: each process reads a document once for them.
-    ``keep`` is called with the records of each task as soon as they are there, ``progress`` with
+    ``keep`` is called with the result of each task as soon as it is there, ``progress`` with
     how many tasks are done, and how many there are. ``alone`` is for latencies: one task after
     another, each with all cores of this machine. ``ray`` is the address of a cluster whose cores do
     the rest. Raises VisarError if a method fails; tasks that are done are kept.
@@ -75,19 +89,27 @@ def retrieve(
                 # package.
                 _carry_out(task)
                 document = task.document
-            keep([replace(record, alone=alone) for record in _carry_out(task)])
+            found = _carry_out(task)
+            keep(replace(found, retrieved=[replace(one, alone=alone) for one in found.retrieved]))
             progress(done, len(tasks))
+        _close()
         return
     if ray is not None:
         _retrieve_on_cluster(ray, location, tasks, keep, progress)
         return
     context = get_context("spawn")
     with ProcessPoolExecutor(usable_cores(), context, _start_worker, (location,)) as pool:
-        futures: list[Future[list[Retrieved]]] = [pool.submit(_carry_out, task) for task in tasks]
+        futures: list[Future[Searched]] = [pool.submit(_carry_out, task) for task in tasks]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 keep(future.result())
                 progress(done, len(tasks))
+        except BrokenProcessPool as error:
+            raise VisarError(
+                "A process that searched pages died, often because memory ran out. Results so far "
+                "are kept: run the same command again, with fewer cores (taskset) if it happens "
+                "again."
+            ) from error
         except BaseException:
             workers = list((pool._processes or {}).values())  # noqa: SLF001 - nobody else's
             pool.shutdown(wait=False, cancel_futures=True)
@@ -100,7 +122,7 @@ def _retrieve_on_cluster(
     ray: str,
     location: str,
     tasks: Sequence[Task],
-    keep: Callable[[list[Retrieved]], None],
+    keep: Callable[[Searched], None],
     progress: Callable[[int, int], None],
 ) -> None:
     from visar.ingest.ray_cluster import RayCluster
@@ -118,7 +140,8 @@ def _retrieve_on_cluster(
     with RayCluster(ray) as cluster:
         cluster.check_location(location)
         for count, found in cluster.map(_carry_out_group, groups):
-            keep(found)
+            for one in found:
+                keep(one)
             done += count
             progress(done, len(tasks))
 
@@ -132,12 +155,12 @@ class _Group:
     tasks: tuple[Task, ...]
 
 
-def _carry_out_group(group: _Group) -> tuple[int, list[Retrieved]]:
-    """Return how many tasks are done, and their records."""
+def _carry_out_group(group: _Group) -> tuple[int, list[Searched]]:
+    """Return how many tasks are done, and their results."""
     if _store is None or _store.location != group.location:
         threadpool_limits(1)
         _open(group.location, group.storage_options)
-    return len(group.tasks), [record for task in group.tasks for record in _carry_out(task)]
+    return len(group.tasks), [_carry_out(task) for task in group.tasks]
 
 
 _store: Store | None = None
@@ -166,8 +189,16 @@ def _end_with(sentinel: int) -> None:
 
 def _open(location: str, options: Mapping[str, str] | None = None) -> None:
     global _store
-    _pages.cache_clear()
+    _close()
     _store = open_store(location, create=False, options=options)
+
+
+def _close() -> None:
+    global _store
+    _pages.cache_clear()
+    if _store is not None:
+        _store.close()
+        _store = None
 
 
 @lru_cache(maxsize=2)
@@ -180,7 +211,7 @@ def _pages(document: str, encoder: EncoderRef) -> DocumentPages:
 _methods = lru_cache(maxsize=8)(find_methods)
 
 
-def _carry_out(task: Task) -> list[Retrieved]:
+def _carry_out(task: Task) -> Searched:
     asked = task.asked
     evidence = [page - 1 for page in asked.evidence_pages]
     pages = TimedPages(
@@ -189,7 +220,9 @@ def _carry_out(task: Task) -> list[Retrieved]:
         evidence=evidence,
         calibration=find_calibration(task.encoder),
     )
-    return [_retrieved(task, method, pages) for method in _methods(task.methods, task.depth)]
+    retrieved = [_retrieved(task, method, pages) for method in _methods(task.methods, task.depth)]
+    relevance = pages.relevance
+    return Searched(asked, retrieved, task.query, relevance.token_weights, best_cosine(relevance))
 
 
 def _retrieved(task: Task, method: Method, pages: TimedPages) -> Retrieved:

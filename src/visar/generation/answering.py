@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
@@ -167,10 +167,24 @@ def _prompt(
     budget: Budget,
     name: PromptName,
 ) -> Prompt:
-    fitted = _fitted(pages, generator, budget)
+    return _compose(question, _fitted(pages, generator, budget), generator, name)
+
+
+def _compose(
+    question: str, pages: Iterable[GivenPage], generator: Generator, name: PromptName
+) -> Prompt:
     if name == "paper":
-        return paper_prompt(question, fitted, generator.reads)
-    return answer_prompt(question, fitted)
+        return paper_prompt(question, pages, generator.reads)
+    return answer_prompt(question, pages)
+
+
+def prompt_digest(generator: Generator, name: PromptName) -> str:
+    """Return a digest of a generator's prompt and budget that no question or page changes."""
+    from PIL import Image
+
+    content = Image.new("RGB", (1, 1)) if generator.reads == "images" else ""
+    empty = _compose("", [GivenPage("1", "", 1, content)], generator, name)
+    return f"{empty.digest} {BUDGETS[name]}"
 
 
 def _answer(

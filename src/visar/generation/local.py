@@ -354,6 +354,11 @@ class LocalGenerator:
             raise CheckpointError(f"{self._checkpoint.name} names no token that ends a reply.")
         return found
 
+    @property
+    def version(self) -> str:
+        """The checkpoint's name and fingerprint."""
+        return self._described
+
     @functools.cached_property
     def _described(self) -> str:
         checkpoint = self._checkpoint

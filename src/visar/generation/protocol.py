@@ -131,6 +131,14 @@ class Generator(Protocol):
         ...
 
 
+def model_version(generator: Generator) -> str:
+    """Return the name of a generator with its ``version``, if it tells one.
+
+    A version changes whenever the replies may change: a checkpoint's fingerprint and its settings.
+    """
+    return f"{generator.name} {getattr(generator, 'version', '')}".strip()
+
+
 @runtime_checkable
 class StreamingGenerator(Generator, Protocol):
     """A generator that can be read piece by piece without a thread."""

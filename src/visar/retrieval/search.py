@@ -129,11 +129,29 @@ class Searcher:
         found = replace(found, seconds=time.perf_counter() - started)
         return replace(found, summary=why_so_many(found))
 
-    def weigh(self, found: SearchResult, page_ids: Sequence[PageId]) -> list[WeightedPage]:
-        """Read pages with the weights that a search by this searcher gave them."""
-        assert found.trace is not None  # noqa: S101 - it was searched here
-        considered = self._corpus.only(found.trace.pages)
-        return _Question(found.trace.question, considered, found.trace.relevance).read(page_ids)
+    def weigh(
+        self, vectors: Float32, token_weights: Float64, page_ids: Sequence[PageId]
+    ) -> list[WeightedPage]:
+        """Read pages with their cosines to a question's vectors, which have these weights."""
+        return _weigh(self._corpus, vectors, token_weights, page_ids)
+
+    def strength(
+        self, question: str, match: float, pages: Sequence[Page], *, quoted: bool
+    ) -> Strength:
+        """Return how well pages match a question; ``match`` is their `best_cosine`."""
+        from visar.quotes.choice import Question
+
+        calibration = find_calibration(self._corpus.encoder)
+        if calibration is None:
+            strength = _strength(match, self._encoder.weak_match)
+        else:
+            strength = calibration.strength(calibration.about(match))
+        if strength == "none" and (
+            # The words of a question about the document itself need not stand in it.
+            (Question(question).is_about_document and quoted) or _shares_words(question, pages)
+        ):
+            return "weak"
+        return strength
 
     def _encode(self, question: str, image: Image | None) -> tuple[Float32, Spans | None]:
         """Return the vectors of a question, and the characters that each of them stands for."""
@@ -192,7 +210,9 @@ class Searcher:
         reader = self._reader.name if self._reader and quotes.page_relevance() else None
         match = best_cosine(relevance)
         about = chances = None
-        strength = _strength(match, self._encoder.weak_match)
+        strength = self.strength(
+            query.question, match, [one.page for one in pages], quoted=bool(passages)
+        )
         if calibration is not None:
             about = calibration.about(match)
             chances = calibration.probabilities(
@@ -202,13 +222,6 @@ class Searcher:
                 reader=reader,
                 judged=asked.judged(quotes),
             )
-            strength = calibration.strength(about)
-        if strength == "none" and (
-            # The words of a question about the document itself need not stand in it.
-            (asked_for.is_about_document and passages)
-            or _shares_words(query.question, [one.page for one in pages])
-        ):
-            strength = "weak"
         hits = [
             asked.hit(
                 page_id,
@@ -284,26 +297,7 @@ class _Question:
 
     def read(self, page_ids: Sequence[PageId]) -> list[WeightedPage]:
         """Read pages of the same documents with their cosines."""
-        from visar.quotes.choice import WeightedPage
-
-        if not page_ids:
-            return []
-        pages = self.considered.only(page_ids)
-        weighted = []
-        for position, page in enumerate(pages.read()):
-            boxes, words = pages.patches(position)
-            vectors = pages.vectors(position).astype(np.float32)
-            weighted.append(
-                WeightedPage(
-                    document=pages.page_ids[position][0],
-                    page=page,
-                    vector_words=words,
-                    vector_boxes=boxes,
-                    similarities=self.vectors @ vectors.T,
-                    query_weights=self.relevance.token_weights,
-                )
-            )
-        return weighted
+        return _weigh(self.considered, self.vectors, self.relevance.token_weights, page_ids)
 
     def order(self, page_ids: Sequence[PageId], quotes: Quotes) -> list[PageId]:
         """Order pages by s_p and by the reader's best judgment on each, both standardized."""
@@ -363,6 +357,31 @@ class _Question:
             beside=beside,
             source=source,
         )
+
+
+def _weigh(
+    corpus: Corpus, query: Float32, token_weights: Float64, page_ids: Sequence[PageId]
+) -> list[WeightedPage]:
+    from visar.quotes.choice import WeightedPage
+
+    if not page_ids:
+        return []
+    pages = corpus.only(page_ids)
+    weighted = []
+    for position, page in enumerate(pages.read()):
+        boxes, words = pages.patches(position)
+        vectors = pages.vectors(position).astype(np.float32)
+        weighted.append(
+            WeightedPage(
+                document=pages.page_ids[position][0],
+                page=page,
+                vector_words=words,
+                vector_boxes=boxes,
+                similarities=query @ vectors.T,
+                query_weights=token_weights,
+            )
+        )
+    return weighted
 
 
 def _named_page(corpus: Corpus, question: Question) -> list[PageId]:
