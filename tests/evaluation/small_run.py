@@ -12,7 +12,8 @@ import pytest
 
 from visar.encoders import registry as encoder_registry
 from visar.evaluation.plan import open_question_sets, read_plan
-from visar.evaluation.run import Outcome, ProgressListener, Run
+from visar.evaluation.run import Run
+from visar.evaluation.work import Outcome, ProgressListener
 from visar.generation import registry as generator_registry
 from visar.index import Index
 

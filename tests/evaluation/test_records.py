@@ -86,7 +86,7 @@ def test_of_records_with_one_key_the_last_counts(tmp_path: Path) -> None:
     later = Judged(**{**asdict(JUDGED), "correct": False})
     other = Judged(**{**asdict(JUDGED), "max_k": 10})
     write_records(tmp_path / "judged.jsonl", [JUDGED, other, later])
-    assert read_lines(tmp_path, Judged)[0] == [later, other]
+    assert read_lines(tmp_path, Judged)[0] == [other, later]
 
 
 def test_a_writer_without_records_leaves_nothing(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from visar.ingest.pipeline import Progress as PageProgress
 from visar.text import counted
 
 if TYPE_CHECKING:
-    from visar.evaluation.run import Outcome, ProgressListener
+    from visar.evaluation.work import Outcome, ProgressListener
 
 app = typer.Typer(
     help="Evaluate on a benchmark, and report it as the paper does.",
@@ -351,7 +351,7 @@ def _share(text: str) -> tuple[int, int]:
 
 def _listener(display: ProgressDisplay) -> ProgressListener:
     """What a run tells how far it is: a stage each, and one for the pages of a new document."""
-    from visar.evaluation.run import ProgressListener
+    from visar.evaluation.work import ProgressListener
 
     def step(name: str, done: int, total: int) -> None:
         display.step(name, done, total)

@@ -145,10 +145,8 @@ def define_calibration(calibration: Calibration | None) -> str:
     return "" if calibration is None else digest(repr(calibration))
 
 
-def define_generator(generator: Generator | None, prompt: PromptName) -> str:
-    """Return the digest of a generator with a prompt; None stands for quotes."""
-    if generator is None:
-        return ""
+def define_generator(generator: Generator, prompt: PromptName) -> str:
+    """Return the digest of a generator with a prompt."""
     return digest(model_version(generator), prompt_digest(generator, prompt))
 
 

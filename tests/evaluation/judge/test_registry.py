@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.generation.conftest import checkpoint as checkpoint
-from tests.generation.smollm import SmolLM
 from visar.errors import InvalidOption, MissingExtra
 from visar.evaluation.judge import (
     DEFAULT_MODEL,
     BenchmarkJudge,
-    CachedJudge,
     LLMJudge,
     PaperJudge,
     get_judge,
@@ -68,18 +66,6 @@ def test_the_papers_protocol_takes_its_model_or_another() -> None:
     for wrong, said in (("paper:extractive", "cannot judge"), ("paper:smal", "no generator")):
         with pytest.raises(InvalidOption, match=said):
             get_judge(wrong)
-
-
-def test_verdicts_of_a_real_model_are_kept(smollm: SmolLM, tmp_path: Path) -> None:
-    """The second judge finds every verdict of the first, and so needs no server."""
-    model = f"openai-text:{smollm.model}"
-    first = get_judge(model, base_url=smollm.base_url, cache=tmp_path)
-    assert isinstance(first, CachedJudge)
-    cases = [("In which year?", ["1998"], "1998"), ("In which year?", ["1998"], "In 2004.")]
-    verdicts = [first.judge(*case) for case in cases]
-    assert all(verdict.model == smollm.model for verdict in verdicts)
-    nobody = get_judge(model, base_url="http://127.0.0.1:1/v1", cache=tmp_path)
-    assert [nobody.judge(*case) for case in cases] == verdicts
 
 
 def test_a_local_model_judges_too(checkpoint: Callable[[str], Path]) -> None:

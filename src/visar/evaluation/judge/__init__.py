@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from visar.errors import InvalidOption
 from visar.evaluation.judge.agreement import Agreement, compare_judges
-from visar.evaluation.judge.cache import CachedJudge
 from visar.evaluation.judge.llm import LLMJudge
 from visar.evaluation.judge.model import DEFAULT_MODEL
 from visar.evaluation.judge.paper import PaperJudge
@@ -21,7 +19,6 @@ __all__ = [
     "DEFAULT_MODEL",
     "Agreement",
     "BenchmarkJudge",
-    "CachedJudge",
     "Case",
     "Judge",
     "LLMJudge",
@@ -48,7 +45,6 @@ def get_judge(
     *,
     base_url: str | None = None,
     device: str = "auto",
-    cache: Path | str | None = None,
 ) -> Judge:
     """Make the judge of that name.
 
@@ -61,8 +57,6 @@ def get_judge(
         ``paper:GENERATOR`` (its protocol with another model).
     base_url, device
         Where the model is served, or runs; for judges with a model only.
-    cache
-        A folder in which a model's verdicts are kept. The other judges are faster than it.
 
     Raises
     ------
@@ -76,8 +70,7 @@ def get_judge(
             raise InvalidOption(f"The judge {name!r} has no model: it takes no base_url or device.")
         return _WITHOUT_MODEL[name]()
     kind, model = judge_and_model(name)
-    judge = kind(get_generator(model, base_url=base_url, device=device))
-    return judge if cache is None else CachedJudge(judge, cache)
+    return kind(get_generator(model, base_url=base_url, device=device))
 
 
 def judge_and_model(name: str) -> tuple[type[LLMJudge | PaperJudge], str]:

@@ -1,0 +1,143 @@
+"""The first stage of a run: documents into the index, questions into the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from visar.documents import ReadOptions
+from visar.encoders.protocol import Encoder
+from visar.errors import DocumentError, InvalidOption
+from visar.evaluation.inputs import digest
+from visar.evaluation.plan import QuestionSet
+from visar.evaluation.questions import Question
+from visar.evaluation.records import Asked, key_of, read_by_key
+from visar.evaluation.state import read_state
+from visar.evaluation.work import Row, Work
+from visar.generation.parsing import is_not_answerable
+from visar.results import Document
+
+
+def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder: Encoder) -> None:
+    """Put every document into the index; what is there is not read again."""
+    plan, skipped = work.plan, work.outcome.skipped
+    address = work.addresses[encoder.name]
+    invalid = 0
+    wanted = [
+        (questions, name)
+        for questions in question_sets
+        if questions.published is None
+        for name in documents_of(questions, plan.share)
+    ]
+    options = ReadOptions(ocr=plan.ocr, ocr_engine=plan.ocr_engine)
+    if work.ray is not None:
+        # All at once; the loop below finds them in the index.
+        paths = [path for questions, name in wanted if (path := questions.dataset.path(name))]
+        work.index.add_all(
+            paths,
+            encoder=address,
+            options=options,
+            progress=lambda path: work.listener.document(Path(path)),
+            ray=work.ray,
+        )
+    for done, (questions, name) in enumerate(wanted):
+        work.listener.step("documents", done, len(wanted))
+        path = questions.dataset.path(name)
+        if path is None:
+            missing = skipped.missing.setdefault(questions.name, [])
+            missing += [] if name in missing else [name]
+            continue
+        try:
+            document = work.index.add(
+                path, encoder=address, options=options, progress=work.listener.document(path)
+            )
+        except DocumentError as error:
+            skipped.refused.setdefault(questions.name, {})[name] = str(error)
+            continue
+        work.documents[questions.name, name] = document
+        invalid += document.count_invalid(encoder.name)
+    work.listener.step("documents", len(wanted), len(wanted))
+    if invalid:
+        skipped.invalid_pages[encoder.name] = invalid
+    work.outcome.documents = len(work.documents)
+
+
+def write_questions(work: Work, question_sets: Sequence[QuestionSet]) -> None:
+    """Write the questions whose documents are there, without their words, and read the state."""
+    contents = {one.id: _document_digest(work, one) for one in work.documents.values()}
+    for questions in question_sets:
+        outside = []
+        for question in questions.questions:
+            source = questions.published or questions.name, question.document
+            document = work.documents.get(source)
+            if document is None:
+                continue
+            asked = asked_of(questions, question, document, contents[document.id])
+            work.rows[key_of(asked)] = Row(question, asked, source)
+            if len(asked.evidence_pages) < len(question.evidence_pages):
+                outside.append(question.id)
+        if outside:
+            work.outcome.skipped.pages_outside[questions.name] = outside
+    work.outcome.questions = len(work.rows)
+    known = read_by_key(work.folder, Asked)
+    with work.writer(Asked) as writer:
+        changed = [one for one in work.asked if known.get(key_of(one)) != one]
+        writer.write([*changed, *_dropped(known.values(), question_sets)])
+    if work.rows:
+        work.state = read_state(work.folder)
+        work.outcome.stale = sum(work.state.stale.values())
+
+
+def _dropped(known: Iterable[Asked], question_sets: Sequence[QuestionSet]) -> list[Asked]:
+    """Return the questions of earlier calls that their data sets no longer have."""
+    ids = {one.name: {question.id for question in one.questions} for one in question_sets}
+    return [
+        replace(one, dropped=True)
+        for one in known
+        if not one.dropped and one.dataset in ids and one.question not in ids[one.dataset]
+    ]
+
+
+def _document_digest(work: Work, document: Document) -> str:
+    """Return the digest of a document's file and words.
+
+    Raises InvalidOption if the index has words that were read with other OCR settings.
+    """
+    pages = work.index.pages(document.id)
+    ocr = work.plan.ocr
+    for page in pages:
+        by_ocr = page.text_source in ("ocr", "both")
+        if (ocr == "never" and by_ocr) or (ocr == "always" and not by_ocr and page.words):
+            raise InvalidOption(
+                f"{work.index.location} has {document.name} read with other OCR settings than "
+                f"--ocr {ocr}: the words of page {page.number} come from its {page.text_source}. "
+                "Use another --index."
+            )
+    return digest(document.id, [[word.text for word in page.words] for page in pages])
+
+
+def documents_of(questions: QuestionSet, share: tuple[int, int]) -> list[str]:
+    """Return the documents of a question set that belong to a share of the run."""
+    mine, shares = share
+    return sorted({question.document for question in questions.questions})[mine - 1 :: shares]
+
+
+def asked_of(
+    questions: QuestionSet, question: Question, document: Document, document_digest: str
+) -> Asked:
+    """Return the record of a question, with the evidence pages that its document has."""
+    return Asked(
+        question=question.id,
+        dataset=questions.name,
+        document=question.document,
+        pages=document.pages,
+        evidence_pages=tuple(
+            page for page in question.evidence_pages if 1 <= page <= document.pages
+        ),
+        answerable=not any(map(is_not_answerable, question.answers)),
+        corrected=question.id in questions.changed,
+        text_digest=digest(question.text),
+        document_digest=document_digest,
+        answers_digest=digest(question.answers, question.kind) if question.answers else "",
+    )
