@@ -264,7 +264,7 @@ def status(folder: RunFolder, *, as_json: Json = False) -> None:
         table.add_column(column, justify="right" if column else "left")
     for name, one in found.items():
         table.add_row(name, *(f"{count:,}" for count in (one.done, one.stale, one.missing)))
-    console.print(Padding(table, (0, 0, 0, 2)))
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
     lines = [counted(len(state.asked), "question")]
     if any(one.stale for one in found.values()):
         lines.append("Stale results have inputs that changed since. They are not counted.")

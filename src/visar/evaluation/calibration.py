@@ -41,28 +41,20 @@ FOLDS = 30
 def fit_logistic(
     features: Float64, labels: Float64, sample_weights: Float64, ridge: float = 1.0
 ) -> tuple[float, Float64]:
-    """Fit a logistic regression by Newton's method; return the intercept and the weights.
+    """Fit a logistic regression; return the intercept and the weights.
 
-    Features are standardised for the ridge penalty, which leaves out the intercept; what is
-    returned goes with the features as they are given. A feature that does not vary gets 0.
+    Features are standardized for the ridge penalty, which leaves out the intercept; the returned
+    weights go with the features as they are given. A feature that does not vary gets 0.
     """
+    from sklearn.linear_model import LogisticRegression
+
     mean = np.average(features, axis=0, weights=sample_weights)
     deviation = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=sample_weights))
     scale = np.where(deviation > 1e-9, deviation, np.inf)
-    design = np.column_stack([np.ones(len(features)), (features - mean) / scale])
-    penalty = np.diag([1e-9, *np.full(features.shape[1], ridge)])
-    rates = np.zeros(design.shape[1])
-    for _ in range(100):
-        chances = logistic(design @ rates)
-        gradient = design.T @ (sample_weights * (labels - chances)) - penalty @ rates
-        spread = sample_weights * chances * (1 - chances)
-        step = np.linalg.solve(design.T @ (design * spread[:, None]) + penalty, gradient)
-        # Far from the optimum a whole step can overshoot.
-        rates += step / max(1.0, float(np.abs(step).max()))
-        if np.abs(step).max() < 1e-8:
-            break
-    weights = rates[1:] / scale
-    return float(rates[0] - mean @ weights), weights
+    model = LogisticRegression(C=1 / ridge, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+    model.fit((features - mean) / scale, labels, sample_weight=sample_weights)
+    weights = model.coef_[0] / scale
+    return float(model.intercept_[0] - mean @ weights), weights
 
 
 def fit(
