@@ -37,6 +37,9 @@ class Prompt:
     """The instructions."""
     parts: tuple[str | Image, ...]
     """Texts and page images, in their order."""
+    as_in_paper: bool = False
+    """Whether a model on this machine runs as the paper's program ran it: decoding, tiles, and the
+    order of text and images that the model's own chat template has."""
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -49,7 +52,7 @@ class Prompt:
     @property
     def digest(self) -> str:
         """The sha256 of every text and every pixel, in order."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(b"as in the paper\n" if self.as_in_paper else b"")
         for part in (self.system, *self.parts):
             if isinstance(part, str):
                 # Damaged documents hold halves of characters.

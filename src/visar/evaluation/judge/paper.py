@@ -52,6 +52,7 @@ class PaperJudge(ModelJudge):
 
     # The reply asked for takes about 10; some models explain first.
     most_tokens = 256
+    as_in_paper = True
 
     def __init__(self, generator: Generator) -> None:
         examples = (
