@@ -10,7 +10,6 @@ import functools
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from visar.errors import (
@@ -107,9 +106,9 @@ class LocalGenerator:
         return self._published.model_class if self._published else self._checkpoint.architectures[0]
 
     @property
-    def revision(self) -> str:
-        """The commit of the hub's repository, or a hash of the folder's files."""
-        return self._checkpoint.fingerprint
+    def identity(self) -> str:
+        """The checkpoint, with the commit of the hub's repository or a hash of the folder."""
+        return self._checkpoint.identity
 
     def fetch(self) -> None:
         """Download the checkpoint if it is not on this machine."""
@@ -190,7 +189,7 @@ class LocalGenerator:
         return [
             Reply(
                 text=held.text_of(tokens) if held else _text_of(self._tokenizer, tokens),
-                model=self._described,
+                model=self.identity,
                 input_tokens=int(given),
                 output_tokens=len(tokens),
                 complete=tokens[-1] in self._ends,
@@ -377,12 +376,6 @@ class LocalGenerator:
         if not found:
             raise CheckpointError(f"{self._checkpoint.name} names no token that ends a reply.")
         return found
-
-    @functools.cached_property
-    def _described(self) -> str:
-        checkpoint = self._checkpoint
-        name = Path(checkpoint.name).resolve().name if checkpoint.is_local else checkpoint.name
-        return f"{name}@{checkpoint.fingerprint}"
 
 
 def _streamer(tokenizer: Any, listen: OnText, *, skip_prompt: bool = True) -> Any:

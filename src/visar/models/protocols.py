@@ -18,6 +18,16 @@ class Downloadable(Protocol):
 
 
 @runtime_checkable
+class Identified(Protocol):
+    """A model that knows the checkpoint it was made from."""
+
+    @property
+    def identity(self) -> str:
+        """``REPOSITORY@COMMIT``, with the beginning of its base model's; for a folder, a hash."""
+        ...
+
+
+@runtime_checkable
 class Loadable(Protocol):
     """A model that loads quickly, and can do so while something else is prepared."""
 
