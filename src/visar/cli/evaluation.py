@@ -10,6 +10,7 @@ import typer
 from rich.text import Text
 
 from visar.cli import completion
+from visar.cli.eval_verify import verify_model
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
@@ -345,3 +346,6 @@ def _plain(outcome: Outcome) -> dict[str, object]:
         "skipped": outcome.skipped.model_dump(),
         "failures": outcome.failures,
     }
+
+
+app.command("verify")(verify_model)

@@ -19,6 +19,8 @@ from visar.plugins import entry_points, is_object_name, make, package_of, unknow
 
 GROUP = "visar.generators"
 """Entry points of other packages: a class or function that returns a generator."""
+INTERNVL = "OpenGVLab/InternVL3_5-8B-Instruct"
+"""The paper's InternVL; `PUBLISHED` has the repository that transformers loads, which differs."""
 INSTALL = install_hint("local")
 _PACKAGES = ("torch", "torchvision", "transformers")
 _SERVED: dict[str, Reads] = {"openai": "images", "openai-text": "text"}
@@ -148,15 +150,23 @@ def is_served(name: str) -> bool:
     return name.partition(":")[0] in _SERVED and ":" in name
 
 
+def internvl_hint() -> str:
+    """Say how to run the paper's InternVL, whose code needs an environment of its own."""
+    return (
+        f"`python3 -m venv internvl && internvl/bin/pip install vllm && internvl/bin/vllm serve "
+        f"{INTERNVL} --trust-remote-code` runs the paper's own; then use --generator "
+        f"openai:{INTERNVL} --base-url http://127.0.0.1:8000/v1"
+    )
+
+
 def model_class_of(generator: Generator) -> str | None:
     """Return the class of a generator's model; None if only its server knows."""
     known = getattr(generator, "model_class", None)
     if isinstance(known, str):
         return known
     model = generator.name.removeprefix("openai:").removeprefix("openai-text:")
-    names = {"OpenGVLab/InternVL3_5-8B-Instruct": "InternVLChatModel"}
-    names |= {one.repository: one.model_class for one in PUBLISHED.values()}
-    return names.get(model)
+    names = {one.repository: one.model_class for one in PUBLISHED.values()}
+    return (names | {INTERNVL: "InternVLChatModel"}).get(model)
 
 
 def get_generator(
