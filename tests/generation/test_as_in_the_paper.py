@@ -117,7 +117,7 @@ def test_a_folder_can_be_told_which_model_it_is(checkpoint: Callable[[str], Path
     assert local.name == f"qwen2.5-7b={folder}"
     sampled = Prompt("", ("Why?",), as_in_paper=True)
     assert local._draws(sampled), "the decoding is that of the model it was told to be"
-    assert local.revision == LocalGenerator(str(folder)).revision
+    assert local.identity == LocalGenerator(str(folder)).identity
     with pytest.raises(CheckpointError, match="is Qwen2ForCausalLM where Qwen3VL"):
         get_generator(f"qwen3-vl={folder}", device="cpu").count_tokens("a")
 

@@ -16,9 +16,10 @@ from typing import Any
 from visar.encoders.names import parse_name
 from visar.encoders.registry import PUBLISHED as ENCODERS
 from visar.errors import InvalidOption
+from visar.generation.registry import INTERNVL, internvl_hint
 from visar.generation.registry import PUBLISHED as GENERATORS
-from visar.generation.registry import internvl_hint
 
+_INTERNVL = "internvl3.5"
 _WITH_AUTHORS_MODE = ("colmodernvbert", ENCODERS["colmodernvbert"].repository)
 
 
@@ -40,7 +41,7 @@ def as_authors(values: Mapping[str, Any]) -> dict[str, Any]:
     if any(parse_name(name).published == "colbertv2" for name in encoders):
         changed["ocr_engine"] = "tesseract"
     for name in values.get("generators", ()):
-        if name.partition("=")[0] in ("internvl3.5", GENERATORS["internvl3.5"].repository):
+        if paper_generator(name) == GENERATORS[_INTERNVL].repository:
             raise InvalidOption(
                 f"{name} has other weights than the paper's InternVL3.5. {internvl_hint()}"
             )
@@ -58,6 +59,34 @@ def _encoder(name: str) -> str:
     if (parts.kind or parts.base) not in _WITH_AUTHORS_MODE:
         return name
     return str(replace(parts, authors=True))
+
+
+def paper_encoder(name: str) -> str:
+    """Return the encoder of the paper that a name stands for; else the name without its revision.
+
+    >>> [paper_encoder(name) for name in ("vidore/colpali-v1.2", "colmodernvbert+authors")]
+    ['colpali', 'colmodernvbert']
+    """
+    published = parse_name(name).published
+    return {one.repository: known for known, one in ENCODERS.items()}.get(published, published)
+
+
+def paper_generator(name: str) -> str:
+    """Return the generator of the paper that a name stands for; else the name.
+
+    The repository of InternVL3.5 that transformers loads has other weights than the paper's.
+
+    >>> [paper_generator(f"openai:OpenGVLab/InternVL3_5-8B-{end}") for end in ("Instruct", "HF")]
+    ['internvl3.5', 'OpenGVLab/InternVL3_5-8B-HF']
+    >>> paper_generator("qwen2.5-vl=./mine"), paper_generator("internvl3.5")
+    ('qwen2.5-vl', 'OpenGVLab/InternVL3_5-8B-HF')
+    """
+    bare = name.removeprefix("openai:").removeprefix("openai-text:").split("@")[0]
+    known = bare.partition("=")[0]
+    if known in GENERATORS:
+        bare = GENERATORS[known].repository
+    papers = {one.repository: name for name, one in GENERATORS.items() if name != _INTERNVL}
+    return (papers | {INTERNVL: _INTERNVL}).get(bare, bare)
 
 
 def tell_folder(known: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,11 +126,13 @@ def open_model(
 def verify(model: Encoder | Generator) -> Verification:
     """Run a model on a page of the example report, and compare with what is known of it."""
     started = time.perf_counter()
-    is_generator = isinstance(model, Generator)
-    checks = tuple(_generator_checks(model) if is_generator else _encoder_checks(model))
+    if isinstance(model, Generator):
+        kind, checks = "generator", tuple(_generator_checks(model))
+    else:
+        kind, checks = "encoder", tuple(_encoder_checks(model))
     return Verification(
         name=model.name,
-        kind="generator" if is_generator else "encoder",
+        kind=kind,
         identity=_identity(model),
         checks=checks,
         seconds=time.perf_counter() - started,

@@ -92,9 +92,9 @@ class LocalGenerator:
         self.name = name
         known, _, folder = name.partition("=")
         self._published = PUBLISHED.get(known)
-        self._source = source or folder or name
+        self._source, self._revision = source or folder or name, None
         if self._published and self._source == known:
-            self._source = self._published.repository
+            self._source, self._revision = self._published.repository, self._published.revision
         self._device = device
         self._lock = threading.RLock()
         self._batches = Batches(_LARGEST_BATCH)
@@ -301,9 +301,7 @@ class LocalGenerator:
             raise GeneratorUnavailable(
                 f"The generator {self.name!r} needs {', '.join(missing)}: {INSTALL}"
             )
-        revision = self._published and self._published.revision
-        is_published = self._published and self._source == self._published.repository
-        found = find_checkpoint(self._source, revision if is_published else None)
+        found = find_checkpoint(self._source, self._revision)
         expected = self._published and self._published.model_class
         if expected and expected not in found.architectures:
             raise CheckpointError(

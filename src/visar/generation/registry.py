@@ -154,8 +154,10 @@ def internvl_hint() -> str:
     """Say how to run the paper's InternVL, whose code needs an environment of its own."""
     return (
         f"`python3 -m venv internvl && internvl/bin/pip install vllm && internvl/bin/vllm serve "
-        f"{INTERNVL} --trust-remote-code` runs the paper's own; then use --generator "
-        f"openai:{INTERNVL} --base-url http://127.0.0.1:8000/v1"
+        f"{INTERNVL} --trust-remote-code --chat-template-content-format string "
+        "--interleave-mm-strings --limit-mm-per-prompt '{\"image\": 10}'` runs the paper's own, in "
+        f"an environment of its own; then use --generator openai:{INTERNVL} --base-url "
+        "http://127.0.0.1:8000/v1"
     )
 
 
