@@ -78,6 +78,13 @@ class GenerationError(VisarError):
     code = "generator"
 
 
+class PromptTooLong(GenerationError):
+    """A prompt that does not fit into a model's context."""
+
+    share: float = 0.5
+    """The share of it that fits; half where the model does not tell."""
+
+
 class CheckpointError(VisarError):
     """A model's checkpoint that is not to be had, or is of a kind that cannot be used."""
 

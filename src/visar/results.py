@@ -341,6 +341,8 @@ class Generation(Result):
     """Whether the reply is complete, reached its maximum length, or broke off."""
     well_formed: bool
     """Whether the reply was the JSON asked for; otherwise the answer is all of it."""
+    note: str | None = None
+    """What was left out to fit the model's context; null if nothing was."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

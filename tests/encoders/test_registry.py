@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,21 @@ def test_the_published_checkpoints() -> None:
     """What the names stand for is decided here, and in no second place."""
     table = {name: (p.repository, p.revision, p.model_class) for name, p in PUBLISHED.items()}
     assert table == {
-        "colpali": ("vidore/colpali-v1.2", "main", "ColPali"),
-        "colqwen2.5": ("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
-        "colmodernvbert": ("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
+        "colpali": (
+            "vidore/colpali-v1.2",
+            "6b89bc63c16809af4d111bfe412e2ac6bc3c9451",
+            "ColPali",
+        ),
+        "colqwen2.5": (
+            "vidore/colqwen2.5-v0.1",
+            "9b8ddce7a35cb55148502554d8d640d8b499930a",
+            "ColQwen2_5",
+        ),
+        "colmodernvbert": (
+            "ModernVBERT/colmodernvbert",
+            "3bcd984f8f83c96dccb76cf2ed6d6a8108d3a046",
+            "ColModernVBert",
+        ),
         "colsmol-256m": ("vidore/colSmol-256M", "main", "ColIdefics3"),
         "colsmol-500m": ("vidore/colSmol-500M", "main", "ColIdefics3"),
         "colbertv2": ("colbert-ir/colbertv2.0", "main", "ColBERT"),
@@ -122,6 +135,12 @@ def test_the_published_checkpoints() -> None:
             "95ef596df871b606167cb7e4b7215caf1bfdf761",
             "VisRAG_Ret",
         ),
+    }
+    bases = {name: p.base_revision for name, p in PUBLISHED.items() if p.base_revision}
+    assert bases == {
+        "colpali": "30ab955d073de4a91dc5a288e8c97226647e3e5a",
+        "colqwen2.5": "92908120384b7a2110c5beda3ab29cbdb2c08e49",
+        "colmodernvbert": "1f247b4098c641593b6ba2e64756460b7a48a126",
     }
     classes = {one.model_class for one in PUBLISHED.values()}
     assert {family.model_class for family in FAMILIES.values()} < classes
@@ -138,7 +157,13 @@ _addresses = st.sampled_from(
 )
 _names = st.one_of(
     st.builds(
-        EncoderName, _bases, st.none() | _revisions, st.booleans(), st.none() | st.integers(2, 999)
+        EncoderName,
+        _bases,
+        st.none() | _revisions,
+        st.booleans(),
+        st.none() | st.integers(2, 999),
+        st.booleans(),
+        st.sampled_from([None, "colpali", "colqwen2.5"]),
     ),
     st.builds(EncoderName, _addresses, st.none(), st.booleans(), st.none() | st.integers(2, 999)),
 )
@@ -215,5 +240,30 @@ def test_only_what_has_an_instruction_can_leave_it_out(name: str) -> None:
 
 
 def test_a_service_decides_itself_about_its_instruction() -> None:
-    with pytest.raises(InvalidOption, match=r"serve colpali\+patches"):
-        get_encoder("http://127.0.0.1:1+patches")
+    for part in ("patches", "authors"):
+        with pytest.raises(InvalidOption, match=rf"serve colmodernvbert\+{part}"):
+            get_encoder(f"http://127.0.0.1:1+{part}")
+
+
+@pytest.mark.parametrize("name", ["embedded", "colbertv2", "colpali", "colqwen2.5"])
+def test_only_one_encoder_has_a_mode_of_the_authors(name: str) -> None:
+    with pytest.raises(InvalidOption, match="has no such mode"):
+        get_encoder(f"{name}+authors")
+
+
+def test_a_checkpoint_can_be_told_which_encoder_it_is(checkpoint: Callable[[str], Path]) -> None:
+    folder = checkpoint("colpali")
+    mine = get_encoder(f"colpali={folder}", device="cpu")
+    assert mine.name == f"colpali={folder}"
+    assert parse_name(mine.name).published == "colpali"
+    assert mine.version == get_encoder(str(folder), device="cpu").version
+    with pytest.raises(CheckpointError, match="is ColPali where ColQwen2_5 was expected"):
+        get_encoder(f"colqwen2.5={folder}")
+    with pytest.raises(InvalidOption, match="no encoder 'mine'"):
+        get_encoder(f"mine={folder}")
+
+
+def test_a_folder_whose_name_looks_like_one_wins(tmp_path: Path) -> None:
+    folder = tmp_path / "colpali=mine"
+    folder.mkdir()
+    assert parse_name(str(folder)) == EncoderName(str(folder))

@@ -22,7 +22,13 @@ from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import get_encoder
 from visar.encoders.visual import FAMILIES as CLASSES
 from visar.encoders.visual import VisualEncoder, family_of
-from visar.errors import CheckpointError, DamagedModel, EmptyQuestion, InvalidVectors
+from visar.errors import (
+    CheckpointError,
+    DamagedModel,
+    EmptyQuestion,
+    InvalidOption,
+    InvalidVectors,
+)
 from visar.models.checkpoints import find_checkpoint
 
 FAMILIES = tuple(tiny.MAKERS)
@@ -268,6 +274,35 @@ def test_a_question_has_unit_vectors(encoder: Load, family: str) -> None:
     np.testing.assert_allclose(np.linalg.norm(long, axis=1), 1, atol=1e-5)
     with pytest.raises(EmptyQuestion, match="at least one word"):
         encoder(family).encode_query("  ")
+
+
+def test_colmodernvbert_as_the_authors_ran_it(encoder: Load, checkpoint: Any) -> None:
+    """Questions as plain texts, without augmentation; pages as ever here, where all is float32."""
+    folder = checkpoint("colmodernvbert")
+    ours, theirs = encoder("colmodernvbert"), get_encoder(f"{folder}+authors", device="cpu")
+    assert isinstance(theirs, VisualEncoder)
+    assert theirs.version == f"{ours.version}-authors"
+    loaded = theirs._loaded.get()
+    precision = []
+    loaded.model.register_forward_pre_hook(
+        lambda *_: precision.append(torch.get_float32_matmul_precision())
+    )
+    question = "what is the total revenue?"
+    tokens = loaded.processor.tokenizer(question)["input_ids"]
+    augmentation = loaded.processor.query_augmentation_token
+    assert len(theirs.encode_query(question)) == len(tokens)
+    longer = loaded.processor.tokenizer(question + 10 * augmentation)["input_ids"]
+    assert len(ours.encode_query(question)) == len(longer)
+    (page,), (same,) = encode(theirs, MIXED[0]), encode(ours, MIXED[0])
+    np.testing.assert_allclose(page.vectors, same.vectors, atol=TOLERANCE)
+    assert precision == ["high", "high"]
+    assert torch.get_float32_matmul_precision() == "highest", "others keep theirs"
+    assert {weights.dtype for weights in loaded.model.parameters()} == {torch.float32}
+
+
+def test_the_other_families_have_no_mode_of_the_authors(checkpoint: Any) -> None:
+    with pytest.raises(InvalidOption, match="has no such mode"):
+        get_encoder(f"{checkpoint('colpali')}+authors", device="cpu")
 
 
 def test_the_cpu_never_sees_bfloat16(encoder: Load) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.generation.local_samples import ALL, PAGES, SYSTEM, VISION
-from visar.errors import GenerationError
+from visar.errors import GenerationError, PromptTooLong
 from visar.generation.local import LocalGenerator
 from visar.generation.protocol import BatchGenerator, Prompt, Reply, generate_each
 
@@ -103,7 +103,7 @@ def test_a_prompt_that_fails_fails_alone(local: LocalGenerator) -> None:
     short, long, other = prompts_for("text")
     too_long = Prompt(long.system, (*long.parts, "word " * 5000))
     replies = local.generate_batch([short, too_long, other], max_tokens=4)
-    assert [type(reply) for reply in replies] == [Reply, GenerationError, Reply]
+    assert [type(reply) for reply in replies] == [Reply, PromptTooLong, Reply]
     assert replies[0] == local.generate(short, max_tokens=4)
     assert "has room for 4096" in str(replies[1])
     with_image = Prompt(SYSTEM, ("Look.", PAGES[0]))

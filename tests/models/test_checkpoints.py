@@ -126,6 +126,11 @@ def test_the_hub_s_answer_decides_version_and_kind(
     assert family_of(found).model_class == "ColQwen2_5"
     assert VisualEncoder("mine", found).version.startswith(commit)
     assert ("someone/colqwen", "v0.1") in asked
+    assert found.identity.startswith(f"someone/colqwen@{commit}")
+    base = f"{checkpoint('colqwen2.5')}-base"
+    assert (base, None) in asked
+    find_checkpoint("someone/colqwen", "v0.1", "v9")
+    assert (base, "v9") in asked
     wrong = VisualEncoder("colpali", "someone/colqwen", expected="ColPali")
     with pytest.raises(CheckpointError, match="is ColQwen2_5 where ColPali was expected"):
         wrong.encode_query("revenue")

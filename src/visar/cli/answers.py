@@ -159,6 +159,8 @@ def _print_written(answer: Answer, generation: Generation) -> None:
         console.print(_indented(Text(said, style="bold")))
     if answer.found and generation.finish == "length":
         console.print(_indented(Text("Cut off: it reached its maximum length.", "yellow")))
+    if generation.note is not None:
+        console.print(_indented(Text(generation.note, "yellow")))
     if invented := [cited.label for cited in answer.citations if not cited.was_given]:
         cited = f"It cites page {', '.join(invented)}, which it wasn't given. Check the answer."
         console.print(_indented(Text(cited, style="yellow")))

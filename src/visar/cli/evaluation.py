@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli import completion
+from visar.cli.eval_verify import verify_model
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
@@ -81,6 +82,21 @@ PromptChoice = Annotated[
     Literal["default", "paper"] | None,
     typer.Option(
         "--prompt", help="What generators are asked with: paper as in the paper. [default: default]"
+    ),
+]
+AsAuthors = Annotated[
+    bool | None,
+    typer.Option(
+        "--as-authors/--as-ours",
+        help="Prompt, decode and judge as the paper's authors did. [default: as ours]",
+    ),
+]
+KnownAs = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="Model that the checkpoint in a folder is, such as colpali.",
     ),
 ]
 Judges = Annotated[
@@ -183,6 +199,8 @@ def run_evaluation(
     generator: Generators = None,
     base_url: BaseUrl = None,
     prompt: PromptChoice = None,
+    as_authors: AsAuthors = None,
+    known_as: KnownAs = None,
     judge: Judges = None,
     concurrency: Concurrency = None,
     max_k: MaxKs = None,
@@ -211,6 +229,7 @@ def run_evaluation(
             "methods": method,
             "generators": generator,
             "prompt": prompt,
+            "as_authors": as_authors,
             "judges": judge,
             "max_k": max_k,
             "corrections": corrections,
@@ -221,6 +240,7 @@ def run_evaluation(
             "measure_latency": measure_latency,
             "share": None if share is None else _share(share),
         },
+        checkpoint_is=known_as,
     )
     question_sets = open_question_sets(plan)
     location = index or folder / plan.index_name
@@ -401,3 +421,6 @@ def _plain(outcome: Outcome) -> dict[str, object]:
         "skipped": outcome.skipped.model_dump(),
         "failures": outcome.failures,
     }
+
+
+app.command("verify")(verify_model)

@@ -71,6 +71,7 @@ class CheckpointEncoder(ABC):
         *,
         expected: str | None = None,
         revision: str | None = None,
+        base_revision: str | None = None,
         device: str = "auto",
         batch_size: int | None = None,
     ) -> None:
@@ -78,7 +79,9 @@ class CheckpointEncoder(ABC):
         self.name = name
         self._device = device
         self._expected = expected
-        self._checkpoint = Lazy(lambda: self._check(find_checkpoint(source or name, revision)))
+        self._checkpoint = Lazy(
+            lambda: self._check(find_checkpoint(source or name, revision, base_revision))
+        )
         self._batches = Lazy(lambda: Batches(batch_size or self._first_batch()))
         self._loaded = Lazy(self._load)
         self._lock = threading.RLock()
@@ -94,6 +97,11 @@ class CheckpointEncoder(ABC):
     def version(self) -> str:
         """The checkpoint and the way it is used; not the device, whose vectors differ little."""
         return f"{self._checkpoint.get().fingerprint}-{self._recipe}"
+
+    @property
+    def identity(self) -> str:
+        """The checkpoint, with the commit of the hub's repository or a hash of the folder."""
+        return self._checkpoint.get().identity
 
     def fetch(self) -> None:
         """Download the checkpoint, if it is not on this machine."""

@@ -1,8 +1,9 @@
 """The encoders there are, their names, and whether they can run here.
 
-An encoder is named ``NAME[@REVISION][+patches][+poolN]``. NAME is one of this module's table, an
-entry point of the group ``visar.encoders`` of an installed package, ``module:Class``, the folder or
-hub name of a checkpoint, or the address of a service.
+An encoder is named ``NAME[@REVISION][+patches][+authors][+poolN]``. NAME is one of this module's
+table, an entry point of the group ``visar.encoders`` of an installed package, ``module:Class``, the
+folder or hub name of a checkpoint, ``KNOWN=CHECKPOINT`` for one that is said to be a published
+encoder, or the address of a service.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from visar.encoders.names import EncoderName, parse_name
+from visar.encoders.names import EncoderName, parse_name, same_as_authors
 from visar.encoders.protocol import Encoder, Reads
 from visar.errors import EncoderUnavailable, InvalidOption, install_hint
 from visar.models.checkpoints import COLBERT, Checkpoint, find_checkpoint, is_checkpoint_name
@@ -44,12 +45,30 @@ class Published:
     revision: str
     model_class: str
     """The class its configuration must name."""
+    base_revision: str | None = None
+    """The commit of the model that it is an adapter of; None for its main branch."""
 
 
 PUBLISHED = {
-    "colpali": Published("vidore/colpali-v1.2", "main", "ColPali"),
-    "colqwen2.5": Published("vidore/colqwen2.5-v0.1", "main", "ColQwen2_5"),
-    "colmodernvbert": Published("ModernVBERT/colmodernvbert", "main", "ColModernVBert"),
+    # The first three at the commits that the paper used.
+    "colpali": Published(
+        "vidore/colpali-v1.2",
+        "6b89bc63c16809af4d111bfe412e2ac6bc3c9451",
+        "ColPali",
+        base_revision="30ab955d073de4a91dc5a288e8c97226647e3e5a",
+    ),
+    "colqwen2.5": Published(
+        "vidore/colqwen2.5-v0.1",
+        "9b8ddce7a35cb55148502554d8d640d8b499930a",
+        "ColQwen2_5",
+        base_revision="92908120384b7a2110c5beda3ab29cbdb2c08e49",
+    ),
+    "colmodernvbert": Published(
+        "ModernVBERT/colmodernvbert",
+        "3bcd984f8f83c96dccb76cf2ed6d6a8108d3a046",
+        "ColModernVBert",
+        base_revision="1f247b4098c641593b6ba2e64756460b7a48a126",
+    ),
     "colsmol-256m": Published("vidore/colSmol-256M", "main", "ColIdefics3"),
     "colsmol-500m": Published("vidore/colSmol-500M", "main", "ColIdefics3"),
     "colbertv2": Published("colbert-ir/colbertv2.0", "main", COLBERT),
@@ -208,8 +227,8 @@ def _info(name: str, entry: _Entry) -> EncoderInfo:
     state: State = "ready"
     if _missing(entry):
         install, state = entry.install.format(name=name), "missing"
-    elif name in PUBLISHED and not is_downloaded(
-        PUBLISHED[name].repository, PUBLISHED[name].revision
+    elif (one := PUBLISHED.get(name)) and not is_downloaded(
+        one.repository, one.revision, one.base_revision
     ):
         state = "downloads"
     return EncoderInfo(
@@ -225,11 +244,12 @@ def get_encoder(
     Parameters
     ----------
     encoder
-        ``NAME[@REVISION][+patches][+poolN]``. NAME is a name of ``visar encoders``, the folder or
-        hub name of a checkpoint, ``module:Class``, or an address. ``@REVISION`` goes with
-        checkpoints of the hub. ``+patches`` leaves out the vectors of a visual encoder's
-        instruction. ``+pool3`` makes about a third as many vectors of every page. An encoder
-        object is returned as it is.
+        ``NAME[@REVISION][+patches][+authors][+poolN]``. NAME is a name of ``visar encoders``, the
+        folder or hub name of a checkpoint, the same as ``colpali=FOLDER`` to say what it is,
+        ``module:Class``, or an address. ``@REVISION`` goes with checkpoints of the hub.
+        ``+patches`` leaves out the vectors of a visual encoder's instruction. ``+authors`` runs
+        ColModernVBERT as the paper's authors did. ``+pool3`` makes about a third as many vectors
+        of every page. An encoder object is returned as it is.
     device
         "auto", "cpu", "cuda" or "mps".
     trust_remote_code
@@ -261,6 +281,8 @@ def get_encoder(
 
 
 def _unpooled(name: EncoderName, device: str, *, trust_remote_code: bool) -> Encoder:
+    if name.kind is not None:
+        return _of_kind(name, name.kind, device, trust_remote_code=trust_remote_code)
     if name.is_address:
         return _at_address(name)
     if name.base in PUBLISHED:
@@ -276,9 +298,25 @@ def _unpooled(name: EncoderName, device: str, *, trust_remote_code: bool) -> Enc
     return _from_checkpoint(name, device, trust_remote_code=trust_remote_code)
 
 
+def _of_kind(name: EncoderName, kind: str, device: str, *, trust_remote_code: bool) -> Encoder:
+    """Make the encoder of a checkpoint that is said to be a published one."""
+    if kind not in PUBLISHED:
+        raise unknown_name("encoder", kind, list(PUBLISHED), " Write NAME=FOLDER.")
+    return _of_checkpoint(
+        name,
+        _ENCODERS[kind],
+        find_checkpoint(name.base, name.revision),
+        trust_remote_code=trust_remote_code,
+        expected=PUBLISHED[kind].model_class,
+        device=device,
+    )
+
+
 def _made_by(factory: str | EntryPoint, name: EncoderName, device: str) -> Encoder:
     if name.patches:
         raise _without_instruction(name.base)
+    if name.authors:
+        raise same_as_authors(name.base)
     if name.revision is not None:
         raise InvalidOption(
             f"The encoder {name.base!r} has no revisions: leave out @{name.revision}."
@@ -303,6 +341,7 @@ def _published(name: EncoderName, device: str, *, trust_remote_code: bool) -> En
         trust_remote_code=trust_remote_code,
         expected=published.model_class,
         revision=name.revision or published.revision,
+        base_revision=None if name.revision else published.base_revision,
         device=device,
     )
 
@@ -313,16 +352,18 @@ def _of_checkpoint(
     source: str | Checkpoint,
     *,
     trust_remote_code: bool,
-    **options: str,
+    **options: str | None,
 ) -> Encoder:
     """Make the encoder of a kind for a checkpoint, with the options that this kind takes."""
     if name.patches and entry.factory != _VISUAL:
         raise _without_instruction(name.base)
+    if name.authors and entry.factory != _VISUAL:
+        raise same_as_authors(name.unpooled)
     _refuse_unavailable(name.base if name.base in PUBLISHED else name.unpooled, entry)
     kinds: dict[str, dict[str, Any]] = {
         _COLBERT: {"dimension": entry.dimension if name.base in PUBLISHED else None},
         _VISRAG: {"trust_remote_code": trust_remote_code},
-        _VISUAL: {"instruction_tokens": not name.patches},
+        _VISUAL: {"instruction_tokens": not name.patches, "as_authors": name.authors},
     }
     kind = load(entry.factory)
     encoder: Encoder = kind(name.unpooled, source, **kinds[entry.factory], **options)
@@ -337,10 +378,11 @@ def _without_instruction(name: str) -> InvalidOption:
 
 
 def _at_address(name: EncoderName) -> Encoder:
-    if name.patches:
+    if name.patches or name.authors:
+        part = "+patches" if name.patches else "+authors"
         raise InvalidOption(
-            "An address takes no +patches: name it where the encoder is served, such as "
-            "`visar encoders serve colpali+patches`."
+            f"An address takes no {part}: name it where the encoder is served, such as "
+            f"`visar encoders serve colmodernvbert{part}`."
         )
     if name.revision is not None:
         raise InvalidOption(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Box
 from visar.encoders.checkpoint_encoder import NO_NUMBERS, LoadedModel, PageImageEncoder
+from visar.encoders.names import same_as_authors
 from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_vectors
 from visar.errors import CheckpointError, extra_needed
 from visar.models.checkpoints import Checkpoint
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 DIMENSION = 128
+_WITH_AUTHORS_MODE = "ColModernVBert"
 WHOLE_PAGE: Box = (0.0, 0.0, 1.0, 1.0)
 
 Batch = Mapping[str, Any]
@@ -38,7 +40,9 @@ PatchBoxes = Callable[[Any, Batch, int], NDArray[np.float32]]
 class VisualEncoder(PageImageEncoder):
     """A checkpoint of one of the `FAMILIES`; the options are those of CheckpointEncoder.
 
-    Without ``instruction_tokens`` only the vectors of image patches are kept.
+    Without ``instruction_tokens`` only the vectors of image patches are kept. ``as_authors`` runs
+    ColModernVBERT as the paper's authors did: in float32, with products of "high" precision, and
+    questions as plain texts without augmentation tokens. Raises InvalidOption for other families.
     """
 
     dimension = DIMENSION
@@ -49,17 +53,24 @@ class VisualEncoder(PageImageEncoder):
         source: str | Checkpoint | None = None,
         *,
         instruction_tokens: bool = True,
+        as_authors: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(name, source, **options)
         self._instruction_tokens = instruction_tokens
+        self._as_authors = as_authors
+        if as_authors and options.get("expected") not in (None, _WITH_AUTHORS_MODE):
+            raise same_as_authors(name)
+        super().__init__(name, source, **options)
 
     @property
     def version(self) -> str:
-        return super().version + ("" if self._instruction_tokens else "-patches")
+        patches = "" if self._instruction_tokens else "-patches"
+        return f"{super().version}{patches}{'-authors' if self._as_authors else ''}"
 
     def _check(self, found: Checkpoint) -> Checkpoint:
         family = family_of(found)
+        if self._as_authors and family.model_class != _WITH_AUTHORS_MODE:
+            raise same_as_authors(self.name)
         if self._expected not in (None, family.model_class):
             raise CheckpointError(
                 f"{found.name} is {family.model_class} where {self._expected} was expected: the "
@@ -75,8 +86,10 @@ class VisualEncoder(PageImageEncoder):
         with extra_needed("A visual encoder", "colpali"):
             from colpali_engine import models
         device = choose_device(self._device)
-        attention = attention_for(device)
-        options: dict[str, Any] = {"dtype": choose_dtype(device), "use_safetensors": True}
+        # Flash attention knows no float32.
+        attention = None if self._as_authors else attention_for(device)
+        dtype = choose_dtype("cpu" if self._as_authors else device)
+        options: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
         if attention:
             options["attn_implementation"] = attention
         folder = checkpoint.folder()
@@ -106,16 +119,16 @@ class VisualEncoder(PageImageEncoder):
         return LoadedModel(model.to(device).eval(), processor, attention)
 
     def _query_vectors(self, loaded: LoadedModel, question: str) -> NDArray[np.float32]:
-        batch = _without_second_beginning(
-            loaded.processor, loaded.processor.process_queries([question])
-        )
-        output = _run(loaded.model, batch, {})
+        processor = loaded.processor
+        process = processor.process_texts if self._as_authors else processor.process_queries
+        batch = _without_second_beginning(processor, process([question]))
+        output = self._run(loaded.model, batch, {})
         return np.asarray(output[0][batch["attention_mask"][0].bool()].numpy(), np.float32)
 
     def _encode(self, loaded: LoadedModel, images: Sequence[Image]) -> list[PageEmbedding]:
         family = family_of(self._checkpoint.get())
         batch = loaded.processor.process_images(list(images))
-        output = _run(loaded.model, batch, family.forward)
+        output = self._run(loaded.model, batch, family.forward)
         is_patch = loaded.processor.get_image_mask(batch)
         return [
             self._embedding(
@@ -126,6 +139,24 @@ class VisualEncoder(PageImageEncoder):
             )
             for page in range(len(images))
         ]
+
+    def _run(self, model: Any, batch: Batch, extra: Mapping[str, Any]) -> Any:
+        """Return the model's vectors for a batch of its processor: (batch, tokens, D), on the CPU.
+
+        The whole batch goes in: the model finds positions from its grids and masks. Only what
+        training needs is left out.
+        """
+        import torch
+
+        placed = {key: value.to(model.device) for key, value in batch.items() if key != "labels"}
+        precision = torch.get_float32_matmul_precision()
+        if self._as_authors:
+            torch.set_float32_matmul_precision("high")
+        try:
+            with torch.inference_mode():
+                return model(**placed, **extra).float().cpu()
+        finally:
+            torch.set_float32_matmul_precision(precision)
 
     def _embedding(
         self,
@@ -145,19 +176,6 @@ class VisualEncoder(PageImageEncoder):
             boxes[kept],
             np.full(int(kept.sum()), -1, np.int32),
         )
-
-
-def _run(model: Any, batch: Batch, extra: Mapping[str, Any]) -> Any:
-    """Return the model's vectors for a batch of its processor: (batch, tokens, D), on the CPU.
-
-    The whole batch goes in: the model finds positions from its grids and masks. Only what
-    training needs is left out.
-    """
-    import torch
-
-    placed = {key: value.to(model.device) for key, value in batch.items() if key != "labels"}
-    with torch.inference_mode():
-        return model(**placed, **extra).float().cpu()
 
 
 def _tie_language_head(model: Any) -> None:

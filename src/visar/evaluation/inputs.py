@@ -20,7 +20,8 @@ from visar.evaluation.records import Answered, Asked
 from visar.generation import extractive
 from visar.generation.answering import prompt_digest
 from visar.generation.prompts import PromptName
-from visar.generation.protocol import Generator, model_version
+from visar.generation.protocol import Generator
+from visar.models.protocols import identity_of
 from visar.retrieval.calibration import Calibration
 
 
@@ -147,7 +148,7 @@ def define_calibration(calibration: Calibration | None) -> str:
 
 def define_generator(generator: Generator, prompt: PromptName) -> str:
     """Return the digest of a generator with a prompt."""
-    return digest(model_version(generator), prompt_digest(generator, prompt))
+    return digest(identity_of(generator), prompt_digest(generator, prompt))
 
 
 def _source_digest(method: ComparedMethod) -> str:

@@ -111,7 +111,7 @@ class Manifest(BaseModel):
     definitions: Definitions = Field(default_factory=Definitions)
     """How its results were computed."""
     models: dict[str, str] = Field(default_factory=dict)
-    """Names and versions of the generators' models, by generator."""
+    """Checkpoints of the encoders and generators, with their commits where they have one."""
     addresses: dict[str, str] = Field(default_factory=dict)
     """Where encoders that run elsewhere were reached, by name."""
     dtype: str = "float16 in the index, float32 products, float64 sums"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from visar.errors import DatasetError, InvalidOption
+from visar.evaluation.authors import as_authors, tell_folder
 from visar.evaluation.datasets import correct, open_dataset, read_corrections
 from visar.evaluation.methods import DEPTH, GROUPS, ComparedMethod, find_methods
 from visar.evaluation.questions import Dataset, Question
@@ -35,7 +36,9 @@ class Plan(BaseModel):
     max_k: tuple[_Count, ...] = (5, 10)
     """Budgets of pages for generators."""
     prompt: PromptName = "default"
-    """What generators are asked with: ViSAR's own prompt, or the paper's."""
+    """Prompt for generators: ViSAR's own, or the paper's."""
+    as_authors: bool = False
+    """Whether all is computed as the paper's authors did."""
     judges: tuple[str, ...] = ("rules",)
     corrections: str | None = None
     """A file with corrections of the data."""
@@ -77,16 +80,22 @@ class Plan(BaseModel):
         return find_methods(self.methods, self.depth)
 
 
-def read_plan(path: Path | None, flags: Mapping[str, Any]) -> Plan:
+def read_plan(
+    path: Path | None, flags: Mapping[str, Any], *, checkpoint_is: str | None = None
+) -> Plan:
     """Make a plan from a TOML file, if there is one; flags override its settings.
 
-    A flag that is None was not given. Raises InvalidOption if the file cannot be read, or a
-    setting or its value is wrong.
+    A flag that is None was not given. ``checkpoint_is`` names the known model that the plan's
+    folder with a checkpoint holds. Raises InvalidOption if the file cannot be read, or a setting or
+    its value is wrong.
     """
     values = {} if path is None else _read_toml(path)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return Plan.model_validate(values | given)
+        plan = Plan.model_validate(values | given)
+        if checkpoint_is is not None:
+            plan = Plan.model_validate(tell_folder(checkpoint_is, plan.model_dump()))
+        return Plan.model_validate(as_authors(plan.model_dump())) if plan.as_authors else plan
     except ValidationError as error:
         raise _refusal(error, path, given) from None
 

@@ -32,10 +32,10 @@ from visar.evaluation.records import writer_name
 from visar.evaluation.searching import Search
 from visar.evaluation.work import Outcome, ProgressListener, Work
 from visar.generation import extractive
-from visar.generation.protocol import BatchGenerator, Generator, model_version
+from visar.generation.protocol import BatchGenerator, Generator
 from visar.generation.registry import is_served
 from visar.index import Index
-from visar.models.protocols import Releasable
+from visar.models.protocols import Releasable, identity_of
 from visar.results import EncoderRef
 from visar.retrieval.calibration import find_calibration
 
@@ -89,7 +89,10 @@ class Run:
                 data={one.name: _data_read(one) for one in question_sets if not one.published},
                 definitions=self._definitions(),
                 addresses={name: typed for name, typed in addresses.items() if typed != name},
-                models={one.name: model_version(one) for one in self._generators},
+                models={
+                    **{name: identity_of(encoder) for name, encoder in self._encoders.items()},
+                    **{one.name: identity_of(one) for one in self._generators},
+                },
             ),
             index=index,
             addresses=addresses,
@@ -173,7 +176,7 @@ class Run:
             return get_judge(name), ONE_BY_ONE, ""
         kind, model = judge_and_model(name)
         generator = self._generator(model)
-        return kind(generator), self._pace(generator), model_version(generator)
+        return kind(generator), self._pace(generator), identity_of(generator)
 
 
 def _data_read(questions: QuestionSet) -> DataRead:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from visar.documents.page import Page
-from visar.errors import InvalidOption, NotInIndex, VisarError
+from visar.errors import InvalidOption, NotInIndex, PromptTooLong, VisarError
 from visar.generation import extractive
 from visar.generation.parsing import AnswerPieces, parse_answer
 from visar.generation.prompts import (
@@ -34,7 +34,9 @@ from visar.generation.protocol import (
     read_pieces,
     stream_reply,
 )
+from visar.generation.registry import model_class_of
 from visar.results import Answer, Citation, Generation, PageSource, SearchResult
+from visar.text import counted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -58,6 +60,8 @@ class Budget:
 
 
 USUAL_BUDGET = Budget()
+# Of the tokens that would fit: question and instructions take room too.
+_CUT_TO = 0.9
 BUDGETS: Mapping[PromptName, Budget] = {
     "default": USUAL_BUDGET,
     "paper": Budget(answer_tokens=2048),
@@ -117,20 +121,23 @@ def stream_answer(
 
     Closing the iterator ends the work.
     """
-    asked = _prompt(question, pages, generator, budget, prompt)
+    asked = _Asked(question, pages, budget, prompt)
     started = time.perf_counter()
     answer = AnswerPieces()
-    with closing(stream_reply(generator, asked, max_tokens=budget.answer_tokens)) as pieces:
-        while True:
+    while True:
+        sent = asked.prompt(generator)
+        with closing(stream_reply(generator, sent, max_tokens=budget.answer_tokens)) as pieces:
             try:
-                piece = next(pieces)
+                while True:
+                    if shown := answer.add(next(pieces)):
+                        yield shown
             except StopIteration as end:
                 reply: Reply = end.value
                 break
-            if shown := answer.add(piece):
-                yield shown
+            except PromptTooLong as error:
+                asked = asked.shortened(error, generator)
     seconds = time.perf_counter() - started
-    written = _answer(asked, reply, pages, generator, seconds, prompt)
+    written = asked.answer(sent, reply, generator, seconds)
     if rest := answer.end(written.text):
         yield rest
     return written
@@ -146,35 +153,33 @@ def answer_each(
     """Let a generator answer questions, each from its own pages, several at a time if it can.
 
     In place of an answer stands the error of a question that has none. The seconds of an answer
-    are those of all.
+    are those of all. A prompt beyond the model's context is cut, which the answer notes.
     """
-    asked = [_prompt(question, pages, generator, budget, prompt) for question, pages in questions]
+    asked = [_Asked(question, pages, budget, prompt) for question, pages in questions]
+    sent = [one.prompt(generator) for one in asked]
     started = time.perf_counter()
-    replies = generate_each(generator, asked, max_tokens=budget.answer_tokens)
+    replies = generate_each(generator, sent, max_tokens=budget.answer_tokens)
+    for place, reply in enumerate(replies):
+        while isinstance(reply, PromptTooLong):
+            try:
+                asked[place] = asked[place].shortened(reply, generator)
+            except PromptTooLong:
+                break
+            sent[place] = asked[place].prompt(generator)
+            (reply,) = generate_each(generator, [sent[place]], max_tokens=budget.answer_tokens)
+        replies[place] = reply
     seconds = time.perf_counter() - started
     return [
-        _answer(one, reply, pages, generator, seconds, prompt)
-        if isinstance(reply, Reply)
-        else reply
-        for one, reply, (_, pages) in zip(asked, replies, questions, strict=True)
+        one.answer(given, reply, generator, seconds) if isinstance(reply, Reply) else reply
+        for one, given, reply in zip(asked, sent, replies, strict=True)
     ]
-
-
-def _prompt(
-    question: str,
-    pages: Sequence[GivenPage],
-    generator: Generator,
-    budget: Budget,
-    name: PromptName,
-) -> Prompt:
-    return _compose(question, _fitted(pages, generator, budget), generator, name)
 
 
 def _compose(
     question: str, pages: Iterable[GivenPage], generator: Generator, name: PromptName
 ) -> Prompt:
     if name == "paper":
-        return paper_prompt(question, pages, generator.reads)
+        return paper_prompt(question, pages, generator.reads, model_class_of(generator))
     return answer_prompt(question, pages)
 
 
@@ -187,34 +192,65 @@ def prompt_digest(generator: Generator, name: PromptName) -> str:
     return f"{empty.digest} {BUDGETS[name]}"
 
 
-def _answer(
-    asked: Prompt,
-    reply: Reply,
-    pages: Sequence[GivenPage],
-    generator: Generator,
-    seconds: float,
-    prompt: PromptName,
-) -> GeneratedAnswer:
-    parsed = parse_answer(reply.text, may_refuse=prompt == "default")
-    given = {page.label: (page.document, page.number) for page in pages}
-    texts = [asked.system, *(part for part in asked.parts if isinstance(part, str))]
-    return GeneratedAnswer(
-        text=parsed.text,
-        citations=tuple(Citation(cited, *given.get(cited, (None, None))) for cited in parsed.pages),
-        generation=Generation(
-            model=reply.model,
-            prompt_sha256=asked.digest,
-            pages=tuple(page.label for page in pages),
-            pixels=asked.pixels,
-            text_tokens=sum(map(generator.count_tokens, texts)),
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
-            seconds=seconds,
-            raw=reply.text,
-            finish=_finish(reply),
-            well_formed=parsed.well_formed,
-        ),
-    )
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question about pages, as much of them as a budget and the model's context allow."""
+
+    question: str
+    pages: Sequence[GivenPage]
+    budget: Budget
+    prompt_name: PromptName
+    note: str | None = None
+    """What was left out to fit the model's context."""
+
+    def prompt(self, generator: Generator) -> Prompt:
+        fitted = _fitted(self.pages, generator, self.budget)
+        return _compose(self.question, fitted, generator, self.prompt_name)
+
+    def shortened(self, error: PromptTooLong, generator: Generator) -> _Asked:
+        """Return the question with less text of its pages, or with fewer of its last images.
+
+        Raises the error if nothing more can be left out.
+        """
+        if generator.reads == "text":
+            texts = fit_tokens(_texts(self.pages), generator.count_tokens, self.budget.tokens)
+            tokens = int(_CUT_TO * error.share * sum(map(generator.count_tokens, texts)))
+            if tokens < 1:
+                raise error
+            note = f"The pages' text was cut to {tokens} tokens to fit the model's context."
+            return replace(self, budget=replace(self.budget, tokens=tokens), note=note)
+        kept = min(len(self.pages) - 1, max(1, int(error.share * len(self.pages))))
+        if kept < 1:
+            raise error
+        note = f"Only the first {counted(kept, 'page')} fit into the model's context."
+        return replace(self, pages=self.pages[:kept], note=note)
+
+    def answer(
+        self, sent: Prompt, reply: Reply, generator: Generator, seconds: float
+    ) -> GeneratedAnswer:
+        parsed = parse_answer(reply.text, may_refuse=self.prompt_name == "default")
+        given = {page.label: (page.document, page.number) for page in self.pages}
+        texts = [sent.system, *(part for part in sent.parts if isinstance(part, str))]
+        return GeneratedAnswer(
+            text=parsed.text,
+            citations=tuple(
+                Citation(cited, *given.get(cited, (None, None))) for cited in parsed.pages
+            ),
+            generation=Generation(
+                model=reply.model,
+                prompt_sha256=sent.digest,
+                pages=tuple(page.label for page in self.pages),
+                pixels=sent.pixels,
+                text_tokens=sum(map(generator.count_tokens, texts)),
+                input_tokens=reply.input_tokens,
+                output_tokens=reply.output_tokens,
+                seconds=seconds,
+                raw=reply.text,
+                finish=_finish(reply),
+                well_formed=parsed.well_formed,
+                note=self.note,
+            ),
+        )
 
 
 def _finish(reply: Reply) -> Literal["complete", "length", "interrupted"]:
@@ -227,14 +263,18 @@ def _fitted(
     pages: Sequence[GivenPage], generator: Generator, budget: Budget
 ) -> Iterator[GivenPage]:
     """Yield pages, as much of them as the budget allows."""
-    contents = [page.content for page in pages]
     fitted: Sequence[Image] | Sequence[str]
     if generator.reads == "images":
-        fitted = fit_pixels(cast("list[Image]", contents), budget.pixels)
+        images = cast("list[Image]", [page.content for page in pages])
+        fitted = fit_pixels(images, budget.pixels)
     else:
-        fitted = fit_tokens(cast("list[str]", contents), generator.count_tokens, budget.tokens)
+        fitted = fit_tokens(_texts(pages), generator.count_tokens, budget.tokens)
     for place, page in enumerate(pages):
         yield replace(page, content=fitted[place])
+
+
+def _texts(pages: Sequence[GivenPage]) -> list[str]:
+    return [str(page.content) for page in pages]
 
 
 def gather_pages(

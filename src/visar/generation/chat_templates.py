@@ -7,6 +7,7 @@ other.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from itertools import groupby
@@ -38,7 +39,6 @@ class ChatTemplate:
         self._tokenizer = getattr(renderer, "tokenizer", renderer)
         self._marks = _Marks(self._tokenizer, renderer)
         self._refuse_without_template()
-        self._has_order = True
         self._has_system = self._keeps_system()
         self._has_order = not with_images or self._keeps_order()
 
@@ -49,11 +49,12 @@ class ChatTemplate:
         breaking.
         """
         parts = _merged(prompt)
-        rendered = self._chat(
+        turn = functools.partial(self._chat, in_template_order=prompt.as_in_paper)
+        rendered = turn(
             self._marks.broken(prompt.system),
             [None if part is None else self._marks.broken(part) for part in parts],
         )
-        bare = self._chat("x", [None if part is None else "x" for part in parts])
+        bare = turn(prompt.system and "x", [None if part is None else "x" for part in parts])
         if self._marks.among(rendered) != self._marks.among(bare):
             raise GenerationError(
                 f"The prompt holds a text that {self._name} would take for marks of its own, and "
@@ -72,17 +73,21 @@ class ChatTemplate:
         tokens = tokenized(self._tokenizer, after)
         return tokens[0] if tokens and tokens[0] in self._marks.ids else None
 
-    def _chat(self, system: str, parts: Sequence[Part]) -> str:
-        if self._has_system:
-            turns = [self._message("system", [system]), self._message("user", parts)]
-        else:
-            turns = [self._message("user", _joined([system, *parts]))]
+    def _chat(self, system: str, parts: Sequence[Part], *, in_template_order: bool) -> str:
+        keeps_order = self._has_order or in_template_order
+        if system and not self._has_system:
+            parts = _joined([system, *parts])
+        turns = [self._message("user", parts, keeps_order=keeps_order)]
+        if system and self._has_system:
+            turns.insert(0, self._message("system", [system]))
         return self._apply(turns)
 
-    def _message(self, role: str, parts: Sequence[Part]) -> dict[str, Any]:
+    def _message(
+        self, role: str, parts: Sequence[Part], *, keeps_order: bool = True
+    ) -> dict[str, Any]:
         if not self._with_images:
             return {"role": role, "content": "\n".join(part or "" for part in parts)}
-        if not self._has_order:
+        if not keeps_order:
             mark = self._renderer.image_token
             text = "\n".join(mark if part is None else part for part in parts)
             return {"role": role, "content": [{"type": "text", "text": text}]}

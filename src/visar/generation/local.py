@@ -10,7 +10,6 @@ import functools
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from visar.errors import (
@@ -19,6 +18,7 @@ from visar.errors import (
     GenerationError,
     GeneratorUnavailable,
     InvalidOption,
+    PromptTooLong,
 )
 from visar.generation.chat_templates import ChatTemplate, tokenized
 from visar.generation.parsing import choice_text
@@ -34,6 +34,7 @@ from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
 from visar.models.checkpoints import Checkpoint, find_checkpoint
 from visar.models.devices import (
     Batches,
+    attention_for,
     check_device,
     choose_device,
     choose_dtype,
@@ -44,6 +45,7 @@ from visar.models.loading import import_torchvision, loading, refuse_incomplete
 
 _logger = logging.getLogger(__name__)
 
+_LLAVA = "LlavaOnevisionForConditionalGeneration"
 _SEED = 0
 # Callers bound a batch by what they give; memory, by what it has room for.
 _LARGEST_BATCH = 1024
@@ -69,7 +71,7 @@ class LocalGenerator:
     Parameters
     ----------
     name
-        A model of the paper, the folder of a checkpoint, or a hub name.
+        A model of the paper, also as NAME=FOLDER; the folder of a checkpoint; or a hub name.
     source
         Where the checkpoint is, if that is not where the name says.
     device
@@ -88,12 +90,25 @@ class LocalGenerator:
     ) -> None:
         check_device(device)
         self.name = name
-        self._published = PUBLISHED.get(name)
-        self._source = source or (self._published.repository if self._published else name)
+        known, _, folder = name.partition("=")
+        self._published = PUBLISHED.get(known)
+        self._source, self._revision = source or folder or name, None
+        if self._published and self._source == known:
+            self._source, self._revision = self._published.repository, self._published.revision
         self._device = device
         self._lock = threading.RLock()
         self._batches = Batches(_LARGEST_BATCH)
         self.reads: Reads = self._published.reads if self._published else reads_of(self._checkpoint)
+
+    @property
+    def model_class(self) -> str:
+        """The class that its configuration names."""
+        return self._published.model_class if self._published else self._checkpoint.architectures[0]
+
+    @property
+    def identity(self) -> str:
+        """The checkpoint, with the commit of the hub's repository or a hash of the folder."""
+        return self._checkpoint.identity
 
     def fetch(self) -> None:
         """Download the checkpoint if it is not on this machine."""
@@ -140,7 +155,7 @@ class LocalGenerator:
         """
 
         def write(batch: Sequence[Prompt]) -> Sequence[Reply | Exception]:
-            if len(batch) > 1 and not self._draws:
+            if len(batch) > 1 and not any(map(self._draws, batch)):
                 try:
                     return self._replies(batch, max_tokens, choices)
                 except Exception as error:
@@ -170,11 +185,11 @@ class LocalGenerator:
             written = self._write(inputs, limit, _held_to(held, inputs))
         else:
             streamer = on_text and _streamer(self._tokenizer, on_text)
-            written = self._write(inputs, limit, self._decoding, streamer)
+            written = self._write(inputs, limit, self._decoding(prompts[0]), streamer)
         return [
             Reply(
                 text=held.text_of(tokens) if held else _text_of(self._tokenizer, tokens),
-                model=self._described,
+                model=self.identity,
                 input_tokens=int(given),
                 output_tokens=len(tokens),
                 complete=tokens[-1] in self._ends,
@@ -201,8 +216,10 @@ class LocalGenerator:
             if tokenizer.pad_token is None:
                 tokenizer.pad_token = tokenizer.convert_ids_to_tokens(self._ends[0])
         if any(images):
-            # Those of one prompt as one list: LLaVA-OneVision sees several otherwise.
-            options["images"] = images
+            # LLaVA-OneVision tiles pages in a flat list, as the paper's program gives them, and
+            # sees each page of a prompt's own list small.
+            is_flat = prompts[0].as_in_paper and self.model_class == _LLAVA
+            options["images"] = [page for pages in images for page in pages] if is_flat else images
         try:
             batch = self._processor(**options)
         except ValueError as error:
@@ -215,15 +232,16 @@ class LocalGenerator:
                 placed[key] = value.to(self._model.dtype)
         return placed
 
-    @property
-    def _draws(self) -> bool:
-        """Whether the model draws its tokens by chance."""
-        return not self._decoding and bool(self._model.generation_config.do_sample)
+    def _draws(self, prompt: Prompt) -> bool:
+        """Return whether the model draws the tokens of its reply by chance."""
+        return not self._decoding(prompt) and bool(self._model.generation_config.do_sample)
 
-    @property
-    def _decoding(self) -> dict[str, Any]:
-        as_configured = self._published is not None and self._published.decoding == "checkpoint"
-        return {} if as_configured else _GREEDY
+    def _decoding(self, prompt: Prompt) -> dict[str, Any]:
+        model = self._published
+        if model is None:
+            return _GREEDY
+        decoding = (prompt.as_in_paper and model.paper_decoding) or model.decoding
+        return _GREEDY if decoding == "greedy" else {}
 
     def _write(
         self, inputs: Any, limit: int, decoding: dict[str, Any], streamer: Any = None
@@ -258,10 +276,12 @@ class LocalGenerator:
         longest = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
         given = inputs["input_ids"].shape[1]
         if longest is not None and given + limit > longest:
-            raise GenerationError(
+            error = PromptTooLong(
                 f"The prompt takes {given} tokens and the reply up to {limit}, together "
                 f"{given + limit}; {self.name} has room for {longest}. {_GIVE_LESS}"
             )
+            error.share = max(0, longest - limit) / given
+            raise error
 
     @contextlib.contextmanager
     def _within_memory(self) -> Iterator[None]:
@@ -281,7 +301,7 @@ class LocalGenerator:
             raise GeneratorUnavailable(
                 f"The generator {self.name!r} needs {', '.join(missing)}: {INSTALL}"
             )
-        found = find_checkpoint(self._source)
+        found = find_checkpoint(self._source, self._revision)
         expected = self._published and self._published.model_class
         if expected and expected not in found.architectures:
             raise CheckpointError(
@@ -316,7 +336,8 @@ class LocalGenerator:
             model, report = self._loaded(
                 "AutoModelForImageTextToText",
                 "AutoModelForCausalLM",
-                dtype=choose_dtype(device),
+                dtype=choose_dtype(device, self._published.half if self._published else "bfloat16"),
+                attn_implementation=attention_for(device),
                 use_safetensors=True,
                 output_loading_info=True,
             )
@@ -353,17 +374,6 @@ class LocalGenerator:
         if not found:
             raise CheckpointError(f"{self._checkpoint.name} names no token that ends a reply.")
         return found
-
-    @property
-    def version(self) -> str:
-        """The checkpoint's name and fingerprint."""
-        return self._described
-
-    @functools.cached_property
-    def _described(self) -> str:
-        checkpoint = self._checkpoint
-        name = Path(checkpoint.name).resolve().name if checkpoint.is_local else checkpoint.name
-        return f"{name}@{checkpoint.fingerprint}"
 
 
 def _streamer(tokenizer: Any, listen: OnText, *, skip_prompt: bool = True) -> Any:

@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
 from visar._version import __version__
-from visar.errors import GenerationError, InvalidOption
+from visar.errors import GenerationError, InvalidOption, PromptTooLong
 from visar.generation.openai_http import (
     ABOUT_IMAGES,
     KEY_VARIABLE,
@@ -162,6 +162,7 @@ class OpenAIGenerator:
         whole = self._request(prompt, max_tokens, choices)
         with self._lock:
             refused = self._refused
+        kind = GenerationError
         while True:
             request = _without(refused, whole, choices)
             written, failure, unknown = _Written(), None, None
@@ -172,13 +173,14 @@ class OpenAIGenerator:
                 unknown = _unknown_parameter(error, request)
                 if unknown is None or {*_LIMITS} <= refused | {unknown}:
                     failure = self._about_refusal(error, with_images=bool(prompt.images))
+                    kind = PromptTooLong if _is_too_long(error) else GenerationError
             except Exception as error:  # a server can send anything
                 failure = self._about_failure(error, written)
             if failure is not None or unknown is None:
                 break
             refused |= {unknown}
         if failure := failure or self._about_reply(written, max_tokens, choices):
-            raise GenerationError(f"{self._model} at {self._endpoint.base_url} {failure}.")
+            raise kind(f"{self._model} at {self._endpoint.base_url} {failure}.")
         with self._lock:
             self._refused |= refused
         text, model = "".join(written.pieces), written.model or self._model
@@ -195,12 +197,11 @@ class OpenAIGenerator:
         """Return a request with every parameter; both names of the limit, the likelier first."""
         content = [_part(part) for part in prompt.parts]
         limits = reversed(_LIMITS) if self._endpoint.is_openai else _LIMITS
+        system = {"role": "system", "content": encodable(prompt.system)}
+        user = {"role": "user", "content": content}
         request = {
             "model": self._model,
-            "messages": [
-                {"role": "system", "content": encodable(prompt.system)},
-                {"role": "user", "content": content},
-            ],
+            "messages": [system, user] if prompt.system else [user],
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": 0,
@@ -441,7 +442,7 @@ def _without(
     known = {name: value for name, value in request.items() if name not in refused}
     for other in [name for name in known if name in _LIMITS][1:]:
         del known[other]
-    system, user = request["messages"]
+    *before, user = request["messages"]
     content = user["content"]
     if choices and "response_format" in refused:
         listed = " or ".join(map(choice_text, choices))
@@ -449,7 +450,7 @@ def _without(
         content = [*content, _part(asked)]
     if all(part["type"] == "text" for part in content):  # servers of text may know no lists
         content = "\n".join(part["text"] for part in content)
-    return known | {"messages": [system, {"role": "user", "content": content}]}
+    return known | {"messages": [*before, {"role": "user", "content": content}]}
 
 
 def _part(part: str | Image) -> dict[str, Any]:

@@ -38,14 +38,16 @@ Reply with one JSON object and nothing else:
 sentence where it takes one.
 "pages" lists the labels of the pages the answer was read from, as they are given, such as "12".
 If the pages do not hold the answer, reply {{"answer": "{NOT_ANSWERABLE}", "pages": []}}."""
-# It offers no way to say that there is no answer, as the paper's does not.
-PAPER_SYSTEM = """\
+# They offer no way to say that there is no answer, as the paper's do not.
+_PAPER_TASK = """\
 You answer questions about documents. You are given a question and {pages}.
 
 Answer from what these pages show and from nothing else. Do not use outside knowledge.
-
+"""
+_PAPER_JSON = """
 Reply with a JSON object that has one key, "Answer":
-{{"Answer": "…"}}"""
+{"Answer": "…"}"""
+_INTERNVL = ("InternVLForConditionalGeneration", "InternVLChatModel")
 _PAPER_PAGES = {"images": "the images of pages", "text": "the text of pages"}
 
 
@@ -84,13 +86,30 @@ def answer_prompt(question: str, pages: Iterable[GivenPage]) -> Prompt:
     return Prompt(SYSTEM, tuple(parts))
 
 
-def paper_prompt(question: str, pages: Iterable[GivenPage], reads: Reads) -> Prompt:
-    """Put the question first, and the pages after it in their order, without labels."""
-    asked = f"Answer the question from the pages that follow it.\nQuestion: {question.strip()}\n"
-    contents = (
+def paper_prompt(
+    question: str, pages: Iterable[GivenPage], reads: Reads, model_class: str | None = None
+) -> Prompt:
+    """Put question and pages in the order in which the paper gave them to a model, without labels.
+
+    InternVL, Idefics3 and LLaVA-OneVision, known by the class of the model, are not asked for JSON
+    and have one turn; all others have instructions, then the question, then the pages.
+    """
+    asked = question.strip()
+    contents: list[str | Image] = [
         f"\n{page.content}\n" if isinstance(page.content, str) else page.content for page in pages
-    )
-    return Prompt(PAPER_SYSTEM.format(pages=_PAPER_PAGES[reads]), (asked, *contents))
+    ]
+    task = _PAPER_TASK.format(pages=_PAPER_PAGES[reads])
+    if model_class in _INTERNVL:
+        parts: list[str | Image] = []
+        for number, content in enumerate(contents, 1):
+            parts += [f"\nImage-{number}: " if parts else "Image-1: ", content]
+        return Prompt("", (*parts, f"\n{asked}"), as_in_paper=True)
+    if model_class == "Idefics3ForConditionalGeneration":
+        return Prompt("", (*contents, f"{task}\n{asked}"), as_in_paper=True)
+    if model_class == "LlavaOnevisionForConditionalGeneration":
+        return Prompt("", (f"{task}\n{asked}", *contents), as_in_paper=True)
+    asked = f"Answer the question from the pages that follow it.\nQuestion: {asked}\n"
+    return Prompt(task + _PAPER_JSON, (asked, *contents), as_in_paper=True)
 
 
 _FRAME = re.compile(r"\[(?=\s*(?:page|end of page)\b)", re.IGNORECASE)

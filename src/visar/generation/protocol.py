@@ -37,6 +37,9 @@ class Prompt:
     """The instructions."""
     parts: tuple[str | Image, ...]
     """Texts and page images, in their order."""
+    as_in_paper: bool = False
+    """Whether a model on this machine runs as the paper's program ran it: decoding, tiles, and the
+    order of text and images that the model's own chat template has."""
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -49,7 +52,7 @@ class Prompt:
     @property
     def digest(self) -> str:
         """The sha256 of every text and every pixel, in order."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(b"as in the paper\n" if self.as_in_paper else b"")
         for part in (self.system, *self.parts):
             if isinstance(part, str):
                 # Damaged documents hold halves of characters.
@@ -129,14 +132,6 @@ class Generator(Protocol):
             If there is no reply: what failed, and what to do.
         """
         ...
-
-
-def model_version(generator: Generator) -> str:
-    """Return the name of a generator with its ``version``, if it tells one.
-
-    A version changes whenever the replies may change: a checkpoint's fingerprint and its settings.
-    """
-    return f"{generator.name} {getattr(generator, 'version', '')}".strip()
 
 
 @runtime_checkable

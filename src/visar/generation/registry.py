@@ -19,6 +19,8 @@ from visar.plugins import entry_points, is_object_name, make, package_of, unknow
 
 GROUP = "visar.generators"
 """Entry points of other packages: a class or function that returns a generator."""
+INTERNVL = "OpenGVLab/InternVL3_5-8B-Instruct"
+"""The paper's InternVL; `PUBLISHED` has the repository that transformers loads, which differs."""
 INSTALL = install_hint("local")
 _PACKAGES = ("torch", "torchvision", "transformers")
 _SERVED: dict[str, Reads] = {"openai": "images", "openai-text": "text"}
@@ -38,11 +40,14 @@ class PublishedModel:
     decoding: Literal["greedy", "checkpoint"]
     """Always the likeliest token, or as its own generation_config.json says, from a fixed seed."""
     description: str
+    paper_decoding: Literal["greedy", "checkpoint"] | None = None
+    """The decoding of the paper's program, where ours is another."""
+    half: Literal["bfloat16", "float16"] = "bfloat16"
+    """The 16-bit format that the paper's program runs it in."""
     revision: str = "main"
 
 
-# The paper: Qwen2.5-VL-7B-Instruct with greedy decoding, "additional generation models with
-# default configurations". Qwen2.5-7B-Instruct stands in the same table as the former.
+# The paper does not say which revisions it used: replies record the commit that was loaded.
 PUBLISHED = {
     "qwen2.5-vl": PublishedModel(
         "Qwen/Qwen2.5-VL-7B-Instruct",
@@ -69,7 +74,8 @@ PUBLISHED = {
         "8.5 B",
         17,
         "checkpoint",
-        "InternVL3.5-8B: pages in tiles",
+        "InternVL3.5-8B (MPO): pages in tiles; not the weights of the paper",
+        paper_decoding="greedy",
     ),
     "idefics3": PublishedModel(
         "HuggingFaceM4/Idefics3-8B-Llama3",
@@ -88,6 +94,7 @@ PUBLISHED = {
         16,
         "checkpoint",
         "LLaVA-OneVision-Qwen2-7B: several pages are seen small",
+        half="float16",
     ),
     "qwen2.5-7b": PublishedModel(
         "Qwen/Qwen2.5-7B-Instruct",
@@ -97,6 +104,7 @@ PUBLISHED = {
         15,
         "greedy",
         "Qwen2.5-7B-Instruct: the pages' words, as in the paper's ColBERTv2 row",
+        paper_decoding="checkpoint",
     ),
     "qwen2.5-14b": PublishedModel(
         "Qwen/Qwen2.5-14B-Instruct",
@@ -106,6 +114,7 @@ PUBLISHED = {
         30,
         "greedy",
         "Qwen2.5-14B-Instruct: the pages' words; the paper's judge",
+        paper_decoding="checkpoint",
     ),
 }
 
@@ -141,6 +150,27 @@ def is_served(name: str) -> bool:
     return name.partition(":")[0] in _SERVED and ":" in name
 
 
+def internvl_hint() -> str:
+    """Say how to run the paper's InternVL, whose code needs an environment of its own."""
+    return (
+        f"`python3 -m venv internvl && internvl/bin/pip install vllm && internvl/bin/vllm serve "
+        f"{INTERNVL} --trust-remote-code --chat-template-content-format string "
+        "--interleave-mm-strings --limit-mm-per-prompt '{\"image\": 10}'` runs the paper's own, in "
+        f"an environment of its own; then use --generator openai:{INTERNVL} --base-url "
+        "http://127.0.0.1:8000/v1"
+    )
+
+
+def model_class_of(generator: Generator) -> str | None:
+    """Return the class of a generator's model; None if only its server knows."""
+    known = getattr(generator, "model_class", None)
+    if isinstance(known, str):
+        return known
+    model = generator.name.removeprefix("openai:").removeprefix("openai-text:")
+    names = {one.repository: one.model_class for one in PUBLISHED.values()}
+    return (names | {INTERNVL: "InternVLChatModel"}).get(model)
+
+
 def get_generator(
     generator: str | Generator, *, base_url: str | None = None, device: str = "auto"
 ) -> Generator:
@@ -150,8 +180,9 @@ def get_generator(
     ----------
     generator
         ``openai:MODEL`` or ``openai-text:MODEL`` for a model behind an OpenAI-compatible server,
-        given page images or page texts; a model of the paper; an entry point of the group
-        ``visar.generators``; ``module:Class``; or the folder or hub name of a checkpoint.
+        given page images or page texts; a model of the paper, also in a folder of yours as
+        ``NAME=FOLDER``; an entry point of the group ``visar.generators``; ``module:Class``; or the
+        folder or hub name of a checkpoint.
     base_url
         Where the server of ``openai:MODEL`` is.
     device
@@ -174,7 +205,7 @@ def get_generator(
         return OpenAIGenerator(model, reads=_SERVED[kind], base_url=base_url)
     if base_url is not None:
         raise InvalidOption(f"A base URL goes with openai:MODEL, not with {generator!r}.")
-    if generator not in PUBLISHED:
+    if generator.partition("=")[0] not in PUBLISHED:
         if generator in entry_points(GROUP):
             return _made_by(entry_points(GROUP)[generator], generator, device)
         if is_object_name(generator):

@@ -76,12 +76,18 @@ class Checkpoint:
             return str(Path(self.name).expanduser())
         if self.is_offline:
             found = cached_folder(self.name, self.revision)
-            if found is None or not is_downloaded(self.name, self.revision):
+            if found is None or not is_downloaded(self.name, self.revision, self.base_revision):
                 raise CheckpointError(unreachable(self.name, self.base))
             return str(found)
         if self.base is not None:
             download(self.base, self.base_revision, _DECISIVE)
         return str(download(self.name, self.revision, _DECISIVE))
+
+    @property
+    def identity(self) -> str:
+        """Its name without the folder it lies in, and its fingerprint."""
+        name = Path(self.name).resolve().name if self.is_local else self.name
+        return f"{name}@{self.fingerprint}"
 
     @property
     def model_type(self) -> str:
@@ -106,7 +112,9 @@ def is_checkpoint_name(name: str) -> bool:
     return "/" in name or _local_path(name).exists()
 
 
-def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Checkpoint:
+def find_checkpoint(
+    name: str | Checkpoint, revision: str | None = None, base_revision: str | None = None
+) -> Checkpoint:
     """Find a checkpoint by local path or hub name; a Checkpoint is returned as it is.
 
     A local folder never leads to a download: the base model that an adapter names must be on
@@ -118,6 +126,8 @@ def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Chec
         A folder, or a repository of the hub.
     revision
         A branch, tag or commit of the repository; its main branch if None.
+    base_revision
+        The same of the repository of an adapter's base model.
 
     Raises
     ------
@@ -140,7 +150,7 @@ def find_checkpoint(name: str | Checkpoint, revision: str | None = None) -> Chec
             f"There is no folder {name}. Give the folder of a checkpoint, or a hub name such as "
             "vidore/colpali-v1.2."
         )
-    return _hub_checkpoint(name, revision)
+    return _hub_checkpoint(name, revision, base_revision)
 
 
 def _local_path(name: str) -> Path:
@@ -196,9 +206,10 @@ def _base_folder(name: str, folder: Path, base: str) -> Path:
     )
 
 
-def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
+def _hub_checkpoint(name: str, revision: str | None, base_revision: str | None) -> Checkpoint:
     # A commit does not change: whoever has it need not ask.
-    settled = bool(_COMMIT.fullmatch(revision or "")) and is_downloaded(name, revision)
+    pinned = bool(_COMMIT.fullmatch(revision or ""))
+    settled = pinned and is_downloaded(name, revision, base_revision)
     offline = settled or not is_reachable(name, revision)
     found = hub_file(name, "adapter_config.json", revision, local_only=offline)
     adapter = None if found is None else _read(found)
@@ -208,7 +219,7 @@ def _hub_checkpoint(name: str, revision: str | None) -> Checkpoint:
         described = hub_file(name, _SENTENCE_TRANSFORMERS, revision, local_only=offline)
     else:
         base = _base_of(name, adapter)
-        configured = hub_file(base, "config.json", None, local_only=offline)
+        configured = hub_file(base, "config.json", base_revision, local_only=offline)
         base_commit = None if configured is None else configured.parent.name
     config = None if configured is None else _read(configured)
     first = found or configured

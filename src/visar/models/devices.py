@@ -52,8 +52,10 @@ def choose_device(device: str) -> str:
     return device
 
 
-def choose_dtype(device: str) -> torch.dtype:
+def choose_dtype(device: str, half: str = "bfloat16") -> torch.dtype:
     """Return the number format for a device: 16 bits on CUDA, float32 elsewhere.
+
+    ``half`` is "bfloat16" or "float16", which every card has.
 
     Never bfloat16 on a CPU: on some of them a product of such matrices ends the process.
     """
@@ -61,7 +63,8 @@ def choose_dtype(device: str) -> torch.dtype:
 
     if device != "cuda":
         return torch.float32
-    return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    is_bfloat16 = half == "bfloat16" and torch.cuda.is_bf16_supported()
+    return torch.bfloat16 if is_bfloat16 else torch.float16
 
 
 def attention_for(device: str) -> str | None:

@@ -138,7 +138,7 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
     return folder
 
 
-def is_downloaded(name: str, revision: str | None = None) -> bool:
+def is_downloaded(name: str, revision: str | None = None, base_revision: str | None = None) -> bool:
     """Whether the weights of a repository, and of its base model, are in the hub's cache."""
     folder = cached_folder(name, revision)
     if folder is None or not has_weights(folder):
@@ -146,7 +146,7 @@ def is_downloaded(name: str, revision: str | None = None) -> bool:
     if not is_adapter(folder):
         return True
     base = _json(folder / "adapter_config.json").get("base_model_name_or_path")
-    return isinstance(base, str) and is_downloaded(base)
+    return isinstance(base, str) and is_downloaded(base, base_revision)
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path | None:

@@ -18,6 +18,16 @@ class Downloadable(Protocol):
 
 
 @runtime_checkable
+class Identified(Protocol):
+    """A model that knows the checkpoint it was made from."""
+
+    @property
+    def identity(self) -> str:
+        """``REPOSITORY@COMMIT``, with the beginning of its base model's; for a folder, a hash."""
+        ...
+
+
+@runtime_checkable
 class Loadable(Protocol):
     """A model that loads quickly, and can do so while something else is prepared."""
 
@@ -33,3 +43,10 @@ class Releasable(Protocol):
     def release(self) -> None:
         """Free the memory of the weights; the next use loads them again."""
         ...
+
+
+def identity_of(model: object) -> str:
+    """Return the checkpoint a model was made from; its version or name if it does not tell."""
+    if isinstance(model, Identified):
+        return model.identity
+    return str(getattr(model, "version", getattr(model, "name", "")))

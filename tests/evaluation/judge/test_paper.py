@@ -68,7 +68,7 @@ def test_the_model_sees_rules_two_examples_and_the_case() -> None:
 
 
 def test_its_name_tells_the_protocol_and_the_model() -> None:
-    assert PaperJudge(Says("")).name.startswith("paper 1-")
+    assert PaperJudge(Says("")).name.startswith("paper 2-")
     assert PaperJudge(Says("", name="qwen2.5-14b")).name.endswith(" qwen2.5-14b")
     assert PaperJudge(Says("")).name != LLMJudge(Says("")).name
 
@@ -84,6 +84,9 @@ def test_its_name_tells_the_protocol_and_the_model() -> None:
         ("CORRECT", True),
         ("Correct.", True),
         ("**INCORRECT**", False),
+        # Prose that holds the word counts as right, as in the paper.
+        ("The answer names Ada, so it is CORRECT.", True),
+        ("The answer names Tom, so it is INCORRECT.", False),
         # It corrects itself.
         ('{"correctness": "CORRECT"} No: {"correctness": "INCORRECT"}', False),
         ('<think>{"correctness": "CORRECT"}?</think>{"correctness": "INCORRECT"}', False),
@@ -115,18 +118,25 @@ def test_a_model_that_fails_has_given_no_verdict() -> None:
         PaperJudge(Broken("")).judge("Who?", ["Ada"], "Ada")
 
 
-def test_each_item_of_a_list_is_right_by_itself_for_this_judge_alone() -> None:
-    # MMLongBench-Doc writes a list as text, LongDocURL as a list, which the loader keeps as JSON;
-    # answer_2 and answer_3 stand beside it. Blank ones and repetitions are nothing.
-    references = ["['Oban', 'Mallaig']", '["Oban", 14]', "", "both ports", "Oban"]
-    expected = ["Oban", "Mallaig", "14", "both ports"]
+def test_only_a_json_list_is_a_list_of_alternatives() -> None:
+    # MMLongBench-Doc writes a list as text, with numbers in the form of JSON; LongDocURL has real
+    # lists, which the loader keeps as JSON texts. Blank references and repetitions are nothing.
+    as_text = ["['Oban', 'Mallaig']", "[1500, 8000]", "[14"]
+    references = [*as_text, '["Oban", "14"]', "", "both ports", "Oban"]
+    expected = [*as_text, "Oban", "14", "both ports"]
     assert as_alternatives(references) == expected
     model = Says("")
     PaperJudge(model).judge("Which?", references, "Oban")
     assert case_shown(model)["references"] == expected
+
+
+def test_one_item_of_a_json_list_is_right_for_this_judge_alone() -> None:
+    references = ['["Oban", "Mallaig"]']
+    assert as_alternatives(references) == ["Oban", "Mallaig"]
     # One port of two: the benchmarks' own rules want both.
-    assert not BenchmarkJudge().judge("Which?", references[:1], "Oban", kind="List").correct
+    assert not BenchmarkJudge().judge("Which?", references, "Oban", kind="List").correct
 
 
-def test_a_list_of_blanks_stays_what_it_is() -> None:
-    assert as_alternatives(["['']"]) == ["['']"]
+@pytest.mark.parametrize("reference", ['[""]', "[]", "[" * 100_000])
+def test_a_list_without_texts_stays_what_it_is(reference: str) -> None:
+    assert as_alternatives([reference]) == [reference]

@@ -59,7 +59,7 @@ def test_the_model_of_the_paper_has_a_short_name() -> None:
 
 
 def test_the_papers_protocol_takes_its_model_or_another() -> None:
-    assert re.fullmatch(r"paper 1-[0-9a-f]{8} qwen2.5-14b", get_judge("paper").name)
+    assert re.fullmatch(r"paper 2-[0-9a-f]{8} qwen2.5-14b", get_judge("paper").name)
     other = get_judge("paper:openai-text:small", base_url="http://127.0.0.1:1/v1")
     assert isinstance(other, PaperJudge)
     assert other.name.endswith(" openai-text:small")

@@ -30,6 +30,8 @@ class ModelJudge(BatchJudge, ABC):
     """Of a reply."""
     choices: ClassVar[tuple[str, ...]] = ()
     """What the reply is held to, if to anything."""
+    as_in_paper: ClassVar[bool] = False
+    """Whether the model decodes as in the paper."""
 
     def __init__(self, generator: Generator, kind: str, version: int, instructions: str) -> None:
         self._generator = generator
@@ -60,7 +62,7 @@ class ModelJudge(BatchJudge, ABC):
                 verdicts[place] = error
             else:
                 shown = self._shown(case.question, references, case.answer)
-                prompts[place] = Prompt(self._system, (shown,))
+                prompts[place] = Prompt(self._system, (shown,), self.as_in_paper)
         replies = generate_each(
             self._generator,
             list(prompts.values()),

@@ -1,21 +1,23 @@
 """The judge ``paper``: the protocol of the paper's evaluation, in words of our own.
 
-The instructions, two worked examples, and a reply that is read leniently: what cannot be read
-counts as incorrect. Each item of a reference that is a list is a right answer by itself.
+The instructions, two worked examples, and a reply that is read leniently: prose with the word
+CORRECT counts as correct, and what cannot be read as incorrect. Each item of a reference that is a
+JSON list of texts is a right answer by itself; a list written as text is one reference.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
 from visar.evaluation.judge.model import ModelJudge, case_line
-from visar.evaluation.judge.scoring import parse_list
 from visar.generation.protocol import Generator, Reply
 
-VERSION = 1
+VERSION = 2
 # In JSON, in other quotes, or cut off after the word.
 _VERDICT = re.compile(r"correctness\W{1,9}(correct|incorrect)\b", re.IGNORECASE)
+_IN_PROSE = re.compile(r"\bCORRECT\b")
 
 _INSTRUCTIONS = """\
 You decide whether the answer to a question is correct, by comparing it with reference answers. You
@@ -50,6 +52,7 @@ class PaperJudge(ModelJudge):
 
     # The reply asked for takes about 10; some models explain first.
     most_tokens = 256
+    as_in_paper = True
 
     def __init__(self, generator: Generator) -> None:
         examples = (
@@ -66,21 +69,38 @@ class PaperJudge(ModelJudge):
 
 
 def as_alternatives(references: Sequence[str]) -> list[str]:
-    """Return references with the items of lists, also of lists written as text, in their place.
+    """Return references with the items of each JSON list of texts in its place.
 
-    >>> as_alternatives(["['Oban', 'Coll']", "both ports"])
-    ['Oban', 'Coll', 'both ports']
+    Data sets keep a list of answers in this form. Other texts that look like a list, such as the
+    Python lists of MMLongBench-Doc, stay one reference.
+
+    >>> as_alternatives(['["Oban", "Coll"]', "['Oban', 'Coll']"])
+    ['Oban', 'Coll', "['Oban', 'Coll']"]
     """
-    items = (item for reference in references for item in parse_list(reference) or [reference])
+    items = (item for reference in references for item in _texts(reference) or [reference])
     return list(dict.fromkeys(item for item in items if item.strip())) or list(references)
 
 
+def _texts(reference: str) -> list[str] | None:
+    """Return the items of a JSON list of texts; None if a reference is anything else."""
+    try:
+        items = json.loads(reference)
+    except (ValueError, RecursionError):
+        return None
+    are_texts = isinstance(items, list) and all(isinstance(item, str) for item in items)
+    return items if are_texts else None
+
+
 def says_correct(reply: str) -> bool:
-    """Whether a reply says CORRECT; the last verdict in it counts.
+    """Return whether a reply says CORRECT; the last verdict in it counts.
 
     >>> says_correct('It is. {"correctness": "CORRECT"}'), says_correct("I am not sure.")
     (True, False)
+    >>> says_correct("They agree, so it is CORRECT."), says_correct("It is INCORRECT.")
+    (True, False)
     """
     said = reply.rpartition("</think>")[2]
-    verdicts = _VERDICT.findall(said) or [said.strip(" \n\"'`*.")]
-    return str(verdicts[-1]).casefold() == "correct"
+    if verdicts := _VERDICT.findall(said):
+        return str(verdicts[-1]).casefold() == "correct"
+    is_one_word = said.strip(" \n\"'`*.").casefold() == "correct"
+    return is_one_word or _IN_PROSE.search(said) is not None

@@ -1,0 +1,236 @@
+"""A smoke test of an encoder or a generator: one page and one question, in minutes.
+
+It compares a model with what is known of it: the number of vectors, the grid of patches, lengths,
+the order of three pages of the example report, and stored values.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from visar.core.selection import maxsim
+from visar.documents.document import open_document
+from visar.documents.options import ReadOptions
+from visar.encoders.names import parse_name
+from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.encoders.registry import available_encoders, get_encoder
+from visar.errors import CheckpointError, InvalidOption, InvalidVectors, VisarError
+from visar.generation import extractive
+from visar.generation.answering import Budget, answer_from, page_text
+from visar.generation.prompts import GivenPage, PromptName
+from visar.generation.protocol import Generator
+from visar.generation.registry import available_generators, get_generator, is_served
+from visar.models.checkpoints import is_checkpoint_name
+from visar.models.protocols import identity_of
+from visar.samples import REPORT
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from visar.documents.page import Page
+
+QUESTION = "How long is the warranty on the Aurora 4 lantern?"
+PAGES = (10, 21, 34)
+"""The page of the example report that answers, and two that have nothing to do with it."""
+ANSWERS = ("seven", "7")
+# Of a unit vector in float16.
+_LENGTH_TOLERANCE = 2e-3
+# Processors multiply 8-bit numbers differently.
+_SCORE_TOLERANCE = 0.03
+_MOST_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One fact about a model, as expected and as found."""
+
+    name: str
+    expected: str
+    found: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The checks of an encoder or a generator."""
+
+    name: str
+    kind: str
+    """"encoder" or "generator"."""
+    identity: str
+    """The checkpoint with its commit, or the version."""
+    checks: tuple[Check, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """What is known of an encoder's vectors for an A4 page at 144 dpi."""
+
+    patches: int | None = None
+    grid: tuple[int, int] | None = None
+    """Rows and columns, where there is a single grid."""
+    vectors: int | None = None
+    question_vectors: int | None = None
+    scores: tuple[float, ...] = ()
+    """Mean cosine of the question's vectors with the closest of each page."""
+
+
+_REFERENCES = {
+    "embedded": _Reference(vectors=210, question_vectors=12, scores=(0.653, 0.280, 0.376)),
+    "colpali": _Reference(patches=1024, grid=(32, 32), vectors=1030),
+    "colqwen2.5": _Reference(patches=736, grid=(32, 23), vectors=747),
+    # Twelve tiles of 64, and the whole page.
+    "colmodernvbert": _Reference(patches=13 * 64),
+    "visrag-ret": _Reference(vectors=1),
+}
+
+
+def open_model(
+    name: str, *, base_url: str | None = None, device: str = "auto"
+) -> Encoder | Generator:
+    """Return the encoder or the generator of a name; a checkpoint is whatever loads it.
+
+    Raises InvalidOption if there is neither, or the generator has no model.
+    """
+    if name == extractive.NAME:
+        raise InvalidOption("The generator 'extractive' has no model to verify.")
+    known = name.partition("=")[0]
+    generators = {info.name for info in available_generators()}
+    if is_served(name) or known in generators:
+        return get_generator(name, base_url=base_url, device=device)
+    try:
+        return get_encoder(name, device=device)
+    except (CheckpointError, InvalidOption) as refused:
+        if not is_checkpoint_name(name):
+            encoders = {info.name for info in available_encoders()}
+            names = ", ".join(sorted(encoders | generators - {extractive.NAME}))
+            raise InvalidOption(
+                f"No encoder or generator {name!r}. There are {names}; or give a checkpoint."
+            ) from refused
+        try:
+            return get_generator(name, device=device)
+        except VisarError:
+            raise refused from None
+
+
+def verify(model: Encoder | Generator) -> Verification:
+    """Run a model on a page of the example report, and compare with what is known of it."""
+    started = time.perf_counter()
+    if isinstance(model, Generator):
+        kind, checks = "generator", tuple(_generator_checks(model))
+    else:
+        kind, checks = "encoder", tuple(_encoder_checks(model))
+    return Verification(
+        name=model.name,
+        kind=kind,
+        identity=identity_of(model),
+        checks=checks,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _sample_pages() -> tuple[list[Page], list[Image]]:
+    with open_document(REPORT, ReadOptions(ocr="never")) as document:
+        return [document.page(n) for n in PAGES], [document.image(n) for n in PAGES]
+
+
+def _encoder_checks(encoder: Encoder) -> Iterator[Check]:
+    reference = _REFERENCES.get(parse_name(encoder.name).published, _Reference())
+    pages, images = _sample_pages()
+    given = images if encoder.reads == "image" else []
+    found = encoder.encode_pages(pages, given)
+    first = found[0]
+    question = encoder.encode_query(QUESTION)
+    invalid = [f"page {n}" for n, one in zip(PAGES, found, strict=True) if one.invalid]
+    yield _same("pages without vectors", "none", ", ".join(invalid) or "none")
+    yield from _form_checks("page", first.vectors, encoder.dimension, "float16")
+    yield from _form_checks("question", question, encoder.dimension, "float32")
+    yield from _count_checks(first, question, reference)
+    (again,) = encoder.encode_pages(pages[:1], given[:1])
+    difference = _largest_difference(first.vectors, again.vectors)
+    yield Check("same page again", "at most 0.01 apart", f"{difference:.4f}", difference <= 0.01)
+    try:
+        scores = maxsim(question, [page.vectors for page in found]) / len(question)
+    except InvalidVectors as error:
+        yield Check("closest page", str(PAGES[0]), str(error), ok=False)
+    else:
+        yield from _order_checks(scores.tolist(), reference)
+
+
+def _form_checks(what: str, vectors: Any, dimension: int, dtype: str) -> Iterator[Check]:
+    yield _same(f"{what}: dimensions", dimension, vectors.shape[-1])
+    yield _same(f"{what}: number format", dtype, vectors.dtype.name)
+    is_finite = bool(len(vectors)) and bool(np.isfinite(vectors).all())
+    yield Check(f"{what}: values", "finite", "finite" if is_finite else "not finite", is_finite)
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1) if is_finite else [math.nan]
+    furthest = max(lengths, key=lambda length: abs(length - 1))
+    is_unit = bool(abs(furthest - 1) <= _LENGTH_TOLERANCE)
+    yield Check(f"{what}: length", f"1 ± {_LENGTH_TOLERANCE:g}", f"{furthest:.4f}", is_unit)
+
+
+def _count_checks(page: PageEmbedding, question: Any, reference: _Reference) -> Iterator[Check]:
+    boxes = page.boxes[page.boxes.any(axis=1)]
+    within = bool(len(boxes)) and bool((boxes >= 0).all() and (boxes <= 1).all())
+    yield Check("page: boxes", "on the page", "on the page" if within else "elsewhere", within)
+    if reference.vectors is not None:
+        yield _same("page: vectors", reference.vectors, len(page.vectors))
+    if reference.patches is not None:
+        yield _same("page: patches", reference.patches, len(boxes))
+    if reference.grid is not None:
+        rows, columns = (len(np.unique(boxes[:, side])) for side in (1, 0))
+        yield _same("page: grid", "{} × {}".format(*reference.grid), f"{rows} × {columns}")
+    if reference.question_vectors is not None:
+        yield _same("question: vectors", reference.question_vectors, len(question))
+
+
+def _order_checks(scores: Sequence[float], reference: _Reference) -> Iterator[Check]:
+    yield _same("closest page", PAGES[0], PAGES[int(np.argmax(scores))])
+    for number, expected, score in zip(PAGES, reference.scores, scores, strict=False):
+        is_near = abs(score - expected) <= _SCORE_TOLERANCE
+        yield Check(f"score of page {number}", f"{expected:.3f}", f"{score:.3f}", is_near)
+
+
+def _largest_difference(one: Any, other: Any) -> float:
+    if one.shape != other.shape or not len(one):
+        return math.inf
+    return float(np.abs(one.astype(np.float32) - other.astype(np.float32)).max())
+
+
+def _generator_checks(generator: Generator) -> Iterator[Check]:
+    pages, images = _sample_pages()
+    content = images[0] if generator.reads == "images" else page_text(pages[0])
+    page = GivenPage(str(PAGES[0]), "example", PAGES[0], content)
+    prompts: tuple[PromptName, ...] = ("default", "paper")
+    for prompt in prompts:
+        budget = Budget(answer_tokens=_MOST_TOKENS)
+        answer = answer_from(QUESTION, [page], generator, budget, prompt=prompt)
+        sent = answer.generation
+        yield Check(f"{prompt}: reply", "not empty", _shown(sent.raw), bool(sent.raw.strip()))
+        is_right = any(word in answer.text.casefold() for word in ANSWERS)
+        yield Check(f"{prompt}: answer", " or ".join(ANSWERS), _shown(answer.text), is_right)
+        counted = bool(sent.input_tokens) and bool(sent.output_tokens)
+        tokens = f"{sent.input_tokens} in, {sent.output_tokens} out"
+        yield Check(f"{prompt}: tokens", "counted", tokens, counted)
+        fits = sent.note is None
+        yield Check(f"{prompt}: prompt", "fits the context", sent.note or "fits the context", fits)
+        yield Check(f"{prompt}: seconds", "any", f"{sent.seconds:.1f}", ok=True)
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 60 else f"{line[:59]}…"
+
+
+def _same(name: str, expected: object, found: object) -> Check:
+    return Check(name, str(expected), str(found), expected == found)
