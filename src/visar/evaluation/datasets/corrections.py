@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
+
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from visar.evaluation.datasets.benchmarks import LongDocURL
-from visar.evaluation.datasets.entries import Entry, Fields, Problems, read_entries, shown
+from visar.evaluation.datasets.entries import Problems, read_entries, shown
+from visar.evaluation.datasets.schemas import Schema, Text, check_pages, check_texts, parse, wrong
 from visar.evaluation.questions import Dataset, Question
 from visar.generation.parsing import is_not_answerable
 
@@ -29,21 +32,45 @@ class Doubt:
         return f"{self.question}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(Schema):
     """One change to one question."""
 
-    question: str
+    question: Text
     """Its id."""
-    field: str
-    """What changes: "evidence_pages" or "answers"."""
+    field: Literal["evidence_pages", "answers"]
+    """What changes."""
     was: Value
     """What the data set says: a correction made for another version of it is refused."""
     becomes: Value
-    why: str
-    by: str
-    where: str
+    why: Text
+    by: Text
+    where: str = ""
     """File and line, for errors."""
+
+    @field_validator("field", mode="before")
+    @classmethod
+    def _known(cls, value: object) -> object:
+        if value in _CORRECTABLE:
+            return value
+        raise wrong(f"must be {' or '.join(_CORRECTABLE)}, not {shown(value)}")
+
+    @field_validator("was", "becomes", mode="plain")
+    @classmethod
+    def _of_field(cls, value: object, info: ValidationInfo) -> Value:
+        if "field" not in info.data:
+            return ()
+        if info.data["field"] == "answers":
+            return check_texts(value)
+        pages = check_pages(value)
+        if info.field_name == "becomes" and any(page < 1 for page in pages):
+            raise wrong("holds a page below 1")
+        return pages
+
+    @model_validator(mode="after")
+    def _differ(self) -> Correction:
+        if self.was == self.becomes:
+            raise wrong('"was" and "becomes" are the same')
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +120,13 @@ def read_corrections(file: Path) -> list[Correction]:
     """
     problems = Problems(str(file))
     entries = read_entries(file, problems)
-    corrections = [_correction(file, entry, problems) for entry in entries]
+    places = [{"where": f"{file}, {entry.where}"} for entry in entries]
+    corrections = [
+        parse(replace(entry, values=entry.values | place), Correction, problems)
+        for entry, place in zip(entries, places, strict=True)
+    ]
     problems.refuse()
-    return corrections
+    return [correction for correction in corrections if correction is not None]
 
 
 def correct(questions: Sequence[Question], corrections: Sequence[Correction]) -> Corrected:
@@ -153,32 +184,3 @@ def _applied(question: Question, correction: Correction, problems: Problems) -> 
         # The form was that of the old answers.
         return replace(question, answers=tuple(map(str, correction.becomes)), kind=None)
     return replace(question, evidence_pages=tuple(map(int, correction.becomes)))
-
-
-def _correction(file: Path, entry: Entry, problems: Problems) -> Correction:
-    fields = Fields(entry, problems)
-    field = fields.text("field")
-    was, becomes = _values(fields, field)
-    if was == becomes:
-        fields.wrong('"was" and "becomes" are the same')
-    return Correction(
-        question=fields.text("question"),
-        field=field,
-        was=was,
-        becomes=becomes,
-        why=fields.text("why"),
-        by=fields.text("by"),
-        where=f"{file}, {entry.where}",
-    )
-
-
-def _values(fields: Fields, field: str) -> tuple[Value, Value]:
-    if field == "answers":
-        return fields.texts("was"), fields.texts("becomes")
-    if field and field not in _CORRECTABLE:
-        fields.wrong(f'"field" must be {" or ".join(_CORRECTABLE)}, not {shown(field)}')
-        return (), (1,)
-    was, becomes = fields.pages("was"), fields.pages("becomes")
-    if any(page < 1 for page in becomes):
-        fields.wrong('"becomes" holds a page below 1')
-    return was, becomes

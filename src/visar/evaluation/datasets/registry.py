@@ -166,9 +166,8 @@ def _open_file(file: Path, benchmark: str | None) -> Dataset:
     if recognised == LONGDOCURL:
         # Its authors count pages from 1; the collection, which has this file, counts from 0.
         first_page = 0 if file.name == _SAMPLES else 1
-        counts = page_counts(entries, problems)
         questions = published_questions(entries, problems, first_page=first_page)
-        return LongDocURL(questions, counts, file.parent)
+        return LongDocURL(questions, page_counts(entries), file.parent)
     return QuestionFile(file.stem, own_questions(entries, problems), file.parent)
 
 
