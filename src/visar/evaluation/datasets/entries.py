@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Problems:
 
 
 def read_entries(file: Path, problems: Problems, *, within: str | None = None) -> list[Entry]:
-    """Read a JSON array, a Parquet table, or (any other name) JSON lines.
+    """Read a JSON array, a Parquet table, tab-separated values, or (any other name) JSON lines.
 
     ``within`` names the field that holds the array, where a JSON file is an object. Columns of
     images are not read. Lines and elements that are no JSON objects are added to the problems.
@@ -63,6 +64,8 @@ def read_entries(file: Path, problems: Problems, *, within: str | None = None) -
         entries = _rows(file)
     elif suffix == ".json":
         entries = list(_elements(file, problems, within))
+    elif suffix == ".tsv":
+        entries = list(_separated(file))
     else:
         entries = list(_lines(file, problems))
     if not entries:
@@ -102,6 +105,16 @@ def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
             problems.add(where, f"is not JSON ({_short(error)})", position)
         else:
             yield from _entry(where, position, values, problems)
+
+
+def _separated(file: Path) -> Iterator[Entry]:
+    try:
+        lines = _content(file).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        _refuse(f"{file} is not UTF-8", error)
+    rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    for position, row in enumerate(rows, 1):
+        yield Entry(f"line {position + 1}", position, {str(key): row[key] for key in row})
 
 
 def _elements(file: Path, problems: Problems, within: str | None) -> Iterator[Entry]:
