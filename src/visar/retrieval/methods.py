@@ -283,6 +283,10 @@ _METHODS = (
     Method(name="two-means", function=_cut(baselines.two_means)),
     Method(name="surprise", function=_cut(baselines.surprise)),
     Method(name="benjamini-hochberg", function=_cut(baselines.benjamini_hochberg)),
+    Method(name="autocut", function=_cut(baselines.autocut)),
+    Method(name="kneedle", function=_cut(baselines.kneedle)),
+    Method(name="share-of-best", function=_cut(baselines.share_of_best)),
+    Method(name="top-p", function=_cut(baselines.top_p)),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """The methods that come with ViSAR."""
