@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.text import Text
 
-from visar.cli import completion
+from visar.cli import completion, eval_cut
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
@@ -37,6 +37,8 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.command("cut")(eval_cut.cut)
 
 Folder = Annotated[Path, typer.Argument(help="The run's folder. What it holds is not done again.")]
 Config = Annotated[

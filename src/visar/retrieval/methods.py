@@ -144,6 +144,41 @@ class ScoredPages:
         return np.asarray(self.pages.means @ question / length)
 
 
+class KnownScores(ScoredPages):
+    """Pages of which only scores are known, such as those of another program.
+
+    They stand for late interaction. Methods that need vectors raise InvalidOption.
+    """
+
+    def __init__(self, scores: Float64, *, evidence: Sequence[int] = ()) -> None:
+        self.evidence = tuple(evidence)
+        self.max_k = None
+        self.calibration = None
+        self._scores = {"late-interaction": scores}
+
+    def __len__(self) -> int:
+        return len(self._scores["late-interaction"])
+
+    @property
+    def relevance(self) -> Relevance:
+        """Raises InvalidOption: there are no vectors."""
+        raise self._refusal()
+
+    def select(self, **_: Any) -> Selection:
+        """Raise InvalidOption: there are no vectors."""
+        raise self._refusal()
+
+    def _compute(self, _: Scores) -> Float64:
+        raise self._refusal()
+
+    @staticmethod
+    def _refusal() -> InvalidOption:
+        return InvalidOption(
+            "This method needs the vectors of pages, and only scores are known here: take one "
+            "that goes by scores, such as top-k, largest-gap or autocut."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """A way of choosing pages."""

@@ -215,6 +215,18 @@ def is_beir(folder: Path) -> bool:
     return all(any(folder.glob(f"*{part}*")) for part in ("corpus", "queries"))
 
 
+def read_qrels(path: Path, options: BeirOptions) -> dict[str, dict[str, int]]:
+    """The grades of pages by query and page id, of a file or of a data set's folder.
+
+    Raises a DatasetError if there are none, or a row is wrong.
+    """
+    files = _files_of(path, "qrels", options) if path.is_dir() else [path]
+    grades: dict[str, dict[str, int]] = {}
+    for row in _parsed(files, _Judgment):
+        grades.setdefault(row.query, {})[row.page] = row.score
+    return grades
+
+
 def _files_of(folder: Path, part: str, options: BeirOptions) -> list[Path]:
     """The files of the corpus, the queries or the qrels, in order."""
     prefix = f"{options.language}-" if options.language else ""
