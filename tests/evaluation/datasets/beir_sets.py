@@ -34,13 +34,13 @@ QRELS: list[dict[str, Any]] = [
 
 
 @cache
-def page_images(pages: tuple[int, ...] = REPORT_PAGES) -> list[bytes]:
+def page_images(pages: tuple[int, ...] = REPORT_PAGES, dpi: int = 60) -> list[bytes]:
     """PNGs of pages of the report."""
     found = []
     with open_document(REPORT) as document:
         for page in pages:
             buffer = io.BytesIO()
-            document.image(page, dpi=60).save(buffer, "PNG")
+            document.image(page, dpi=dpi).save(buffer, "PNG")
             found.append(buffer.getvalue())
     return found
 
