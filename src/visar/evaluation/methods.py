@@ -183,6 +183,8 @@ _SHOWN: Mapping[str, tuple[str] | tuple[str, str] | tuple[str, str, Cost]] = {
     "largest-gap": ("Largest-Gap",),
     "score-cluster": ("Score-Cluster", "main", "clustering"),
     "calibrated": ("Calibrated", "main", "similarity"),
+    "threshold": ("Fixed threshold", "others"),
+    "coverage": ("Promised recall", "others", "similarity"),
     "oracle": ("Oracle",),
     "adaptive-k": ("Adaptive-k", "others"),
     "car": ("CAR", "others", "clustering"),

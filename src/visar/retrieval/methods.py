@@ -285,6 +285,28 @@ def _calibrated(pages: ScoredPages) -> Choice:
     return Choice(len(chosen), chosen)
 
 
+def _threshold(pages: ScoredPages) -> Choice:
+    """Take the pages whose mean cosine with the question reaches the calibration's threshold."""
+    calibration = pages.calibration
+    if calibration is None or calibration.threshold is None:
+        raise InvalidOption(
+            "The calibration of the encoder has no threshold: make it again with visar calibrate."
+        )
+    return baselines.threshold(pages.late_interaction / len(pages.query), calibration.threshold)
+
+
+def _coverage(pages: ScoredPages) -> Choice:
+    """Take the pages that the calibration promises to hold all evidence."""
+    calibration = pages.calibration
+    if calibration is None or calibration.coverage is None:
+        raise InvalidOption(
+            "The calibration of the encoder promises no recall: make one that does with visar "
+            "calibrate QUESTIONS.jsonl --coverage 0.9."
+        )
+    chosen = calibration.coverage.choose(page_features(pages.relevance))
+    return Choice(len(chosen), chosen)
+
+
 def _oracle(pages: ScoredPages) -> Choice:
     return baselines.oracle(pages.late_interaction, pages.evidence)
 
@@ -307,6 +329,8 @@ _METHODS = (
         name="score-cluster", function=_cut(baselines.score_cluster), max_pages=_CLUSTERED_PAGES
     ),
     Method(name="calibrated", function=_calibrated, needs_calibration=True),
+    Method(name="threshold", function=_threshold, needs_calibration=True),
+    Method(name="coverage", function=_coverage, needs_calibration=True),
     Method(name="oracle", function=_oracle, needs_evidence=True),
     Method(name="adaptive-k", function=_cut(baselines.largest_gap, original=True)),
     Method(
