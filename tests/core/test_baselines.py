@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -256,7 +257,7 @@ def test_a_threshold_needs_evidence_to_be_fitted() -> None:
         baselines.fit_threshold([([0.1, 0.2], [])])
 
 
-RULES = {
+RULES: dict[str, Callable[..., baselines.Choice]] = {
     "largest-gap": baselines.largest_gap,
     "adaptive-k": lambda scores: baselines.largest_gap(scores, original=True),
     "gaussian-mixture": baselines.gaussian_mixture,

@@ -193,7 +193,7 @@ def test_a_coverage_is_a_share(examples: list[Example], level: float) -> None:
 
 def test_a_fixed_threshold_is_fitted_where_cosines_are_known(examples: list[Example]) -> None:
     assert fit(examples, ENCODER).threshold is None
-    known = [replace(each, cosines=0.5 * each.evidence + 0.1) for each in examples]
+    known = [replace(each, cosines=np.where(each.evidence, 0.6, 0.1)) for each in examples]
     assert fit(known, ENCODER).threshold == pytest.approx(0.6)
     rules = cross_validate(known, ENCODER).rules
     assert rules["threshold"].mean_f1 == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def search_model(**options: Any) -> VisarSearch:
 def harbour_task() -> Any:
     # Ours first: it makes torchvision importable where it was built for another torch.
     import visar.integrations.mteb  # noqa: F401, I001
-    from datasets import Dataset
+    from datasets import Dataset  # type: ignore[import-untyped]
     from mteb.abstasks.retrieval import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -85,7 +86,7 @@ def harbour_task() -> Any:
     return HarbourPages()
 
 
-def evaluated(model: VisarSearch, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def evaluated(model: VisarSearch, folder: Path) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """The scores that mteb computes, and the predictions that it saves."""
     import mteb
 
@@ -153,6 +154,6 @@ def test_scores_keep_the_order_of_equal_pages() -> None:
     from visar.integrations.mteb import _falling
 
     scores = _falling(np.array([2.0, 2.0, 1.5, 1.7]))
-    as_stored = np.float32(scores)
+    as_stored = np.array(scores, np.float32)
     assert (np.diff(as_stored) < 0).all()
     assert scores == pytest.approx([2, 2, 1.5, 1.5], abs=1e-6)

@@ -166,12 +166,12 @@ class VisarSearch:
         if not method.adaptive:
             method = method.with_options(k=top_k)
         result = method.choose(pages)
-        is_selection = isinstance(result, Selection)
-        scores = result.scores if is_selection else pages.late_interaction
-        chosen = result.pages
-        if not self._cut:
-            chosen = result.ranking if is_selection else np.argsort(-scores, kind="stable")
-        chosen = chosen[:top_k]
+        if isinstance(result, Selection):
+            scores, ranking = result.scores, result.ranking
+        else:
+            scores = pages.late_interaction
+            ranking = np.argsort(-scores, kind="stable")
+        chosen = (result.pages if self._cut else ranking)[:top_k]
         return chosen, _falling(scores[chosen])
 
 

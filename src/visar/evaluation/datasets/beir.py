@@ -130,8 +130,8 @@ class BeirDataset:
         if wanted is not None and languages:
             entries = [entry for entry in entries if entry.values.get("language") == wanted]
             if not entries:
-                found = ", ".join(sorted(map(str, languages)))
-                raise DatasetError(f"{self._folder} has no queries in {wanted!r}, but in {found}.")
+                known = ", ".join(sorted(map(str, languages)))
+                raise DatasetError(f"{self._folder} has no queries in {wanted!r}, but in {known}.")
 
         def question(row: _QueryRow) -> Question:
             evidence = judged.get(row.id, {})
