@@ -87,7 +87,7 @@ def test_nothing_marked_is_refused() -> None:
         best_box_f1({1: [LEFT]}, [])
 
 
-def write_set(folder: Path, mark: dict[str, float] | None) -> Path:
+def write_set(folder: Path, mark: dict[str, int] | None) -> Path:
     """One question about two pages of the report; its answer is on the second."""
     (folder / "images").mkdir(parents=True)
     corpus = []
