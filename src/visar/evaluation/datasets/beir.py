@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, TypeAlias
 
-from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic import AliasChoices, Field
 
 from visar.errors import DatasetError
 from visar.evaluation.datasets.benchmarks import link_file
@@ -22,10 +21,10 @@ from visar.evaluation.datasets.hub import cache_folder, make_once
 from visar.evaluation.datasets.schemas import (
     AnySchema,
     Identity,
-    Objects,
     OptionalText,
     Schema,
     Text,
+    filled,
     parse,
     read_questions,
 )
@@ -44,11 +43,6 @@ class BeirOptions:
     language: str | None = None
     """Only the queries in this language, as the data set names it."""
     split: str = "test"
-
-
-_Answers: TypeAlias = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: [one for one in value or () if one])
-]
 
 
 class _Box(Schema):
@@ -70,14 +64,15 @@ class _QueryRow(Schema):
     text: Text = Field(validation_alias=AliasChoices("query", "text"))
     language: OptionalText = None
     answer: OptionalText = None
-    raw_answers: _Answers = ()
+    raw_answers: list[str] | None = None
 
 
 class _Judgment(Schema):
     query: Identity = Field(validation_alias=AliasChoices("query-id", "query_id"))
     page: Identity = Field(validation_alias=AliasChoices("corpus-id", "corpus_id"))
-    score: int
-    bounding_boxes: Annotated[list[_Box], Objects] = Field(default_factory=list)
+    score: int = Field(strict=False)
+    """Also written as text, as in tab-separated files."""
+    bounding_boxes: list[_Box] | None = None
 
 
 class BeirDataset:
@@ -135,7 +130,7 @@ class BeirDataset:
 
         def question(row: _QueryRow) -> Question:
             evidence = judged.get(row.id, {})
-            answers = (*([row.answer] if row.answer else []), *row.raw_answers)
+            answers = filled(row.answer or "", *(row.raw_answers or ()))
             return Question(
                 id=row.id,
                 document=self._document,
@@ -164,7 +159,7 @@ class BeirDataset:
                 page = numbers[row.page]
                 judged.setdefault(row.query, {})[page] = tuple(
                     EvidenceBox(page, box.annotator, (box.x1, box.y1, box.x2, box.y2))
-                    for box in row.bounding_boxes
+                    for box in row.bounding_boxes or ()
                 )
         return judged
 

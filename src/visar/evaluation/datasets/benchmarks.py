@@ -13,19 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, PositiveInt
 
 from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder
 from visar.evaluation.datasets.schemas import (
     Answer,
-    Count,
     DocumentName,
     Identity,
     OptionalText,
-    Pages,
     Schema,
     Text,
-    Texts,
     WrittenPages,
     filled,
     read_questions,
@@ -162,7 +159,7 @@ class PublishedQuestion(Schema):
     answer_2: Answer = ""
     answer_3: Answer = ""
     kind: OptionalText = Field(None, alias="answer_format")
-    total_pages: Count | None = None
+    total_pages: PositiveInt | None = None
 
 
 class OwnQuestion(Schema):
@@ -171,8 +168,8 @@ class OwnQuestion(Schema):
     id: Identity | None = None
     document: DocumentName
     text: Text = Field(alias="question")
-    evidence_pages: Pages
-    answers: Texts
+    evidence_pages: list[int]
+    answers: list[Text]
 
 
 def published_questions(
@@ -208,7 +205,8 @@ def own_questions(entries: Sequence[Entry], problems: Problems) -> list[Question
     """Questions of one's own; raises a DatasetError if an entry is wrong."""
 
     def question(row: OwnQuestion) -> Question:
-        return Question(row.id or "", row.document, row.text, row.evidence_pages, row.answers)
+        pages = tuple(dict.fromkeys(row.evidence_pages))
+        return Question(row.id or "", row.document, row.text, pages, tuple(row.answers))
 
     return read_questions(entries, OwnQuestion, problems, question)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -31,15 +31,10 @@ from visar.evaluation.datasets.schemas import (
     Answer,
     DocumentName,
     Identity,
-    Objects,
-    Page,
-    Pages,
     Schema,
     Text,
-    Texts,
     filled,
     read_questions,
-    wrong,
 )
 from visar.evaluation.questions import Question
 from visar.files import write_whole
@@ -140,7 +135,7 @@ class _MMDocIR(Schema):
 
     doc_name: DocumentName
     text: Text = Field(alias="Q")
-    pages: Pages = Field(alias="page_id")
+    pages: list[int] = Field(alias="page_id")
     answer: Answer = Field(alias="A")
 
     def question(self, _: Path) -> Question:
@@ -149,7 +144,7 @@ class _MMDocIR(Schema):
 
 class _Quote(Schema):
     quote_id: Identity
-    page_id: Page
+    page_id: int
 
 
 class _MMDocRAG(Schema):
@@ -158,15 +153,17 @@ class _MMDocRAG(Schema):
     id: Identity = Field(alias="q_id")
     doc_name: DocumentName
     text: Text = Field(alias="question")
-    text_quotes: Annotated[list[_Quote], Objects]
-    img_quotes: Annotated[list[_Quote], Objects]
-    gold_quotes: Texts
+    text_quotes: list[_Quote]
+    img_quotes: list[_Quote]
+    gold_quotes: list[Text]
     answer: Answer = Field(alias="answer_short")
 
     @model_validator(mode="after")
     def _gold_is_there(self) -> _MMDocRAG:
         if unknown := [name for name in self.gold_quotes if name not in self.page_of]:
-            raise wrong(f'"gold_quotes" names {shown(unknown[0])}, which is none of its quotes')
+            raise ValueError(
+                f'"gold_quotes" names {shown(unknown[0])}, which is none of its quotes'
+            )
         return self
 
     @property
@@ -183,7 +180,7 @@ class _VisRBench(Schema):
 
     file_name: DocumentName
     text: Text = Field(alias="question")
-    page_index: Page
+    page_index: int
     answer: Answer
 
     def question(self, file: Path) -> Question:
@@ -197,7 +194,7 @@ class _SlideVQA(Schema):
     id: Identity = Field(alias="qa_id")
     deck_name: DocumentName
     text: Text = Field(alias="question")
-    evidence_pages: Pages
+    evidence_pages: list[int]
     answer: Answer
 
     def question(self, file: Path) -> Question:
@@ -208,7 +205,7 @@ class _SlideVQA(Schema):
 
 class _Evidence(Schema):
     doc_name: str | None = None
-    evidence_page_num: Page
+    evidence_page_num: int
 
 
 class _FinanceBench(Schema):
@@ -217,7 +214,7 @@ class _FinanceBench(Schema):
     id: Identity = Field(alias="financebench_id")
     doc_name: DocumentName
     text: Text = Field(alias="question")
-    evidence: Annotated[list[_Evidence], Objects]
+    evidence: list[_Evidence]
     answer: Answer
 
     def question(self, _: Path) -> Question:
@@ -234,18 +231,18 @@ class _MPDocVQA(Schema):
 
     id: Identity = Field(alias="questionId")
     doc_id: DocumentName
-    page_ids: Texts
+    page_ids: list[Text]
     text: Text = Field(alias="question")
-    answers: Texts = ()
-    answer_page_idx: Page | None = None
+    answers: list[Text] = Field(default_factory=list)
+    answer_page_idx: int | None = None
 
     @model_validator(mode="after")
     def _pages_are_there(self) -> _MPDocVQA:
         if outside := [page for page in self.page_ids if leaves_folder(page)]:
-            raise wrong(f'"page_ids" must name files of one folder, not {shown(outside[0])}')
+            raise ValueError(f'"page_ids" must name files of one folder, not {shown(outside[0])}')
         page, count = self.answer_page_idx, len(self.page_ids)
         if page is not None and not 0 <= page < count:
-            raise wrong(f'"answer_page_idx" is {page}, but there are {count} pages')
+            raise ValueError(f'"answer_page_idx" is {page}, but there are {count} pages')
         return self
 
 
@@ -306,13 +303,13 @@ def _mp_docvqa_windows(file: Path) -> tuple[list[Question], dict[str, tuple[str,
     parts: Counter[str] = Counter()
 
     def question(row: _MPDocVQA) -> Question:
-        window = row.doc_id, row.page_ids
+        window = row.doc_id, tuple(row.page_ids)
         if window not in names:
             parts[row.doc_id] += 1
             number = parts[row.doc_id]
             names[window] = f"pages/{row.doc_id}" + (f"-{number}" if number > 1 else "")
         evidence = () if row.answer_page_idx is None else (row.answer_page_idx + 1,)
-        return Question(row.id, names[window], row.text, evidence, row.answers)
+        return Question(row.id, names[window], row.text, evidence, tuple(row.answers))
 
     questions = read_questions(entries, _MPDocVQA, problems, question)
     return questions, {name: pages for (_, pages), name in names.items()}

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal
 
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import PositiveInt, model_validator
 
 from visar.evaluation.datasets.benchmarks import LongDocURL
 from visar.evaluation.datasets.entries import Problems, read_entries, shown
-from visar.evaluation.datasets.schemas import Schema, Text, check_pages, check_texts, parse, wrong
+from visar.evaluation.datasets.schemas import Schema, Text, parse
 from visar.evaluation.questions import Dataset, Question
 from visar.generation.parsing import is_not_answerable
-
-Value: TypeAlias = tuple[int, ...] | tuple[str, ...]
-
-_CORRECTABLE = ("evidence_pages", "answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +35,29 @@ class Correction(Schema):
     """Its id."""
     field: Literal["evidence_pages", "answers"]
     """What changes."""
-    was: Value
+    was: list[Any]
     """What the data set says: a correction made for another version of it is refused."""
-    becomes: Value
+    becomes: list[Any]
     why: Text
     by: Text
     where: str = ""
     """File and line, for errors."""
 
-    @field_validator("field", mode="before")
-    @classmethod
-    def _known(cls, value: object) -> object:
-        if value in _CORRECTABLE:
-            return value
-        raise wrong(f"must be {' or '.join(_CORRECTABLE)}, not {shown(value)}")
-
-    @field_validator("was", "becomes", mode="plain")
-    @classmethod
-    def _of_field(cls, value: object, info: ValidationInfo) -> Value:
-        if "field" not in info.data:
-            return ()
-        if info.data["field"] == "answers":
-            return check_texts(value)
-        pages = check_pages(value)
-        if info.field_name == "becomes" and any(page < 1 for page in pages):
-            raise wrong("holds a page below 1")
-        return pages
-
     @model_validator(mode="after")
     def _differ(self) -> Correction:
         if self.was == self.becomes:
-            raise wrong('"was" and "becomes" are the same')
+            raise ValueError('"was" and "becomes" are the same')
         return self
+
+
+class _PagesCorrection(Correction):
+    was: list[int]
+    becomes: list[PositiveInt]
+
+
+class _AnswersCorrection(Correction):
+    was: list[Text]
+    becomes: list[Text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +107,12 @@ def read_corrections(file: Path) -> list[Correction]:
     """
     problems = Problems(str(file))
     entries = read_entries(file, problems)
-    places = [{"where": f"{file}, {entry.where}"} for entry in entries]
-    corrections = [
-        parse(replace(entry, values=entry.values | place), Correction, problems)
-        for entry, place in zip(entries, places, strict=True)
-    ]
+    corrections = []
+    for entry in entries:
+        placed = replace(entry, values=entry.values | {"where": f"{file}, {entry.where}"})
+        is_answer = entry.values.get("field") == "answers"
+        schema = _AnswersCorrection if is_answer else _PagesCorrection
+        corrections.append(parse(placed, schema, problems))
     problems.refuse()
     return [correction for correction in corrections if correction is not None]
 
@@ -171,16 +159,15 @@ def _doubts(question: Question, pages: int | None) -> Iterator[str]:
 
 
 def _applied(question: Question, correction: Correction, problems: Problems) -> Question:
-    now: Value
-    now = question.evidence_pages if correction.field == "evidence_pages" else question.answers
+    now: list[Any] = list(getattr(question, correction.field))
     if now != correction.was:
         problems.add(
             correction.where,
-            f'"was" is {shown(list(correction.was))}, but the data set says {shown(list(now))} '
+            f'"was" is {shown(correction.was)}, but the data set says {shown(now)} '
             f"in {correction.field} of {question.id}",
         )
         return question
     if correction.field == "answers":
         # The form was that of the old answers.
-        return replace(question, answers=tuple(map(str, correction.becomes)), kind=None)
-    return replace(question, evidence_pages=tuple(map(int, correction.becomes)))
+        return replace(question, answers=tuple(correction.becomes), kind=None)
+    return replace(question, evidence_pages=tuple(correction.becomes))

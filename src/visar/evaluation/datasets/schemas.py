@@ -1,4 +1,4 @@
-"""Schemas of entries: types of fields whose errors name the field, quote the value and say why."""
+"""Schemas of entries, whose errors name the field, quote the value and say what it must be."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder, shown
 from visar.evaluation.questions import Question
@@ -20,12 +19,21 @@ from visar.evaluation.questions import Question
 # A Python list of whole numbers: nothing else in a text is evaluated.
 _WRITTEN_PAGES = re.compile(r"\s*\[[\s,\d+-]*\]\s*", re.ASCII)
 _LONGEST_WRITTEN = 10_000
+# What a value must be, by the types of pydantic's errors.
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "an object",
+    "literal_error": "{expected}",
+    "greater_than": "above {gt}",
+}
 
 
 class Schema(BaseModel):
     """Base class for entries. Other fields of an entry are ignored."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, strict=True)
 
 
 AnySchema = TypeVar("AnySchema", bound=Schema)
@@ -42,140 +50,76 @@ def parse(entry: Entry, schema: type[AnySchema], problems: Problems) -> AnySchem
 
 
 def _message(error: Any) -> str:
+    """Return one error of pydantic in our words."""
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
     names = [part for part in error["loc"] if isinstance(part, str)]
-    key = names[-1] if names else ""
-    if error["type"] == "missing":
-        return f'has no "{key}"'
-    if error["type"] == "wrong":
-        return f'"{key}" {error["msg"]}' if key else str(error["msg"])
-    return f'"{key}" is wrong: {error["msg"]}, not {shown(error["input"])}'
+    field = f'"{names[-1]}" ' if names else ""
+    is_item = bool(error["loc"]) and not isinstance(error["loc"][-1], str)
+    if kind == "missing" or (value is None and not is_item):
+        return f"has no {field.strip()}"
+    expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else error["msg"]
+    fault = f"must be {expected}"
+    if kind == "value_error":  # of a validator of ours
+        fault = str(context["error"])
+    elif not is_item:
+        fault += f", not {shown(value)}"
+    return f"{field}holds {shown(value)}, which {fault}" if is_item else f"{field}{fault}"
 
 
-def wrong(what: str) -> PydanticCustomError:
-    """Return the error of a validator; the name of its field is put before the text."""
-    # Braces would be read as placeholders.
-    return PydanticCustomError("wrong", "{what}", {"what": what})
-
-
-def _of(check: Callable[[Any], Any]) -> BeforeValidator:
-    """Return a validator that takes null for a missing field."""
-
-    def validate(value: Any) -> Any:
-        if value is None:
-            raise PydanticCustomError("missing", "missing")
-        return check(value)
-
-    return BeforeValidator(validate)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise wrong(f"must be text, not {shown(value)}")
+def _filled(value: str) -> str:
     if not value.strip():
-        raise wrong("is empty")
+        raise ValueError("is empty")
     return _valid(value)
 
 
 def _valid(value: str) -> str:
     """Refuse what JSON can write and UTF-8 cannot, and what no file name can hold."""
     if any("\ud800" <= character <= "\udfff" or character == "\0" for character in value):
-        raise wrong(f"holds a character that is none: {shown(value)}")
+        raise ValueError(f"holds a character that is none: {shown(value)}")
     return value
 
 
-def check_texts(value: Any) -> tuple[str, ...]:
-    """Return a list of texts that are not blank; raises what validators raise."""
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise wrong(f"must be a list of texts, not {shown(value)}")
-    if not all(item.strip() for item in value):
-        raise wrong("holds an empty text")
-    return tuple(map(_valid, value))
-
-
-def check_document(value: Any) -> str:
-    """Return a name that stays within the folder of documents; raises what validators raise."""
-    name = _text(value)
+def _inside(name: str) -> str:
     if leaves_folder(name):
-        raise wrong(f"must name a file below the folder of documents, not {shown(name)}")
+        raise ValueError(f"must name a file below the folder of documents, not {shown(name)}")
     return name
 
 
-def _identity(value: Any) -> str:
-    return str(value) if _is_whole(value) else _text(value)
+def _number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _page(value: Any) -> int:
-    if not _is_whole(value):
-        raise wrong(f"must be a page number, not {shown(value)}")
-    return int(value)
-
-
-def check_pages(value: Any) -> tuple[int, ...]:
-    """Return a list of whole numbers, each once; raises what validators raise."""
-    if not isinstance(value, list):
-        raise wrong(f"must be a list of page numbers, not {shown(value)}")
-    odd = [page for page in value if not _is_whole(page)]
-    if odd:
-        raise wrong(f"must hold whole numbers, not {shown(odd[0])}")
-    return tuple(dict.fromkeys(value))
-
-
-def _written_pages(value: Any) -> tuple[int, ...]:
-    """Return pages of a list, or of a text that holds one as Python writes it."""
+def _written_list(value: Any) -> Any:
+    """Return the list that a text holds as Python writes it; anything else as it is."""
     if isinstance(value, str) and len(value) <= _LONGEST_WRITTEN and _WRITTEN_PAGES.match(value):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            value = ast.literal_eval(value.strip())
-    return check_pages(value)
-
-
-def _count(value: Any) -> int:
-    if not _is_whole(value) or value < 1:
-        raise wrong(f"must be a whole number above 0, not {shown(value)}")
-    return int(value)
-
-
-def _answer(value: Any) -> str:
-    """Return a text, a number, or a list of all that belongs to an answer, as one text."""
-    if isinstance(value, dict):
-        raise wrong(f"must be text, a number or a list, not {shown(value)}")
-    if isinstance(value, list):
-        return _valid(json.dumps(value, ensure_ascii=False, default=str)) if value else ""
-    return "" if value is None else _valid(str(value))
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _objects(value: Any) -> list[Any]:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise wrong(f"must be a list of objects, not {shown(value)}")
+            return ast.literal_eval(value.strip())
     return value
 
 
-Text: TypeAlias = Annotated[str, _of(_text)]
+def _answer(value: Any) -> Any:
+    """Return a text, a number, or a list of all that belongs to an answer, as one text."""
+    if isinstance(value, dict):
+        raise ValueError(f"must be text, a number or a list, not {shown(value)}")  # noqa: TRY004
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False, default=str) if value else ""
+    return "" if value is None else str(value)
+
+
+Text: TypeAlias = Annotated[str, AfterValidator(_filled)]
 """A text that is not blank."""
-Texts: TypeAlias = Annotated[tuple[str, ...], _of(check_texts)]
-"""Texts that are not blank; there may be none."""
-DocumentName: TypeAlias = Annotated[str, _of(check_document)]
-"""The name of a document, which stays within the folder of the data set."""
-Identity: TypeAlias = Annotated[str, _of(_identity)]
-"""An id: text or a whole number."""
-Page: TypeAlias = Annotated[int, _of(_page)]
-Pages: TypeAlias = Annotated[tuple[int, ...], _of(check_pages)]
-"""Whole numbers, each once."""
-WrittenPages: TypeAlias = Annotated[tuple[int, ...], _of(_written_pages)]
-"""The same, also as a text that holds the list."""
-Count: TypeAlias = Annotated[int, _of(_count)]
-"""A whole number above 0."""
-Answer: TypeAlias = Annotated[str, BeforeValidator(_answer)]
-"""A reference answer as one text; empty for null."""
 OptionalText: TypeAlias = Annotated[
-    str | None, BeforeValidator(lambda value: None if value in (None, "") else _text(value))
+    Text | None, BeforeValidator(lambda value: None if value == "" else value)
 ]
 """A text, or None where it is missing or empty."""
-Objects = _of(_objects)
-"""Validator of a list of objects, for ``Annotated``."""
+DocumentName: TypeAlias = Annotated[Text, AfterValidator(_inside)]
+"""The name of a document, which stays within the folder of the data set."""
+Identity: TypeAlias = Annotated[Text, BeforeValidator(_number_as_text)]
+"""An id: text or a whole number."""
+WrittenPages: TypeAlias = Annotated[list[int], BeforeValidator(_written_list)]
+"""Page numbers, also as a text that holds the list."""
+Answer: TypeAlias = Annotated[str, BeforeValidator(_answer), AfterValidator(_valid)]
+"""A reference answer as one text; empty for null."""
 
 
 def read_questions(
