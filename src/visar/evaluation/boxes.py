@@ -15,9 +15,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from visar.documents import ReadOptions
 from visar.documents.finding import visible_files
 from visar.documents.page import Box
 from visar.errors import DatasetError, InvalidOption
+from visar.evaluation.datasets import CORPUS_LIMITS
 from visar.evaluation.questions import Dataset, EvidenceBox
 from visar.index import Index
 from visar.results import Passage
@@ -120,13 +122,14 @@ def measure_quotes(
         If no question has marked boxes about a document that is there.
     """
     scores = []
+    options = ReadOptions(limits=CORPUS_LIMITS)
     ids: dict[str, str] = {}
     for question in dataset.questions():
         path = dataset.path(question.document) if question.boxes else None
         if path is None:
             continue
         if question.document not in ids:
-            ids[question.document] = index.add(path, encoder=encoder).id
+            ids[question.document] = index.add(path, encoder=encoder, options=options).id
         found = index.search(
             question.text, documents=[ids[question.document]], encoder=encoder, method=method
         )

@@ -16,9 +16,9 @@ import numpy as np
 from visar.core import PageVectors, Selection
 from visar.core.vectors import Float64, Integers
 from visar.documents import ReadOptions
-from visar.documents.options import Limits
 from visar.encoders.protocol import Encoder
 from visar.errors import EmptyQuestion, InvalidOption, extra_needed
+from visar.evaluation.datasets import CORPUS_LIMITS
 from visar.index import Index
 from visar.models.loading import import_torchvision
 from visar.results import EncoderRef
@@ -29,9 +29,6 @@ with extra_needed("The search model for mteb", "mteb"):
     if find_spec("torchvision") is not None:
         import_torchvision()  # mteb imports it too
     from mteb.models import ModelMeta
-
-# A corpus is one document here, and corpora are larger than documents.
-_LIMITS = Limits(max_bytes=100_000_000_000, max_pages=1_000_000)
 
 
 class VisarSearch:
@@ -72,7 +69,7 @@ class VisarSearch:
         self._encoder = self._index.encoder(encoder)
         self._method = get_method(method)
         self._cut = cut
-        self._options = options or ReadOptions(limits=_LIMITS)
+        self._options = options or ReadOptions(limits=CORPUS_LIMITS)
         self._ids: list[str] = []
         self._pages: list[Any] = []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices, Field
 
+from visar.documents.options import Limits
 from visar.errors import DatasetError
 from visar.evaluation.datasets.benchmarks import link_file
 from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder, read_entries, shown
@@ -29,6 +30,9 @@ from visar.evaluation.datasets.schemas import (
     read_questions,
 )
 from visar.evaluation.questions import EvidenceBox, Question
+
+CORPUS_LIMITS = Limits(max_bytes=100_000_000_000, max_pages=1_000_000)
+"""Limits for reading a corpus, which is one document here and larger than documents are."""
 
 _SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv")
 _SIGNATURES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
