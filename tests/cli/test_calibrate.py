@@ -79,6 +79,23 @@ def test_an_encoder_is_calibrated_for_all_later_commands(visar: Visar, questions
     assert visar(*asked, "--method", "calibrated").code == 0
 
 
+def test_a_promise_is_fitted_reported_and_used(visar: Visar, questions: Path) -> None:
+    asked = ("search", "What do violins need?", "--doc", "Oban.pdf", *POOLED)
+    ran = visar("calibrate", questions, *POOLED, "--coverage", "0.6")
+    assert ran.code == 0, ran.err
+    assert "promised recall: all evidence for 60% of questions" in ran.out
+    found = json.loads(visar(*asked, "--method", "coverage", "--json").out)
+    assert 7 in [page["page"] for page in found["pages"]]
+    assert visar(*asked, "--method", "threshold").code == 0
+    # 8 questions are too few for 95%: all pages are taken.
+    ran = visar("calibrate", questions, *POOLED, "--coverage", "0.95", "--json")
+    assert json.loads(ran.out)["calibration"]["coverage"]["threshold"] is None
+    assert json.loads(visar(*asked, "--method", "coverage", "--json").out)["k"] == 8
+    refused = visar("calibrate", questions, *POOLED, "--coverage", "90")
+    assert refused.code == 2
+    assert "between 0 and 1" in refused.err
+
+
 def test_too_few_questions_are_refused(visar: Visar, questions: Path) -> None:
     lines = questions.read_text(encoding="utf-8").splitlines()
     questions.write_text("\n".join(lines[:9]), encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -177,13 +178,97 @@ def test_benjamini_hochberg_without_spread_takes_what_is_above() -> None:
     assert baselines.benjamini_hochberg([1, 1, 1]).k == 1
 
 
-RULES = {
+def test_autocut_counts_jumps() -> None:
+    """Two jumps: after 3 scores around 9, and after 2 more around 5, of 8."""
+    scores = [9.2, 9.1, 9.0, 5.1, 5.0, 1.2, 1.1, 1.0]
+    assert baselines.autocut(scores).k == 3
+    assert baselines.autocut(scores, jumps=2).k == 5
+    assert baselines.autocut(scores, jumps=3).k == 8
+    # The last page can be the one that falls.
+    assert baselines.autocut([9.2, 9.1, 9.0, 1.0]).k == 3
+    # A straight line has no jump, and equal scores have none.
+    assert baselines.autocut([4, 3, 2, 1]).k == baselines.autocut([2, 2, 2, 2]).k == 4
+    with pytest.raises(InvalidOption, match="jumps must be at least 1, not 0"):
+        baselines.autocut(scores, jumps=0)
+
+
+def test_kneedle_passes_over_shallow_peaks() -> None:
+    """D = fall − rank: 0.11 at rank 1 falls by 0.06, less than a step of 1/8; 0.5 at 4 counts."""
+    scores = [10.0, 7.6, 6.9, 5.2, 1.0, 0.7, 0.5, 0.2, 0.0]
+    fall = [(10 - score) / 10 - rank / 8 for rank, score in enumerate(scores)]
+    assert fall[1] > max(fall[0], fall[2])
+    assert fall[1] - fall[2] < 1 / 8
+    assert baselines.autocut(scores).k == 1
+    assert baselines.kneedle(scores).k == 4
+    assert baselines.kneedle(scores, sensitivity=0).k == 1
+    assert baselines.kneedle(scores, sensitivity=9).k == len(scores)
+
+
+def test_share_of_best_is_relative() -> None:
+    assert baselines.share_of_best([50, 44, 45, 3]).pages.tolist() == [0, 2]
+    assert baselines.share_of_best([50, 44, 45, 3], share=0.06).k == 4
+    assert baselines.share_of_best([-1.0, -2.0]).k == 1
+    with pytest.raises(InvalidOption, match=r"share must be above 0 and at most 1, not 1\.5"):
+        baselines.share_of_best([1.0], share=1.5)
+
+
+def test_top_p_sums_probabilities() -> None:
+    """Softmax of ln 6, ln 3, ln 1 is 0.6, 0.3, 0.1."""
+    scores = np.log([3.0, 6.0, 1.0])
+    for p, k in ((0.5, 1), (0.6, 1), (0.61, 2), (0.9, 2), (0.95, 3), (1.0, 3)):
+        assert baselines.top_p(scores, p=p).k == k
+    assert baselines.top_p(scores).pages.tolist() == [1, 0]
+    # Hot: nearly uniform. Cold: the best alone.
+    assert baselines.top_p(scores, temperature=100).k == 3
+    assert baselines.top_p(scores, temperature=0.01).k == 1
+    with pytest.raises(InvalidOption, match="temperature must be above 0, not 0"):
+        baselines.top_p(scores, temperature=0)
+
+
+QUESTION = st.lists(st.integers(0, 20), min_size=2, max_size=8).flatmap(
+    lambda scores: st.tuples(
+        st.just(scores), st.sets(st.integers(0, len(scores) - 1), min_size=1, max_size=3)
+    )
+)
+
+
+@given(st.lists(QUESTION, min_size=1, max_size=6))
+def test_the_fitted_threshold_has_the_highest_mean_f1(
+    questions: list[tuple[list[int], set[int]]],
+) -> None:
+    """Compared with F1 counted page by page at every threshold that could matter."""
+
+    def mean_f1(least: float) -> float:
+        total = 0.0
+        for scores, evidence in questions:
+            chosen = {page for page, score in enumerate(scores) if score >= least}
+            if not chosen:
+                # The best is taken then; of equal ones, all.
+                chosen = {page for page, score in enumerate(scores) if score == max(scores)}
+            total += 2 * len(chosen & evidence) / (len(chosen) + len(evidence))
+        return total / len(questions)
+
+    best = max(mean_f1(least) for least in np.arange(0, 21.5, 0.5))
+    assert mean_f1(baselines.fit_threshold(questions)) == pytest.approx(best)
+
+
+def test_a_threshold_needs_evidence_to_be_fitted() -> None:
+    with pytest.raises(InvalidOption, match="fitted on questions that have evidence pages"):
+        baselines.fit_threshold([([0.1, 0.2], [])])
+
+
+RULES: dict[str, Callable[..., baselines.Choice]] = {
     "largest-gap": baselines.largest_gap,
     "adaptive-k": lambda scores: baselines.largest_gap(scores, original=True),
     "gaussian-mixture": baselines.gaussian_mixture,
     "two-means": baselines.two_means,
     "surprise": baselines.surprise,
     "benjamini-hochberg": baselines.benjamini_hochberg,
+    "autocut": baselines.autocut,
+    "kneedle": baselines.kneedle,
+    "share-of-best": baselines.share_of_best,
+    "top-p": baselines.top_p,
+    "threshold": lambda scores: baselines.threshold(scores, 3),
 }
 # Eighths and small powers of two: moving and stretching such scores rounds nothing.
 EXACT = st.lists(st.integers(-400, 400).map(lambda n: n / 8), min_size=1, max_size=40)
@@ -199,12 +284,31 @@ def test_every_rule_takes_some_of_the_best(rule: str, scores: list[float]) -> No
     assert all(scores[chosen.pages[-1]] >= scores[page] for page in left)
 
 
+@pytest.mark.parametrize("rule", RULES)
+@given(scores=EXACT, seed=st.integers(0, 9))
+def test_the_order_of_pages_does_not_matter(rule: str, scores: list[float], seed: int) -> None:
+    shuffled = np.random.default_rng(seed).permutation(scores)
+    assert RULES[rule](shuffled).k == RULES[rule](scores).k
+
+
 @pytest.mark.parametrize("rule", ["adaptive-k", "two-means", "benjamini-hochberg"])
 @given(scores=EXACT, moved=st.integers(-64, 64), stretched=st.sampled_from([0.25, 2, 16]))
 def test_units_do_not_matter(rule: str, scores: list[float], moved: int, stretched: float) -> None:
     """Not so for scores that are rounded, nor exactly for fits that are iterated."""
     others = np.asarray(scores) * stretched + moved
     assert RULES[rule](others).k == RULES[rule](scores).k
+
+
+@given(scores=EXACT, moved=st.integers(-64, 64), stretched=st.sampled_from([0.25, 2, 16]))
+def test_which_units_matter_to_rules_of_thumb(
+    scores: list[float], moved: int, stretched: float
+) -> None:
+    """The unit does not matter to autocut, Kneedle and a share; the origin not to top-p."""
+    values = np.asarray(scores)
+    for rule in (baselines.autocut, baselines.kneedle):
+        assert rule(values * stretched).k == rule(values).k
+    assert baselines.share_of_best(values * stretched).k == baselines.share_of_best(values).k
+    assert baselines.top_p(values + moved).k == baselines.top_p(values).k
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -12,8 +12,10 @@ from visar.errors import CalibrationError
 from visar.evaluation.calibration import (
     cross_validate,
     fit,
+    fit_coverage,
     fit_logistic,
     fit_shift,
+    measure_coverage,
 )
 from visar.evaluation.calibration_examples import Example, Kind
 from visar.results import EncoderRef
@@ -144,6 +146,57 @@ def test_a_shift_makes_probabilities_true_and_stays_finite(label: float, sign: i
     shift = fit_shift(logits, labels)
     assert logistic(logits + shift).mean() == pytest.approx(labels.mean(), abs=0.01)
     assert 0 < sign * fit_shift(logits, np.full(400, label)) < 20
+
+
+@pytest.mark.parametrize("level", [0.7, 0.9])
+def test_a_promise_is_kept_on_documents_left_out(examples: list[Example], level: float) -> None:
+    """Within 3 binomial deviations of the questions it was measured on."""
+    measured = measure_coverage(examples, level)
+    answerable = [each for each in examples if each.kind == "own" and each.evidence.any()]
+    assert measured.questions == len(answerable)
+    deviation = np.sqrt(level * (1 - level) / len(answerable))
+    assert measured.kept >= level - 3 * deviation
+    assert measured.kept <= level + 3 * deviation + 0.02
+    assert 1 <= measured.mean_k < measured.mean_pages == 20
+    assert measured.mean_k < measure_coverage(examples, 0.95).mean_k
+
+
+def test_model_and_threshold_of_a_promise_are_fitted_on_different_documents(
+    examples: list[Example],
+) -> None:
+    promise = fit_coverage(examples, 0.9)
+    names = sorted({each.document for each in examples})
+    second = [e for e in examples if e.kind == "own" and e.document in names[1::2]]
+    assert promise.questions == sum(bool(each.evidence.any()) for each in second)
+    changed = [
+        replace(each, evidence=each.evidence[::-1]) if each.document in names[1::2] else each
+        for each in examples
+    ]
+    assert fit_coverage(changed, 0.9).pages == promise.pages
+    assert fit_coverage(changed, 0.9).threshold != promise.threshold
+
+
+def test_few_questions_leave_no_page_out(examples: list[Example]) -> None:
+    """5 questions cannot promise 90%: 1 of 6 is 17%."""
+    own = [each for each in examples if each.kind == "own" and each.evidence.any()]
+    second = [each for each in own if each.document == "1.pdf"][:5]
+    promise = fit_coverage([*(each for each in own if each.document == "0.pdf"), *second], 0.9)
+    assert promise.threshold is None
+    assert len(promise.choose(own[0].features)) == 20
+
+
+@pytest.mark.parametrize("level", [0, 1, 90])
+def test_a_coverage_is_a_share(examples: list[Example], level: float) -> None:
+    with pytest.raises(CalibrationError, match=f"between 0 and 1, such as 0.9, not {level}"):
+        fit_coverage(examples, level)
+
+
+def test_a_fixed_threshold_is_fitted_where_cosines_are_known(examples: list[Example]) -> None:
+    assert fit(examples, ENCODER).threshold is None
+    known = [replace(each, cosines=np.where(each.evidence, 0.6, 0.1)) for each in examples]
+    assert fit(known, ENCODER).threshold == pytest.approx(0.6)
+    rules = cross_validate(known, ENCODER).rules
+    assert rules["threshold"].mean_f1 == 1
 
 
 @pytest.mark.parametrize("kept", ["few", "one document"])

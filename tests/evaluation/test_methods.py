@@ -7,12 +7,16 @@ import pytest
 
 from visar.core import maxsim, prepare, select
 from visar.core.baselines import (
+    autocut,
     benjamini_hochberg,
     gaussian_mixture,
+    kneedle,
     largest_gap,
     oracle,
     score_cluster,
+    share_of_best,
     surprise,
+    top_p,
     two_means,
 )
 from visar.errors import InvalidOption
@@ -81,6 +85,10 @@ def test_they_choose_what_the_functions_choose(
         "two-means": two_means(late).pages,
         "surprise": surprise(late).pages,
         "benjamini-hochberg": benjamini_hochberg(late).pages,
+        "autocut": autocut(late).pages,
+        "kneedle": kneedle(late).pages,
+        "share-of-best": share_of_best(late).pages,
+        "top-p": top_p(late).pages,
         "visar top-k": select(query, pages.vectors).ranking[:DEPTH],
         "visar largest-gap": largest_gap(normalized).pages,
         "visar score-cluster": score_cluster(normalized).pages,
@@ -116,6 +124,10 @@ def test_methods_of_others_are_a_group() -> None:
         "two-means",
         "surprise",
         "benjamini-hochberg",
+        "autocut",
+        "kneedle",
+        "share-of-best",
+        "top-p",
         "car",
     ]
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from visar.core import Selection, prepare, select
+from visar.core import Selection, maxsim, prepare, select
 from visar.encoders.embedded import EmbeddedEncoder
 from visar.errors import CalibrationError, InvalidOption
 from visar.quotes.reader import BUILT_IN
@@ -20,10 +22,12 @@ from visar.retrieval.calibration import (
     FEATURES,
     READER_FEATURES,
     Calibration,
+    Coverage,
     PageModel,
     add_judged,
     best_cosine,
     calibration_path,
+    conformal_threshold,
     expected_f1,
     find_calibration,
     most_useful,
@@ -166,6 +170,70 @@ def test_the_calibrated_method_takes_the_most_useful_pages(query: np.ndarray) ->
     assert chosen.k == len(chosen.pages)
     with pytest.raises(InvalidOption, match="visar calibrate"):
         METHODS["calibrated"].choose(ScoredPages(query, document))
+
+
+PROMISE = Coverage(level=0.9, threshold=0.3, questions=40, pages=CALIBRATION.pages)
+
+
+def test_the_coverage_method_takes_what_reaches_the_threshold(query: np.ndarray) -> None:
+    document = prepare(pages(9))
+    likely = CALIBRATION.if_about(page_features(select(query, document)))
+    for threshold in (0.0, 0.3, 0.999, None):
+        promise = replace(PROMISE, threshold=threshold)
+        calibration = replace(CALIBRATION, coverage=promise)
+        chosen = METHODS["coverage"].choose(ScoredPages(query, document, calibration=calibration))
+        right = np.flatnonzero(likely >= (threshold or 0)).tolist() or [int(likely.argmax())]
+        assert sorted(chosen.pages.tolist()) == right
+    with pytest.raises(InvalidOption, match=r"--coverage 0\.9"):
+        METHODS["coverage"].choose(ScoredPages(query, document, calibration=CALIBRATION))
+
+
+def test_the_threshold_method_goes_by_the_mean_cosine(query: np.ndarray) -> None:
+    document = prepare(pages(9))
+    cosines = maxsim(query, document) / len(query)
+    least = float(np.sort(cosines)[-3])
+    calibration = replace(CALIBRATION, threshold=least)
+    chosen = METHODS["threshold"].choose(ScoredPages(query, document, calibration=calibration))
+    assert chosen.pages.tolist() == np.argsort(-cosines)[:3].tolist()
+    with pytest.raises(InvalidOption, match="has no threshold"):
+        METHODS["threshold"].choose(ScoredPages(query, document, calibration=CALIBRATION))
+
+
+@pytest.mark.parametrize("threshold", [0.3, None])
+def test_a_promise_is_kept_in_the_file(threshold: float | None) -> None:
+    promise = replace(PROMISE, threshold=threshold)
+    calibration = replace(CALIBRATION, threshold=0.4, coverage=promise)
+    save_calibration(calibration, calibration_path(OTHER))
+    assert find_calibration(OTHER) == calibration
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=60, unique=True),
+    st.sampled_from([0.5, 0.8, 0.9, 0.95]),
+)
+def test_a_new_question_is_as_likely_to_stand_anywhere(scores: list[float], level: float) -> None:
+    """The exact statement: leave out each question of n + 1 in turn; enough of them are covered."""
+    covered = 0
+    for place, left_out in enumerate(scores):
+        threshold = conformal_threshold(np.array(scores[:place] + scores[place + 1 :]), level)
+        covered += threshold is None or left_out >= threshold
+    assert covered / len(scores) >= level - 1e-9
+    # And not by far more than promised: the correction is at most one question.
+    assert covered / len(scores) <= level + 1 / len(scores) + 1e-9
+
+
+def test_promises_hold_on_exchangeable_questions() -> None:
+    """Fitted on 50 questions and measured on 200 new ones, 200 times: 90% within 4 deviations."""
+    random = np.random.default_rng(8)
+    kept = []
+    for _ in range(200):
+        scores = random.beta(2, 5, 250)
+        threshold = conformal_threshold(scores[:50], 0.9)
+        assert threshold is not None
+        kept.append((scores[50:] >= threshold).mean())
+    # 5 of 51 are below the threshold: 46/51 = 0.902. The deviation is that of thresholds.
+    assert np.mean(kept) == pytest.approx(46 / 51, abs=4 * np.std(kept) / np.sqrt(200))
+    assert np.mean(kept) >= 0.9 - 4 * np.sqrt(0.9 * 0.1 / (200 * 200))
 
 
 def test_the_embedded_encoder_comes_with_a_calibration() -> None:

@@ -11,13 +11,14 @@ from rich.text import Text
 from visar.cli.options import Json, ReadingOptions
 from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
-from visar.errors import CalibrationError, DocumentError
+from visar.errors import CalibrationError, DocumentError, extra_needed
 from visar.serialization import to_plain
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from visar.evaluation.calibration import Quality
+    from visar.evaluation.calibration import CoverageQuality, Quality
+    from visar.retrieval.calibration import Coverage
 
 QuestionFile = Annotated[
     str,
@@ -26,21 +27,31 @@ QuestionFile = Annotated[
         help="Questions with evidence pages: JSON lines of your own, or a benchmark's folder.",
     ),
 ]
+CoverageLevel = Annotated[
+    float | None,
+    typer.Option(
+        "--coverage",
+        help="Promise that --method coverage takes all evidence for this share of questions.",
+        metavar="SHARE",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Measure, but keep nothing.")]
 
 
 def calibrate(
     questions: QuestionFile,
     *,
+    coverage: CoverageLevel = None,
     dry_run: DryRun = False,
     options: ReadingOptions,
     as_json: Json = False,
 ) -> None:
     """Fit how likely pages are, for an encoder and documents of your own, from questions."""
     # Imported here: no other command needs it.
-    from visar.evaluation.calibration import cross_validate, fit
-    from visar.evaluation.calibration_examples import gather
-    from visar.evaluation.datasets import open_dataset
+    with extra_needed("A calibration", "eval"):
+        from visar.evaluation.calibration import cross_validate, fit, measure_coverage
+        from visar.evaluation.calibration_examples import gather
+        from visar.evaluation.datasets import open_dataset
     from visar.results import EncoderRef
     from visar.retrieval.calibration import calibration_path, save_calibration
 
@@ -73,16 +84,20 @@ def calibrate(
         )
     reader = library.reader()
     reader_name = None if reader is None else reader.name
-    calibration = fit(examples, reference, reader_name)
+    calibration = fit(examples, reference, reader_name, coverage=coverage)
     quality = cross_validate(examples, reference, reader_name)
+    promise = None if coverage is None else measure_coverage(examples, coverage)
     path = calibration_path(reference)
     if not dry_run:
         save_calibration(calibration, path)
     if as_json:
         kept = None if dry_run else str(path)
-        print_json({"calibration": to_plain(calibration), "quality": quality, "path": kept})
+        measured = {"quality": quality, "coverage": promise}
+        print_json({"calibration": to_plain(calibration), **measured, "path": kept})
         return
     _print_quality(quality)
+    if promise is not None and calibration.coverage is not None:
+        _print_coverage(promise, calibration.coverage)
     wrote = "kept nothing (--dry-run)" if dry_run else f"wrote {path}"
     console.print(Text(f"  {wrote}", "dim"), soft_wrap=True)
     if not dry_run:
@@ -135,6 +150,19 @@ def _print_quality(quality: Quality) -> None:
                 f"{100 * reliability.best_error:.1f} points for the most probable pages, "
                 f"{100 * reliability.pages_error:.1f} for all"
             )
+
+
+def _print_coverage(measured: CoverageQuality, promise: Coverage) -> None:
+    console.print(
+        f"  promised recall: all evidence for {promise.level:.0%} of questions; kept for "
+        f"{measured.kept:.1%} of {measured.questions} on documents left out, with "
+        f"{measured.mean_k:.1f} of {measured.mean_pages:.1f} pages"
+    )
+    if promise.threshold is None:
+        console.print(
+            f"  {promise.questions} questions are too few to leave any page out: --method "
+            "coverage takes all pages. Add questions, or promise less."
+        )
 
 
 def _table(first: str, *numbers: str) -> Table:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from visar.cli import completion
+from visar.cli.eval_cut import cut
 from visar.cli.eval_verify import verify_model
 from visar.cli.options import (
     BaseUrl,
@@ -424,3 +425,4 @@ def _plain(outcome: Outcome) -> dict[str, object]:
 
 
 app.command("verify")(verify_model)
+app.command("cut")(cut)

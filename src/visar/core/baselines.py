@@ -7,7 +7,7 @@ baselines, ``Selection.scores`` for its ablations (k chosen by another rule on s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -220,6 +220,119 @@ def benjamini_hochberg(scores: Any, *, rate: float = 0.1) -> Choice:
     return _first(values, int(significant[-1]) + 1 if len(significant) else 1)
 
 
+def autocut(scores: Any, *, jumps: int = 1) -> Choice:
+    """The pages before the n-th jump of the scores.
+
+    Weaviate's autocut (https://docs.weaviate.io/weaviate/api/graphql/additional-operators): scores
+    in descending order are rescaled to go from 0 to 1, and compared with a straight line between
+    the two ends. A jump is a point that lies further above the line than both its neighbors (the
+    last point: than the two before it), and the pages before the ``jumps``-th are taken; all of
+    them if there are fewer jumps.
+
+    >>> autocut([0.9, 0.85, 0.3, 0.25, 0.2])
+    Choice(k=2, pages=[0, 1])
+    """
+    values = _as_scores(scores)
+    if jumps < 1:
+        raise InvalidOption(f"jumps must be at least 1, not {jumps}.")
+    distance = _fall(values)
+    peaks = _peaks(distance).tolist()
+    if len(values) > 2 and distance[-1] > distance[-3:-1].max():
+        peaks.append(len(values) - 1)
+    return _first(values, peaks[jumps - 1] if len(peaks) >= jumps else len(values))
+
+
+def kneedle(scores: Any, *, sensitivity: float = 1.0) -> Choice:
+    """The pages before the first elbow of the scores.
+
+    Kneedle (Satopää et al., 2011, doi 10.1109/ICDCSW.2011.20) for a falling curve: scores in
+    descending order and ranks are rescaled to [0, 1], and an elbow is a peak of the distance
+    between them that falls by more than ``sensitivity`` mean steps of the ranks before the next
+    peak. The curve is not smoothed, since scores are not measured with noise. The elbow is the
+    first page after the fall, and is not taken. All pages if there is no elbow.
+
+    >>> kneedle([0.9, 0.85, 0.3, 0.25, 0.2])
+    Choice(k=2, pages=[0, 1])
+    """
+    values = _as_scores(scores)
+    distance = _fall(values)
+    peaks = _peaks(distance)
+    step = sensitivity / max(1, len(values) - 1)
+    for peak, end in zip(peaks, np.append(peaks, len(values))[1:], strict=True):
+        if distance[peak:end].min() < distance[peak] - step:
+            return _first(values, int(peak))
+    return _first(values, len(values))
+
+
+def share_of_best(scores: Any, *, share: float = 0.9) -> Choice:
+    """The pages whose score is at least a share of the best one.
+
+    The relative threshold of many search engines, such as ``min_score`` as a share of the top
+    hit's. Only the best pages if no score is above 0.
+
+    >>> share_of_best([10.0, 9.1, 8.9, 2.0])
+    Choice(k=2, pages=[0, 1])
+    """
+    values = _as_scores(scores)
+    if not 0 < share <= 1:
+        raise InvalidOption(f"share must be above 0 and at most 1, not {share}.")
+    best = float(values.max())
+    return _first(values, int(np.count_nonzero(values >= (best * share if best > 0 else best))))
+
+
+def top_p(scores: Any, *, p: float = 0.9, temperature: float = 1.0) -> Choice:
+    """The fewest best pages whose probabilities sum up to ``p``.
+
+    Nucleus sampling (Holtzman et al., 2020, arXiv 1904.09751) put to pages: their probabilities
+    are a softmax of scores / ``temperature``.
+
+    >>> top_p([2.0, 2.0, -3.0, -3.0])
+    Choice(k=2, pages=[0, 1])
+    """
+    values = _as_scores(scores)
+    if not 0 < p <= 1:
+        raise InvalidOption(f"p must be above 0 and at most 1, not {p}.")
+    if not temperature > 0:
+        raise InvalidOption(f"temperature must be above 0, not {temperature}.")
+    descending = np.sort(values)[::-1]
+    weights = np.exp((descending - descending[0]) / temperature)
+    # A last page of no weight at all must not be missed by rounding.
+    reached = np.cumsum(weights) >= p * weights.sum() * (1 - 1e-12)
+    return _first(values, int(np.argmax(reached)) + 1)
+
+
+def threshold(scores: Any, least: float) -> Choice:
+    """The pages whose score is at least ``least``, the same for all questions; at least one.
+
+    >>> threshold([0.2, 0.7, 0.5], 0.5)
+    Choice(k=2, pages=[1, 2])
+    """
+    values = _as_scores(scores)
+    return _first(values, int(np.count_nonzero(values >= least)))
+
+
+def fit_threshold(questions: Sequence[tuple[Any, Iterable[int]]]) -> float:
+    """The threshold with the highest mean F1 over questions: scores with evidence pages (0-based).
+
+    Of all scores of the questions' evidence, since F1 only changes for the better there.
+
+    >>> fit_threshold([([0.9, 0.4, 0.3], [0]), ([0.8, 0.7, 0.1], [0, 1])])
+    0.7
+    """
+    cases = [(_as_scores(scores), sorted(set(evidence))) for scores, evidence in questions]
+    if not cases or not all(evidence for _, evidence in cases):
+        raise InvalidOption("A threshold is fitted on questions that have evidence pages.")
+    candidates = np.unique(np.concatenate([values[evidence] for values, evidence in cases]))
+    total = np.zeros(len(candidates))
+    for values, evidence in cases:
+        # Like the method, at least one page: the best one where none reaches the threshold.
+        least = np.minimum(candidates, values.max())
+        taken = len(values) - np.searchsorted(np.sort(values), least)
+        right = len(evidence) - np.searchsorted(np.sort(values[evidence]), least)
+        total += 2 * right / (taken + len(evidence))
+    return float(candidates[int(np.argmax(total))])
+
+
 def oracle(scores: Any, evidence: Iterable[int]) -> Choice:
     """The smallest top-k that holds every evidence page (0-based): what a fixed ranking can reach.
 
@@ -255,6 +368,21 @@ def _descending(values: Float64) -> Integers:
 def _first(values: Float64, k: int) -> Choice:
     k = min(max(k, 1), len(values))
     return Choice(k, _descending(values)[:k])
+
+
+def _fall(values: Float64) -> Float64:
+    """How far descending scores have fallen at each rank, minus the rank, both from 0 to 1."""
+    descending = np.sort(values)[::-1]
+    span = descending[0] - descending[-1]
+    if span == 0:
+        return np.zeros(len(values))
+    return np.asarray((descending[0] - descending) / span - np.linspace(0, 1, len(values)))
+
+
+def _peaks(values: Float64) -> Integers:
+    """Positions of values, the ends left out, that are above both their neighbors."""
+    middle = values[1:-1]
+    return np.flatnonzero((middle > values[:-2]) & (middle > values[2:])) + 1
 
 
 def _best_clusters(points: Float64) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from visar.core.baselines import fit_threshold, threshold
 from visar.core.vectors import Float64, Integers
 from visar.errors import CalibrationError
 from visar.evaluation.calibration_examples import Example, Kind
@@ -19,8 +20,10 @@ from visar.retrieval.calibration import (
     LIKELY,
     READER_FEATURES,
     Calibration,
+    Coverage,
     PageModel,
     add_judged,
+    conformal_threshold,
     logistic,
     logit,
     most_useful,
@@ -62,6 +65,7 @@ def fit(
     encoder: EncoderRef,
     reader: str | None = None,
     fewest: int = FEWEST_QUESTIONS,
+    coverage: float | None = None,
 ) -> Calibration:
     """Fit a calibration on at least ``fewest`` questions with evidence pages.
 
@@ -80,6 +84,8 @@ def fit(
         Name of the reader that judged pages; None to fit without its judgments.
     fewest
         Minimum number of questions with evidence pages.
+    coverage
+        Share of questions whose evidence the method ``coverage`` promises; see `fit_coverage`.
 
     Raises
     ------
@@ -125,7 +131,81 @@ def fit(
         with_reader=_fit_pages(read, reader) if reader is not None and read else None,
         weak=weak,
         none=none,
+        threshold=_fit_threshold(answerable),
+        coverage=None if coverage is None else fit_coverage(examples, coverage),
     )
+
+
+def _fit_threshold(answerable: Sequence[Example]) -> float | None:
+    """Fit the method ``threshold``; None if the cosines of pages are not known."""
+    known = [(e.cosines, np.flatnonzero(e.evidence)) for e in answerable if e.cosines is not None]
+    return fit_threshold(known) if known else None
+
+
+def fit_coverage(examples: Sequence[Example], level: float) -> Coverage:
+    """Fit the promise that the pages taken hold all evidence of a share of questions.
+
+    The model of pages is fitted on questions about every other document, the threshold on the
+    questions about the rest.
+
+    Raises
+    ------
+    CalibrationError
+        If the level is not between 0 and 1, or either part has no question with evidence.
+    """
+    if not 0 < level < 1:
+        raise CalibrationError(f"The coverage must lie between 0 and 1, such as 0.9, not {level}.")
+    own = [example for example in examples if example.kind == "own"]
+    fitted_on = set(sorted({example.document for example in own})[::2])
+    first = [example for example in own if example.document in fitted_on]
+    second = [e for e in own if e.document not in fitted_on and e.evidence.any()]
+    if not second or not any(example.evidence.any() for example in first):
+        raise CalibrationError(
+            "Questions with evidence pages about at least two documents are needed for a coverage."
+        )
+    model = _fit_pages([(example, example.features, 1.0) for example in first])
+    lowest = [model.probabilities(e.features)[e.evidence].min() for e in second]
+    return Coverage(level, conformal_threshold(np.array(lowest), level), len(second), model)
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageQuality:
+    """What a promise kept on documents that it was not fitted on."""
+
+    level: float
+    kept: float
+    """Share of questions whose evidence was all among the pages taken."""
+    questions: int
+    mean_k: float
+    mean_pages: float
+    """Mean number of pages of the documents."""
+
+
+def measure_coverage(examples: Sequence[Example], level: float) -> CoverageQuality:
+    """Fit promises on some documents, measure on others, until each was measured once."""
+    results = []
+    for left_out in _folds(examples):
+        rest = [e for e in examples if e.document not in left_out]
+        promise = fit_coverage(rest, level)
+        for example in examples:
+            if example.document in left_out and example.kind == "own" and example.evidence.any():
+                taken = promise.choose(example.features)
+                results.append(
+                    (
+                        example.evidence.sum() == example.evidence[taken].sum(),
+                        len(taken),
+                        len(example.evidence),
+                    )
+                )
+    kept, k, pages = np.mean(results, axis=0).tolist()
+    return CoverageQuality(level, kept, len(results), k, pages)
+
+
+def _folds(examples: Sequence[Example]) -> list[set[str]]:
+    """Return documents to leave out together, each once."""
+    documents = sorted({example.document for example in examples})
+    folds = min(len(documents), FOLDS)
+    return [set(documents[fold::folds]) for fold in range(folds)]
 
 
 def _fit_pages(
@@ -257,11 +337,8 @@ def cross_validate(
     CalibrationError
         If there are too few questions or documents: see `fit`.
     """
-    documents = sorted({example.document for example in examples})
-    folds = min(len(documents), FOLDS)
     held = []
-    for fold in range(folds):
-        left_out = set(documents[fold::folds])
+    for left_out in _folds(examples):
         kept = [e for e in examples if not left_out & {e.document, e.pages_of}]
         calibration = fit(kept, encoder, reader, fewest=1)
         held += [_Held(e, calibration, reader) for e in examples if e.document in left_out]
@@ -272,7 +349,7 @@ def cross_validate(
     return Quality(
         questions=len(own),
         with_evidence=len(answerable),
-        documents=len(documents),
+        documents=len({example.document for example in examples}),
         without_reader=_reliability(own, library),
         with_reader=None if reader is None else _reliability(own, library, with_reader=True),
         answerable=_matches(answerable),
@@ -295,6 +372,7 @@ class _Held:
         )
         self.example = example
         self.strength = calibration.strength(calibration.about(example.cosine))
+        self.threshold = calibration.threshold
         self.if_about = calibration.if_about(example.features)
         self.probabilities = find()
         self.with_reader = find(reader=reader, judged=example.judged)
@@ -363,10 +441,16 @@ def _rules(held: Sequence[_Held]) -> dict[str, Chosen]:
     if not held:
         return {}
     taken = [(each.example, each.example.ranking[: each.example.k_star]) for each in held]
-    return {
+    rules = {
         "visar": measure_choice(taken),
         "calibrated": measure_choice([(each.example, most_useful(each.if_about)) for each in held]),
     }
+    by_threshold = [
+        (each.example, threshold(each.example.cosines, each.threshold).pages)
+        for each in held
+        if each.example.cosines is not None and each.threshold is not None
+    ]
+    return rules | ({"threshold": measure_choice(by_threshold)} if by_threshold else {})
 
 
 def measure_choice(chosen: Iterable[tuple[Example, Integers]]) -> Chosen:

@@ -50,6 +50,8 @@ class Example:
     """Number of pages that the paper's rule takes."""
     judged: Float64 | None = None
     """Judgment of the reader on each page, NaN for a page that it did not read in."""
+    cosines: Float64 | None = None
+    """Mean cosine of the question with each page."""
 
 
 def _silently(done: int, total: int) -> None:
@@ -151,6 +153,7 @@ class _Library:
             ranking=selection.ranking,
             k_star=selection.k_star,
             judged=judged,
+            cosines=selection.late_interaction / len(query),
         )
 
     def _read(

@@ -183,6 +183,8 @@ _SHOWN: Mapping[str, tuple[str] | tuple[str, str] | tuple[str, str, Cost]] = {
     "largest-gap": ("Largest-Gap",),
     "score-cluster": ("Score-Cluster", "main", "clustering"),
     "calibrated": ("Calibrated", "main", "similarity"),
+    "threshold": ("Fixed threshold", "others"),
+    "coverage": ("Promised recall", "others", "similarity"),
     "oracle": ("Oracle",),
     "adaptive-k": ("Adaptive-k", "others"),
     "car": ("CAR", "others", "clustering"),
@@ -190,6 +192,10 @@ _SHOWN: Mapping[str, tuple[str] | tuple[str, str] | tuple[str, str, Cost]] = {
     "two-means": ("2-means (AVIR)", "others"),
     "surprise": ("Surprise", "others"),
     "benjamini-hochberg": ("Benjamini–Hochberg", "others"),
+    "autocut": ("Autocut (Weaviate)", "others"),
+    "kneedle": ("Kneedle", "others"),
+    "share-of-best": ("Share of the best score", "others"),
+    "top-p": ("Top-p", "others"),
 }
 _REGISTERED = {name: _compared(registry.METHODS[name], *shown) for name, shown in _SHOWN.items()}
 

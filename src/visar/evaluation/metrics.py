@@ -30,6 +30,17 @@ def precision(pages: Sequence[int], evidence: Collection[int]) -> float:
     return _count_found(pages, evidence) / max(1, len(pages))
 
 
+def perfect_recall(pages: Sequence[int], evidence: Collection[int]) -> float:
+    """1 if all evidence was chosen, E ⊆ R; else 0.
+
+    The mean over questions is the share that can be answered from the chosen pages alone.
+
+    >>> perfect_recall((4, 9, 2), {2, 7}), perfect_recall((7, 9, 2), {2, 7})
+    (0.0, 1.0)
+    """
+    return float(_count_found(pages, evidence) == len(set(evidence)))
+
+
 def recall_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
     """The share of the evidence among the first k: |{r_1 … r_k} ∩ E| / |E|.
 

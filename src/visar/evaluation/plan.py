@@ -146,7 +146,7 @@ def open_question_sets(plan: Plan) -> list[QuestionSet]:
     opened: list[QuestionSet] = []
     for data in plan.data:
         name, equals, folder = data.partition("=")
-        is_named = bool(equals) and not Path(data).exists()
+        is_named = bool(equals) and "?" not in name and not Path(data).exists()
         dataset = open_dataset(name, data=Path(folder)) if is_named else open_dataset(data)
         if any(other.name == dataset.name for other in opened):
             raise DatasetError(f"{data}: there is a data set {dataset.name} in this run already.")

@@ -8,6 +8,16 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
+class EvidenceBox:
+    """The part of a page that an annotator marked."""
+
+    page: int
+    annotator: int
+    box: tuple[float, float, float, float]
+    """Left, top, right and bottom, in pixels of the page image."""
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """A question of a data set."""
 
@@ -24,6 +34,8 @@ class Question:
     not say."""
     kind: str | None = None
     """The form of the answer as the data set names it: Str, Int, Float, List, None."""
+    boxes: tuple[EvidenceBox, ...] = ()
+    """Where the evidence is on its pages, if the data set says so."""
 
 
 @runtime_checkable

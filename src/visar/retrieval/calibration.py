@@ -141,6 +141,48 @@ class PageModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """A promise: on average over questions like those it was fitted on, pages hold all evidence.
+
+    Split conformal prediction (Vovk et al., 2005; Angelopoulos and Bates, 2021, arXiv 2107.07511):
+    the model of pages was fitted on some questions, and the threshold on others.
+    """
+
+    level: float
+    """Share of questions whose evidence is promised to be among the pages taken."""
+    threshold: float | None
+    """Lowest probability of a page that is taken; None takes all, where questions were too few."""
+    questions: int
+    """Number of questions that the threshold was fitted on."""
+    pages: PageModel
+
+    def choose(self, features: Float64) -> Integers:
+        """Return the pages to take, best first, by `page_features`; at least one."""
+        probabilities = self.pages.probabilities(features)
+        ranking = np.argsort(-probabilities, kind="stable")
+        if self.threshold is None:
+            return ranking
+        return ranking[: max(1, int(np.count_nonzero(probabilities >= self.threshold)))]
+
+
+def conformal_threshold(lowest: Float64, level: float) -> float | None:
+    """Return the threshold that a share ``level`` of new questions reach, with all their evidence.
+
+    ``lowest`` holds the lowest score of the evidence of each question. The threshold is the r-th
+    smallest with r = ⌊(n + 1)(1 − level)⌋: if a new question is exchangeable with these n, its
+    lowest score is at least as high with a probability of at least ``level``. None if r is 0: n
+    questions are too few to leave any page out.
+
+    >>> conformal_threshold(np.array([0.5, 0.1, 0.4, 0.2, 0.3, 0.6, 0.7, 0.8, 0.9]), 0.8)
+    0.2
+    >>> conformal_threshold(np.array([0.5, 0.1, 0.4]), 0.9)
+    """
+    # 9 + 1 questions at 0.9 are 1.0, and 0.99… in floating point.
+    rank = int((len(lowest) + 1) * (1 - level) + 1e-9)
+    return float(np.sort(lowest)[rank - 1]) if rank else None
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """Fitted models for the vectors of one encoder."""
 
@@ -158,6 +200,10 @@ class Calibration:
     """Pages that are less probably about a question match it weakly."""
     none: float
     """Pages that are less probably about a question do not match it."""
+    threshold: float | None = None
+    """Mean cosine of a question with a page, from which taking pages has the highest mean F1."""
+    coverage: Coverage | None = None
+    """Used by the method ``coverage``."""
 
     def about(self, cosine: float) -> float:
         """Return the probability that pages are about a question, by their `best_cosine`."""
@@ -335,6 +381,7 @@ def _read(content: bytes, where: str) -> Calibration:
                 f"{FORMAT}: {advice}."
             )
         with_reader = values["with_reader"]
+        threshold, coverage = values.get("threshold"), values.get("coverage")
         return Calibration(
             encoder=values["encoder"],
             version=values["version"],
@@ -345,6 +392,8 @@ def _read(content: bytes, where: str) -> Calibration:
             with_reader=with_reader and _page_model(with_reader, (*FEATURES, *READER_FEATURES)),
             weak=_finite(values["weak"]),
             none=_finite(values["none"]),
+            threshold=None if threshold is None else _finite(threshold),
+            coverage=None if coverage is None else _coverage(coverage),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CalibrationError(f"{where} is no calibration ({error!r}): {advice}.") from error
@@ -357,6 +406,16 @@ def _page_model(values: Mapping[str, Any], features: Sequence[str]) -> PageModel
         shift=_finite(values.get("shift", 0.0)),
         library_shift=_finite(values.get("library_shift", 0.0)),
         reader=values.get("reader"),
+    )
+
+
+def _coverage(values: Mapping[str, Any]) -> Coverage:
+    threshold = values["threshold"]
+    return Coverage(
+        level=_finite(values["level"]),
+        threshold=None if threshold is None else _finite(threshold),
+        questions=int(values["questions"]),
+        pages=_page_model(values["pages"], FEATURES),
     )
 
 

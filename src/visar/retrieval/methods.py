@@ -144,6 +144,41 @@ class ScoredPages:
         return np.asarray(self.pages.means @ question / length)
 
 
+class KnownScores(ScoredPages):
+    """Pages of which only scores are known, such as those of another program.
+
+    They stand for late interaction. Methods that need vectors raise InvalidOption.
+    """
+
+    def __init__(self, scores: Float64, *, evidence: Sequence[int] = ()) -> None:
+        self.evidence = tuple(evidence)
+        self.max_k = None
+        self.calibration = None
+        self._scores = {"late-interaction": scores}
+
+    def __len__(self) -> int:
+        return len(self._scores["late-interaction"])
+
+    @property
+    def relevance(self) -> Relevance:
+        """Raises InvalidOption: there are no vectors."""
+        raise self._refusal()
+
+    def select(self, **_: Any) -> Selection:
+        """Raise InvalidOption: there are no vectors."""
+        raise self._refusal()
+
+    def _compute(self, _: Scores) -> Float64:
+        raise self._refusal()
+
+    @staticmethod
+    def _refusal() -> InvalidOption:
+        return InvalidOption(
+            "This method needs the vectors of pages, and only scores are known here: take one "
+            "that goes by scores, such as top-k, largest-gap or autocut."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """A way of choosing pages."""
@@ -250,6 +285,28 @@ def _calibrated(pages: ScoredPages) -> Choice:
     return Choice(len(chosen), chosen)
 
 
+def _threshold(pages: ScoredPages) -> Choice:
+    """Take the pages whose mean cosine with the question reaches the calibration's threshold."""
+    calibration = pages.calibration
+    if calibration is None or calibration.threshold is None:
+        raise InvalidOption(
+            "The calibration of the encoder has no threshold: make it again with visar calibrate."
+        )
+    return baselines.threshold(pages.late_interaction / len(pages.query), calibration.threshold)
+
+
+def _coverage(pages: ScoredPages) -> Choice:
+    """Take the pages that the calibration promises to hold all evidence."""
+    calibration = pages.calibration
+    if calibration is None or calibration.coverage is None:
+        raise InvalidOption(
+            "The calibration of the encoder promises no recall: make one that does with visar "
+            "calibrate QUESTIONS.jsonl --coverage 0.9."
+        )
+    chosen = calibration.coverage.choose(page_features(pages.relevance))
+    return Choice(len(chosen), chosen)
+
+
 def _oracle(pages: ScoredPages) -> Choice:
     return baselines.oracle(pages.late_interaction, pages.evidence)
 
@@ -272,6 +329,8 @@ _METHODS = (
         name="score-cluster", function=_cut(baselines.score_cluster), max_pages=_CLUSTERED_PAGES
     ),
     Method(name="calibrated", function=_calibrated, needs_calibration=True),
+    Method(name="threshold", function=_threshold, needs_calibration=True),
+    Method(name="coverage", function=_coverage, needs_calibration=True),
     Method(name="oracle", function=_oracle, needs_evidence=True),
     Method(name="adaptive-k", function=_cut(baselines.largest_gap, original=True)),
     Method(
@@ -283,6 +342,10 @@ _METHODS = (
     Method(name="two-means", function=_cut(baselines.two_means)),
     Method(name="surprise", function=_cut(baselines.surprise)),
     Method(name="benjamini-hochberg", function=_cut(baselines.benjamini_hochberg)),
+    Method(name="autocut", function=_cut(baselines.autocut)),
+    Method(name="kneedle", function=_cut(baselines.kneedle)),
+    Method(name="share-of-best", function=_cut(baselines.share_of_best)),
+    Method(name="top-p", function=_cut(baselines.top_p)),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
 """The methods that come with ViSAR."""

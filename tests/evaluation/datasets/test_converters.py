@@ -227,12 +227,16 @@ def test_a_table_of_the_hub_is_read_without_its_images(tmp_path: Path) -> None:
         ("MMDocIR", {"questions": [{"Q": "?", "A": "!"}]}, 'line 1, question 1: has no "page_id"'),
         ("MMDocIR", {"doc_name": "../secret"}, "must name a file below the folder of documents"),
         ("MMDocRAG", {"gold_quotes": ["text9"]}, "'text9', which is none of its quotes"),
-        ("MMDocRAG", {"text_quotes": [{"quote_id": "text1"}]}, '"page_id" must be a page number'),
-        ("VisR-Bench", {"qa_list": [{"question": "?", "answer": "!"}]}, '"page_index" must be'),
-        ("SlideVQA", {"evidence_pages": ["1"]}, "must hold whole numbers"),
+        ("MMDocRAG", {"text_quotes": [{"quote_id": "text1"}]}, 'has no "page_id"'),
+        (
+            "VisR-Bench",
+            {"qa_list": [{"question": "?", "answer": "!"}]},
+            'question 1: has no "page_index"',
+        ),
+        ("SlideVQA", {"evidence_pages": ["1"]}, "which must be a whole number"),
         ("MP-DocVQA", {"answer_page_idx": 3}, '"answer_page_idx" is 3, but there are 3 pages'),
         ("MP-DocVQA", {"page_ids": ["../a"]}, "must name files of one folder"),
-        ("FinanceBench", {"evidence": "page 3"}, '"evidence" must be a list of objects'),
+        ("FinanceBench", {"evidence": "page 3"}, '"evidence" must be a list, not'),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -107,9 +107,9 @@ def test_every_field_of_a_correction_is_needed_and_checked(tmp_path: Path) -> No
         f"{file}: 7 problems",
         '  line 1: has no "why"',
         '  line 1: has no "by"',
-        "  line 2: \"field\" must be evidence_pages or answers, not 'text'",
-        '  line 3: "becomes" holds a page below 1',
+        "  line 2: \"field\" must be 'evidence_pages' or 'answers', not 'text'",
+        '  line 3: "becomes" holds 0, which must be above 0',
         '  line 4: "was" and "becomes" are the same',
-        "  line 5: \"was\" must hold whole numbers, not '4'",
-        '  line 6: "becomes" must be a list of texts, not [5]',
+        "  line 5: \"was\" holds '4', which must be a whole number",
+        '  line 6: "becomes" holds 5, which must be text',
     ]

@@ -32,14 +32,14 @@ def refusal(path: Path | str, data: Path | None = None) -> str:
         ({"question": 5}, '"question" must be text, not 5'),
         ({"question": " \n"}, '"question" is empty'),
         ({"document": ["a.pdf"]}, "\"document\" must be text, not ['a.pdf']"),
-        ({"evidence_pages": 3}, '"evidence_pages" must be a list of page numbers, not 3'),
-        ({"evidence_pages": "[3]"}, '"evidence_pages" must be a list of page numbers'),
-        ({"evidence_pages": [1, 2.5]}, '"evidence_pages" must hold whole numbers, not 2.5'),
-        ({"evidence_pages": ["1"]}, "\"evidence_pages\" must hold whole numbers, not '1'"),
-        ({"evidence_pages": [True]}, '"evidence_pages" must hold whole numbers, not True'),
-        ({"answers": "4"}, "\"answers\" must be a list of texts, not '4'"),
-        ({"answers": [4]}, '"answers" must be a list of texts, not [4]'),
-        ({"answers": ["4", ""]}, '"answers" holds an empty text'),
+        ({"evidence_pages": 3}, '"evidence_pages" must be a list, not 3'),
+        ({"evidence_pages": "[3]"}, '"evidence_pages" must be a list, not'),
+        ({"evidence_pages": [1, 2.5]}, '"evidence_pages" holds 2.5, which must be a whole number'),
+        ({"evidence_pages": ["1"]}, "\"evidence_pages\" holds '1', which must be a whole number"),
+        ({"evidence_pages": [True]}, '"evidence_pages" holds True, which must be a whole number'),
+        ({"answers": "4"}, "\"answers\" must be a list, not '4'"),
+        ({"answers": [4]}, '"answers" holds 4, which must be text'),
+        ({"answers": ["4", ""]}, "\"answers\" holds '', which is empty"),
         ({"id": 1.5}, '"id" must be text, not 1.5'),
         ({"id": ""}, '"id" is empty'),
         # JSON can write halves of characters, of which no tokenizer can make anything.
@@ -80,7 +80,7 @@ def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path) -> None:
 )
 def test_what_a_text_of_pages_holds_must_be_a_list_of_numbers(tmp_path: Path, pages: str) -> None:
     entries = [MMLONGBENCH[0] | {"evidence_pages": pages}]
-    assert 'entry 1: "evidence_pages" must' in refusal(write_samples(tmp_path, entries))
+    assert 'entry 1: "evidence_pages" ' in refusal(write_samples(tmp_path, entries))
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.evaluation.datasets.beir_sets import write_parquet
 from tests.evaluation.datasets.layouts import LONGDOCURL, MMLONGBENCH, write_lines, write_samples
 from visar.errors import DatasetError
 from visar.evaluation.datasets.hub import unpacked
@@ -213,3 +214,18 @@ def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="cannot be unpacked"):
         unpacked(repository, tmp_path / "target" / "LongDocURL")
     assert list(tmp_path.rglob("escaped.pdf")) == []
+
+
+def test_vidore_is_downloaded_by_its_name(tmp_path: Path) -> None:
+    repository = write_parquet(tmp_path / "repository")
+    (repository / "pdfs").mkdir()
+    (repository / "pdfs" / "report.pdf").write_text("Nobody needs this.")
+    with hub(repository) as (address, fetched):
+        found = opened_elsewhere(tmp_path, "vidore/harbour?language=french", HF_ENDPOINT=address)
+    assert found == ["harbour, french 1", "asked"]
+    assert sorted(set(fetched)) == [
+        "corpus/test-00000-of-00002.parquet",
+        "corpus/test-00001-of-00002.parquet",
+        "qrels/test-00000-of-00001.parquet",
+        "queries/test-00000-of-00001.parquet",
+    ]

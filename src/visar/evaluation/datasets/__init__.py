@@ -1,5 +1,6 @@
 """Data sets for evaluation: opening, checking and correcting them."""
 
+from visar.evaluation.datasets.beir import CORPUS_LIMITS
 from visar.evaluation.datasets.corrections import (
     Corrected,
     Correction,
@@ -14,6 +15,7 @@ from visar.evaluation.datasets.hub import published_edition
 from visar.evaluation.datasets.registry import dataset_names, open_dataset
 
 __all__ = [
+    "CORPUS_LIMITS",
     "Corrected",
     "Correction",
     "Doubt",

@@ -8,12 +8,25 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-from visar.evaluation.datasets.entries import Entry, Fields, Problems, leaves_folder
+from pydantic import AliasChoices, Field, PositiveInt
+
+from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder
+from visar.evaluation.datasets.schemas import (
+    Answer,
+    DocumentName,
+    Identity,
+    OptionalText,
+    Schema,
+    Text,
+    WrittenPages,
+    filled,
+    read_questions,
+)
 from visar.evaluation.questions import Question
 
 MMLONGBENCH = "MMLongBench"
@@ -134,6 +147,31 @@ class LongDocURL:
         return folder
 
 
+class PublishedQuestion(Schema):
+    """A question of either benchmark."""
+
+    id: Identity | None = Field(None, alias="question_id")
+    # LongDocURL gives a number; in the collection, the name of a file, as MMLongBench-Doc does.
+    document: DocumentName = Field(validation_alias=AliasChoices("doc_no", "doc_id"))
+    text: Text = Field(alias="question")
+    evidence_pages: WrittenPages
+    answer: Answer
+    answer_2: Answer = ""
+    answer_3: Answer = ""
+    kind: OptionalText = Field(None, alias="answer_format")
+    total_pages: PositiveInt | None = None
+
+
+class OwnQuestion(Schema):
+    """A question of one's own."""
+
+    id: Identity | None = None
+    document: DocumentName
+    text: Text = Field(alias="question")
+    evidence_pages: list[int]
+    answers: list[Text]
+
+
 def published_questions(
     entries: Sequence[Entry],
     problems: Problems,
@@ -147,48 +185,36 @@ def published_questions(
     ``raise_to_first`` numbers below that mean the first page too.
     """
 
-    def question(fields: Fields, entry: Entry, seen: dict[str, str]) -> Question:
-        # LongDocURL gives a number; in the collection, the name of a file, as MMLongBench-Doc does.
-        document = fields.document("doc_no" if "doc_no" in entry.values else "doc_id")
-        text = fields.text("question")
-        pages = [page + 1 - first_page for page in fields.pages("evidence_pages", as_text=True)]
+    def question(row: PublishedQuestion) -> Question:
+        pages = [page + 1 - first_page for page in row.evidence_pages]
         if raise_to_first:
             pages = [max(1, page) for page in pages]
         return Question(
-            id=fields.identity("question_id", document, text, seen),
-            document=document,
-            text=text,
+            id=row.id or "",
+            document=row.document,
+            text=row.text,
             evidence_pages=tuple(dict.fromkeys(pages)),
-            answers=fields.answers("answer", "answer_2", "answer_3"),
-            kind=fields.optional_text("answer_format"),
+            answers=filled(row.answer, row.answer_2, row.answer_3),
+            kind=row.kind,
         )
 
-    return _questions(entries, problems, question)
+    return read_questions(entries, PublishedQuestion, problems, question)
 
 
 def own_questions(entries: Sequence[Entry], problems: Problems) -> list[Question]:
     """Questions of one's own; raises a DatasetError if an entry is wrong."""
 
-    def question(fields: Fields, _: Entry, seen: dict[str, str]) -> Question:
-        document, text = fields.document("document"), fields.text("question")
-        return Question(
-            id=fields.identity("id", document, text, seen),
-            document=document,
-            text=text,
-            evidence_pages=fields.pages("evidence_pages"),
-            answers=fields.texts("answers"),
-        )
+    def question(row: OwnQuestion) -> Question:
+        pages = tuple(dict.fromkeys(row.evidence_pages))
+        return Question(row.id or "", row.document, row.text, pages, tuple(row.answers))
 
-    return _questions(entries, problems, question)
+    return read_questions(entries, OwnQuestion, problems, question)
 
 
-def page_counts(entries: Sequence[Entry], problems: Problems) -> dict[str, int]:
-    """The number of pages of documents, where LongDocURL gives it."""
-    counts = {
-        str(entry.values.get("doc_no")): Fields(entry, problems).optional_count("total_pages")
-        for entry in entries
-    }
-    return {document: count for document, count in counts.items() if count is not None}
+def page_counts(entries: Sequence[Entry]) -> dict[str, int]:
+    """The number of pages of documents, where LongDocURL gives it; entries must be valid."""
+    counts = {entry.values.get("doc_no"): entry.values.get("total_pages") for entry in entries}
+    return {str(document): count for document, count in counts.items() if count is not None}
 
 
 def link_file(path: Path, link: Path) -> None:
@@ -206,17 +232,6 @@ def existing(path: Path) -> Path | None:
     except (OSError, ValueError):
         # A name that this system's files cannot have.
         return None
-
-
-def _questions(
-    entries: Sequence[Entry],
-    problems: Problems,
-    question: Callable[[Fields, Entry, dict[str, str]], Question],
-) -> list[Question]:
-    seen: dict[str, str] = {}
-    found = [question(Fields(entry, problems), entry, seen) for entry in entries]
-    problems.refuse()
-    return found
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

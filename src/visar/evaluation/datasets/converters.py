@@ -9,21 +9,32 @@ without a package.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from pydantic import Field, model_validator
 
 from visar import plugins
 from visar.errors import DatasetError
 from visar.evaluation.datasets.benchmarks import existing, link_file
 from visar.evaluation.datasets.entries import (
     Entry,
-    Fields,
     Problems,
     leaves_folder,
     read_entries,
     shown,
+)
+from visar.evaluation.datasets.schemas import (
+    Answer,
+    DocumentName,
+    Identity,
+    Schema,
+    Text,
+    filled,
+    read_questions,
 )
 from visar.evaluation.questions import Question
 from visar.files import write_whole
@@ -119,172 +130,149 @@ def _questions(name: str, source: Path) -> list[Question]:
     return questions
 
 
-class _Benchmark:
-    """One entry of a benchmark's file, with what a question is made of."""
-
-    def __init__(self, entry: Entry, problems: Problems, seen: dict[str, str], file: Path) -> None:
-        self.fields = Fields(entry, problems)
-        self.values = entry.values
-        self.file = file
-        self._seen = seen
-
-    def pdf(self, key: str, folder: str) -> str:
-        """The name of a PDF in a folder, whether its field has the suffix or not."""
-        return f"{folder}/{self.fields.document(key).removesuffix('.pdf')}.pdf"
-
-    def objects(self, key: str) -> list[dict[str, Any]]:
-        """A list of objects."""
-        return _objects(self.fields, self.values, key)
-
-    def page(self, values: Mapping[str, Any], key: str) -> int:
-        """A page number of an object within the entry."""
-        page = values.get(key)
-        if isinstance(page, int) and not isinstance(page, bool):
-            return page
-        self.fields.wrong(f'"{key}" must be a page number, not {shown(page)}')
-        return 0
-
-    def question(
-        self,
-        document: str,
-        text: str,
-        pages: Iterable[int],
-        answers: Sequence[str],
-        *,
-        first_page: int,
-        key: str = "id",
-    ) -> Question:
-        """The question; ``first_page`` is the number that the file gives to the first page."""
-        return Question(
-            id=self.fields.identity(key, document, text, self._seen),
-            document=document,
-            text=text,
-            evidence_pages=tuple(dict.fromkeys(page + 1 - first_page for page in pages)),
-            answers=tuple(answers),
-        )
-
-
-def _mmdocir(entry: _Benchmark) -> Question:
+class _MMDocIR(Schema):
     """``MMDocIR_annotations.jsonl``: a document a line, with its questions; pages from 0."""
-    fields = entry.fields
-    return entry.question(
-        entry.pdf("doc_name", "doc_pdfs"),
-        fields.text("Q"),
-        fields.pages("page_id"),
-        fields.answers("A"),
-        first_page=0,
-    )
+
+    doc_name: DocumentName
+    text: Text = Field(alias="Q")
+    pages: list[int] = Field(alias="page_id")
+    answer: Answer = Field(alias="A")
+
+    def question(self, _: Path) -> Question:
+        return _question(self, _pdf("doc_pdfs", self.doc_name), self.pages, first_page=0)
 
 
-def _mmdocrag(entry: _Benchmark) -> Question:
+class _Quote(Schema):
+    quote_id: Identity
+    page_id: int
+
+
+class _MMDocRAG(Schema):
     """``evaluation_20.jsonl`` and the like: evidence are the pages of gold quotes, from 0."""
-    fields = entry.fields
-    quotes = {
-        str(quote.get("quote_id")): quote
-        for quote in (*entry.objects("text_quotes"), *entry.objects("img_quotes"))
-    }
-    gold = fields.texts("gold_quotes")
-    if unknown := [name for name in gold if name not in quotes]:
-        fields.wrong(f'"gold_quotes" names {shown(unknown[0])}, which is none of its quotes')
-    pages = [entry.page(quotes[name], "page_id") for name in gold if name in quotes]
-    return entry.question(
-        entry.pdf("doc_name", "doc_pdfs"),
-        fields.text("question"),
-        sorted(pages),
-        fields.answers("answer_short"),
-        first_page=0,
-        key="q_id",
-    )
+
+    id: Identity = Field(alias="q_id")
+    doc_name: DocumentName
+    text: Text = Field(alias="question")
+    text_quotes: list[_Quote]
+    img_quotes: list[_Quote]
+    gold_quotes: list[Text]
+    answer: Answer = Field(alias="answer_short")
+
+    @model_validator(mode="after")
+    def _gold_is_there(self) -> _MMDocRAG:
+        if unknown := [name for name in self.gold_quotes if name not in self.page_of]:
+            raise ValueError(
+                f'"gold_quotes" names {shown(unknown[0])}, which is none of its quotes'
+            )
+        return self
+
+    @property
+    def page_of(self) -> dict[str, int]:
+        return {quote.quote_id: quote.page_id for quote in (*self.text_quotes, *self.img_quotes)}
+
+    def question(self, _: Path) -> Question:
+        pages = sorted(self.page_of[name] for name in self.gold_quotes)
+        return _question(self, _pdf("doc_pdfs", self.doc_name), pages, first_page=0)
 
 
-def _visr_bench(entry: _Benchmark) -> Question:
+class _VisRBench(Schema):
     """``QA/TYPE_QA.json``: a document an entry, with its questions; pages from 0."""
-    fields = entry.fields
-    folder = "Multilingual" if entry.file.stem.startswith("multilingual") else "Multimodal"
-    return entry.question(
-        f"{folder}/{fields.document('file_name')}",
-        fields.text("question"),
-        [entry.page(entry.values, "page_index")],
-        fields.answers("answer"),
-        first_page=0,
-    )
+
+    file_name: DocumentName
+    text: Text = Field(alias="question")
+    page_index: int
+    answer: Answer
+
+    def question(self, file: Path) -> Question:
+        folder = "Multilingual" if file.stem.startswith("multilingual") else "Multimodal"
+        return _question(self, f"{folder}/{self.file_name}", [self.page_index], first_page=0)
 
 
-def _slidevqa(entry: _Benchmark) -> Question:
+class _SlideVQA(Schema):
     """``annotations/qa/SPLIT.jsonl``: decks of 20 slides, pages from 1."""
-    fields = entry.fields
-    return entry.question(
+
+    id: Identity = Field(alias="qa_id")
+    deck_name: DocumentName
+    text: Text = Field(alias="question")
+    evidence_pages: list[int]
+    answer: Answer
+
+    def question(self, file: Path) -> Question:
         # At the hub the split is the beginning of the name.
-        f"images/{entry.file.stem.partition('-')[0]}/{fields.document('deck_name')}",
-        fields.text("question"),
-        fields.pages("evidence_pages"),
-        fields.answers("answer"),
-        first_page=1,
-        key="qa_id",
-    )
+        folder = f"images/{file.stem.partition('-')[0]}"
+        return _question(self, f"{folder}/{self.deck_name}", self.evidence_pages, first_page=1)
 
 
-def _financebench(entry: _Benchmark) -> Question:
+class _Evidence(Schema):
+    doc_name: str | None = None
+    evidence_page_num: int
+
+
+class _FinanceBench(Schema):
     """``financebench_open_source.jsonl``: filings as PDFs, pages from 0."""
-    fields = entry.fields
-    name = fields.document("doc_name")
-    evidence = [one for one in entry.objects("evidence") if one.get("doc_name", name) == name]
-    return entry.question(
-        entry.pdf("doc_name", "pdfs"),
-        fields.text("question"),
-        [entry.page(one, "evidence_page_num") for one in evidence],
-        fields.answers("answer"),
-        first_page=0,
-        key="financebench_id",
-    )
+
+    id: Identity = Field(alias="financebench_id")
+    doc_name: DocumentName
+    text: Text = Field(alias="question")
+    evidence: list[_Evidence]
+    answer: Answer
+
+    def question(self, _: Path) -> Question:
+        own = [one for one in self.evidence if one.doc_name in (None, self.doc_name)]
+        pages = [one.evidence_page_num for one in own]
+        return _question(self, _pdf("pdfs", self.doc_name), pages, first_page=0)
 
 
-def _mp_docvqa(entry: _Benchmark, windows: dict[str, dict[tuple[str, ...], str]]) -> Question:
+class _MPDocVQA(Schema):
     """``SPLIT.json``: a question is about some pages of a document, its answer's counted from 0.
 
-    ``windows`` gets the pages that questions are about, by document, with the name of each: a
-    part of a document that a question is asked of is a document here.
+    The test split has neither answers nor pages.
     """
-    fields = entry.fields
-    name, pages = fields.document("doc_id"), fields.texts("page_ids")
-    if outside := [page for page in pages if leaves_folder(page)]:
-        fields.wrong(f'"page_ids" must name files of one folder, not {shown(outside[0])}')
-    of_document = windows.setdefault(name, {})
-    number = len(of_document) + 1
-    document = of_document.setdefault(pages, f"pages/{name}" + (f"-{number}" if number > 1 else ""))
-    # The test split has neither.
-    answers = fields.texts("answers") if "answers" in entry.values else ()
-    evidence = []
-    if entry.values.get("answer_page_idx") is not None:
-        evidence = [entry.page(entry.values, "answer_page_idx")]
-        if not 0 <= evidence[0] < max(1, len(pages)):
-            fields.wrong(f'"answer_page_idx" is {evidence[0]}, but there are {len(pages)} pages')
-    text = fields.text("question")
-    return entry.question(document, text, evidence, answers, first_page=0, key="questionId")
+
+    id: Identity = Field(alias="questionId")
+    doc_id: DocumentName
+    page_ids: list[Text]
+    text: Text = Field(alias="question")
+    answers: list[Text] = Field(default_factory=list)
+    answer_page_idx: int | None = None
+
+    @model_validator(mode="after")
+    def _pages_are_there(self) -> _MPDocVQA:
+        if outside := [page for page in self.page_ids if leaves_folder(page)]:
+            raise ValueError(f'"page_ids" must name files of one folder, not {shown(outside[0])}')
+        page, count = self.answer_page_idx, len(self.page_ids)
+        if page is not None and not 0 <= page < count:
+            raise ValueError(f'"answer_page_idx" is {page}, but there are {count} pages')
+        return self
 
 
-def _converter(
-    question: Callable[[_Benchmark], Question], *, nested: str | None = None
-) -> Converter:
+def _pdf(folder: str, name: str) -> str:
+    """The name of a PDF in a folder, whether it is given with the suffix or not."""
+    return f"{folder}/{name.removesuffix('.pdf')}.pdf"
+
+
+def _question(row: Any, document: str, pages: Iterable[int], *, first_page: int) -> Question:
+    """The question of a row; ``first_page`` is the number that the file gives to the first page."""
+    return Question(
+        id=getattr(row, "id", ""),
+        document=document,
+        text=row.text,
+        evidence_pages=tuple(dict.fromkeys(page + 1 - first_page for page in pages)),
+        answers=filled(row.answer),
+    )
+
+
+def _converter(schema: type[Any], *, nested: str | None = None) -> Converter:
     """A converter of files with a question an entry, or a list of them in a field of each."""
-    return lambda file: _converted(file, question, nested=nested)
 
+    def convert_file(file: Path) -> list[Question]:
+        problems = Problems(str(file))
+        entries = read_entries(file, problems)
+        if nested is not None:
+            entries = list(_nested(entries, nested, problems))
+        return read_questions(entries, schema, problems, lambda row: row.question(file))
 
-def _converted(
-    file: Path,
-    question: Callable[[_Benchmark], Question],
-    *,
-    nested: str | None = None,
-    within: str | None = None,
-) -> list[Question]:
-    problems = Problems(str(file))
-    entries = read_entries(file, problems, within=within)
-    if nested is not None:
-        entries = list(_nested(entries, nested, problems))
-    seen: dict[str, str] = {}
-    found = [question(_Benchmark(entry, problems, seen, file)) for entry in entries]
-    problems.refuse()
-    return found
+    return convert_file
 
 
 def _nested(entries: Iterable[Entry], key: str, problems: Problems) -> Iterator[Entry]:
@@ -292,34 +280,44 @@ def _nested(entries: Iterable[Entry], key: str, problems: Problems) -> Iterator[
     position = 0
     for entry in entries:
         shared = {name: value for name, value in entry.values.items() if name != key}
-        items = _objects(Fields(entry, problems), entry.values, key)
+        items = entry.values.get(key)
+        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+            fault = f'"{key}" must be a list of objects, not {shown(items)}'
+            problems.add(entry.where, f'has no "{key}"' if items is None else fault, position)
+            continue
         for number, item in enumerate(items, start=1):
             position += 1
             yield Entry(f"{entry.where}, question {number}", position, {**shared, **item})
 
 
-def _objects(fields: Fields, values: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    value = values.get(key)
-    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        return value
-    fields.wrong(
-        f'has no "{key}"'
-        if value is None
-        else f'"{key}" must be a list of objects, not {shown(value)}'
-    )
-    return []
+def _mp_docvqa(file: Path) -> list[Question]:
+    """The questions; a part of a document that one is asked of is a document here."""
+    return _mp_docvqa_windows(file)[0]
 
 
-def _mp_docvqa_questions(file: Path) -> list[Question]:
-    windows: dict[str, dict[tuple[str, ...], str]] = {}
-    return _converted(file, lambda entry: _mp_docvqa(entry, windows), within="data")
+def _mp_docvqa_windows(file: Path) -> tuple[list[Question], dict[str, tuple[str, ...]]]:
+    """The questions, and the names of the pages of each document."""
+    problems = Problems(str(file))
+    entries = read_entries(file, problems, within="data")
+    names: dict[tuple[str, tuple[str, ...]], str] = {}
+    parts: Counter[str] = Counter()
+
+    def question(row: _MPDocVQA) -> Question:
+        window = row.doc_id, tuple(row.page_ids)
+        if window not in names:
+            parts[row.doc_id] += 1
+            number = parts[row.doc_id]
+            names[window] = f"pages/{row.doc_id}" + (f"-{number}" if number > 1 else "")
+        evidence = () if row.answer_page_idx is None else (row.answer_page_idx + 1,)
+        return Question(row.id, names[window], row.text, evidence, tuple(row.answers))
+
+    questions = read_questions(entries, _MPDocVQA, problems, question)
+    return questions, {name: pages for (_, pages), name in names.items()}
 
 
 def _link_pages(source: Path, folder: Path) -> None:
     """Gather the page images of each document, which lie together beside MP-DocVQA's file."""
-    windows: dict[str, dict[tuple[str, ...], str]] = {}
-    _converted(source, lambda entry: _mp_docvqa(entry, windows), within="data")
-    for pages, document in (one for named in windows.values() for one in named.items()):
+    for document, pages in _mp_docvqa_windows(source)[1].items():
         images = [source.parent / "images" / f"{page}.jpg" for page in pages]
         target = folder / document
         if target.exists() or not all(image.is_file() for image in images):
@@ -332,11 +330,11 @@ def _link_pages(source: Path, folder: Path) -> None:
 _MP_DOCVQA = "MP-DocVQA"
 # A new benchmark is one function and one entry here, or an entry point of another package.
 CONVERTERS: Mapping[str, Converter] = {
-    "MMDocIR": _converter(_mmdocir, nested="questions"),
-    "MMDocRAG": _converter(_mmdocrag),
-    "VisR-Bench": _converter(_visr_bench, nested="qa_list"),
-    "SlideVQA": _converter(_slidevqa),
-    _MP_DOCVQA: _mp_docvqa_questions,
-    "FinanceBench": _converter(_financebench),
+    "MMDocIR": _converter(_MMDocIR, nested="questions"),
+    "MMDocRAG": _converter(_MMDocRAG),
+    "VisR-Bench": _converter(_VisRBench, nested="qa_list"),
+    "SlideVQA": _converter(_SlideVQA),
+    _MP_DOCVQA: _mp_docvqa,
+    "FinanceBench": _converter(_FinanceBench),
 }
 """The converters that come with ViSAR, by the names of the benchmarks."""

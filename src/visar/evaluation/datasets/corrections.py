@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Literal
+
+from pydantic import PositiveInt, model_validator
 
 from visar.evaluation.datasets.benchmarks import LongDocURL
-from visar.evaluation.datasets.entries import Entry, Fields, Problems, read_entries, shown
+from visar.evaluation.datasets.entries import Problems, read_entries, shown
+from visar.evaluation.datasets.schemas import Schema, Text, parse
 from visar.evaluation.questions import Dataset, Question
 from visar.generation.parsing import is_not_answerable
-
-Value: TypeAlias = tuple[int, ...] | tuple[str, ...]
-
-_CORRECTABLE = ("evidence_pages", "answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +28,36 @@ class Doubt:
         return f"{self.question}: {self.what}"
 
 
-@dataclass(frozen=True, slots=True)
-class Correction:
+class Correction(Schema):
     """One change to one question."""
 
-    question: str
+    question: Text
     """Its id."""
-    field: str
-    """What changes: "evidence_pages" or "answers"."""
-    was: Value
+    field: Literal["evidence_pages", "answers"]
+    """What changes."""
+    was: list[Any]
     """What the data set says: a correction made for another version of it is refused."""
-    becomes: Value
-    why: str
-    by: str
-    where: str
+    becomes: list[Any]
+    why: Text
+    by: Text
+    where: str = ""
     """File and line, for errors."""
+
+    @model_validator(mode="after")
+    def _differ(self) -> Correction:
+        if self.was == self.becomes:
+            raise ValueError('"was" and "becomes" are the same')
+        return self
+
+
+class _PagesCorrection(Correction):
+    was: list[int]
+    becomes: list[PositiveInt]
+
+
+class _AnswersCorrection(Correction):
+    was: list[Text]
+    becomes: list[Text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +107,14 @@ def read_corrections(file: Path) -> list[Correction]:
     """
     problems = Problems(str(file))
     entries = read_entries(file, problems)
-    corrections = [_correction(file, entry, problems) for entry in entries]
+    corrections = []
+    for entry in entries:
+        placed = replace(entry, values=entry.values | {"where": f"{file}, {entry.where}"})
+        is_answer = entry.values.get("field") == "answers"
+        schema = _AnswersCorrection if is_answer else _PagesCorrection
+        corrections.append(parse(placed, schema, problems))
     problems.refuse()
-    return corrections
+    return [correction for correction in corrections if correction is not None]
 
 
 def correct(questions: Sequence[Question], corrections: Sequence[Correction]) -> Corrected:
@@ -140,45 +159,15 @@ def _doubts(question: Question, pages: int | None) -> Iterator[str]:
 
 
 def _applied(question: Question, correction: Correction, problems: Problems) -> Question:
-    now: Value
-    now = question.evidence_pages if correction.field == "evidence_pages" else question.answers
+    now: list[Any] = list(getattr(question, correction.field))
     if now != correction.was:
         problems.add(
             correction.where,
-            f'"was" is {shown(list(correction.was))}, but the data set says {shown(list(now))} '
+            f'"was" is {shown(correction.was)}, but the data set says {shown(now)} '
             f"in {correction.field} of {question.id}",
         )
         return question
     if correction.field == "answers":
         # The form was that of the old answers.
-        return replace(question, answers=tuple(map(str, correction.becomes)), kind=None)
-    return replace(question, evidence_pages=tuple(map(int, correction.becomes)))
-
-
-def _correction(file: Path, entry: Entry, problems: Problems) -> Correction:
-    fields = Fields(entry, problems)
-    field = fields.text("field")
-    was, becomes = _values(fields, field)
-    if was == becomes:
-        fields.wrong('"was" and "becomes" are the same')
-    return Correction(
-        question=fields.text("question"),
-        field=field,
-        was=was,
-        becomes=becomes,
-        why=fields.text("why"),
-        by=fields.text("by"),
-        where=f"{file}, {entry.where}",
-    )
-
-
-def _values(fields: Fields, field: str) -> tuple[Value, Value]:
-    if field == "answers":
-        return fields.texts("was"), fields.texts("becomes")
-    if field and field not in _CORRECTABLE:
-        fields.wrong(f'"field" must be {" or ".join(_CORRECTABLE)}, not {shown(field)}')
-        return (), (1,)
-    was, becomes = fields.pages("was"), fields.pages("becomes")
-    if any(page < 1 for page in becomes):
-        fields.wrong('"becomes" holds a page below 1')
-    return was, becomes
+        return replace(question, answers=tuple(correction.becomes), kind=None)
+    return replace(question, evidence_pages=tuple(correction.becomes))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
+import csv
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -17,10 +15,6 @@ from visar.text import counted
 _MOST_SHOWN = 20
 _LONGEST_SHOWN = 60
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_MISSING = object()
-# A Python list of whole numbers: nothing else in a text is evaluated.
-_WRITTEN_PAGES = re.compile(r"\s*\[[\s,\d+-]*\]\s*", re.ASCII)
-_LONGEST_WRITTEN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ class Problems:
 
 
 def read_entries(file: Path, problems: Problems, *, within: str | None = None) -> list[Entry]:
-    """Read a JSON array, a Parquet table, or (any other name) JSON lines.
+    """Read a JSON array, a Parquet table, tab-separated values, or (any other name) JSON lines.
 
     ``within`` names the field that holds the array, where a JSON file is an object. Columns of
     images are not read. Lines and elements that are no JSON objects are added to the problems.
@@ -70,136 +64,14 @@ def read_entries(file: Path, problems: Problems, *, within: str | None = None) -
         entries = _rows(file)
     elif suffix == ".json":
         entries = list(_elements(file, problems, within))
+    elif suffix == ".tsv":
+        entries = list(_separated(file))
     else:
         entries = list(_lines(file, problems))
     if not entries:
         problems.refuse()
         raise DatasetError(f"{file} is empty: it holds no entries.")
     return entries
-
-
-class Fields:
-    """The checked fields of one entry.
-
-    Every method returns a value of the right type. Where the entry's is wrong, it adds a problem
-    and returns a placeholder: use no value before ``Problems.refuse``.
-    """
-
-    def __init__(self, entry: Entry, problems: Problems) -> None:
-        self._entry = entry
-        self._problems = problems
-
-    def text(self, key: str) -> str:
-        """A text that is not blank."""
-        value = self._value(key)
-        if value is _MISSING:
-            return ""
-        if not isinstance(value, str):
-            self.wrong(f'"{key}" must be text, not {shown(value)}')
-            return ""
-        if not value.strip():
-            self.wrong(f'"{key}" is empty')
-        return self._valid(key, value)
-
-    def optional_text(self, key: str) -> str | None:
-        """A text, or None where there is none."""
-        return self.text(key) if self._entry.values.get(key) not in (None, "") else None
-
-    def optional_count(self, key: str) -> int | None:
-        """A whole number above 0, or None where there is none."""
-        value = self._entry.values.get(key)
-        if value is None:
-            return None
-        if not _is_whole(value) or value < 1:
-            self.wrong(f'"{key}" must be a whole number above 0, not {shown(value)}')
-            return None
-        return int(value)
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts that are not blank; the list may be empty."""
-        value = self._value(key)
-        if value is _MISSING:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.wrong(f'"{key}" must be a list of texts, not {shown(value)}')
-            return ()
-        if not all(item.strip() for item in value):
-            self.wrong(f'"{key}" holds an empty text')
-        return tuple(self._valid(key, item) for item in value)
-
-    def pages(self, key: str, *, as_text: bool = False) -> tuple[int, ...]:
-        """A list of whole numbers, each once; with ``as_text`` also as Python writes it."""
-        value = self._value(key)
-        if value is _MISSING:
-            return ()
-        if as_text and isinstance(value, str):
-            value = _written_list(value)
-        if not isinstance(value, list):
-            self.wrong(f'"{key}" must be a list of page numbers, not {shown(value)}')
-            return ()
-        odd = [page for page in value if not _is_whole(page)]
-        if odd:
-            self.wrong(f'"{key}" must hold whole numbers, not {shown(odd[0])}')
-            return ()
-        return tuple(dict.fromkeys(value))
-
-    def answers(self, key: str, *alternatives: str) -> tuple[str, ...]:
-        """The answer of a benchmark, and those of optional fields, which are right too.
-
-        An answer is a text, a number, or a list of all that belongs to it, which becomes one text.
-        Blank ones are left out.
-        """
-        self._value(key, nothing_allowed=True)
-        found = []
-        for name in (key, *alternatives):
-            value = self._entry.values.get(name)
-            if isinstance(value, dict):
-                self.wrong(f'"{name}" must be text, a number or a list, not {shown(value)}')
-            elif isinstance(value, list) and value:
-                found.append(json.dumps(value, ensure_ascii=False, default=str))
-            elif value not in (None, []) and str(value).strip():
-                found.append(str(value))
-        return tuple(self._valid(key, text) for text in found)
-
-    def document(self, key: str) -> str:
-        """The name of a document, which must stay within the data set's folder."""
-        name = self.text(key)
-        if name and leaves_folder(name):
-            self.wrong(f'"{key}" must name a file below the folder of documents, not {shown(name)}')
-        return name
-
-    def identity(self, key: str, document: str, question: str, seen: dict[str, str]) -> str:
-        """The id that the data set gives; else the position and a short hash, without any words.
-
-        ``seen`` holds the ids of earlier entries, with where they stand, and gets this one.
-        """
-        given = self._entry.values.get(key)
-        if given is None:
-            content = f"{document}\0{question}".encode(errors="surrogatepass")
-            identity = f"{self._entry.position}-{hashlib.sha256(content).hexdigest()[:8]}"
-        else:
-            identity = str(given) if _is_whole(given) else self.text(key)
-        first = seen.setdefault(identity, self._entry.where)
-        if first != self._entry.where:
-            self.wrong(f"has the id {shown(identity)}, which {first} has too")
-        return identity
-
-    def wrong(self, what: str) -> None:
-        """Add a problem of this entry."""
-        self._problems.add(self._entry.where, what, self._entry.position)
-
-    def _value(self, key: str, *, nothing_allowed: bool = False) -> Any:
-        value = self._entry.values.get(key, _MISSING)
-        if value is _MISSING or (value is None and not nothing_allowed):
-            self.wrong(f'has no "{key}"')
-            return _MISSING
-        return value
-
-    def _valid(self, key: str, value: str) -> str:
-        """Refuse what JSON can write and UTF-8 cannot, and what no file name can hold."""
-        if any("\ud800" <= character <= "\udfff" or character == "\0" for character in value):
-            self.wrong(f'"{key}" holds a character that is none: {shown(value)}')
-        return value
 
 
 def leaves_folder(name: str) -> bool:
@@ -218,20 +90,6 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _written_list(text: str) -> object:
-    """The list that a text holds; the text itself if it holds none."""
-    if len(text) > _LONGEST_WRITTEN or not _WRITTEN_PAGES.fullmatch(text):
-        return text
-    try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-
-
 def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
     position = 0
     for number, line in enumerate(_content(file).split(b"\n"), 1):
@@ -247,6 +105,16 @@ def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
             problems.add(where, f"is not JSON ({_short(error)})", position)
         else:
             yield from _entry(where, position, values, problems)
+
+
+def _separated(file: Path) -> Iterator[Entry]:
+    try:
+        lines = _content(file).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        _refuse(f"{file} is not UTF-8", error)
+    rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    for position, row in enumerate(rows, 1):
+        yield Entry(f"line {position + 1}", position, {str(key): row[key] for key in row})
 
 
 def _elements(file: Path, problems: Problems, within: str | None) -> Iterator[Entry]:

@@ -6,6 +6,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from visar.errors import DatasetError, extra_needed
@@ -48,11 +49,18 @@ def download(name: str, benchmark: str) -> Path:
     """
     in_collection = name not in _FILES
     repository = COLLECTION if in_collection else name
-    files = [f"{benchmark}/*"] if in_collection else _FILES[name]
+    folder = fetch(repository, [f"{benchmark}/*"] if in_collection else _FILES[name])
+    if name == LONGDOCURL_HUB:
+        return unpacked(folder, cache_folder() / f"LongDocURL-{folder.name}")
+    return folder
+
+
+def fetch(repository: str, files: Sequence[str]) -> Path:
+    """The folder of a data set at the hub with the files of some patterns, downloaded if needed."""
     with extra_needed("A benchmark of the Hugging Face hub", "eval"):
         from huggingface_hub import errors, snapshot_download
     try:
-        folder = Path(snapshot_download(repository, repo_type="dataset", allow_patterns=files))
+        found = snapshot_download(repository, repo_type="dataset", allow_patterns=list(files))
     except errors.GatedRepoError as error:
         raise DatasetError(
             f"The data set {repository} is open only to those who accepted its terms: accept them "
@@ -66,31 +74,41 @@ def download(name: str, benchmark: str) -> Path:
             f"({reason}). Download it where there is a network (`hf download --repo-type dataset "
             f"{repository}`), copy it here, and give its folder with --data."
         ) from error
-    if name == LONGDOCURL_HUB:
-        return unpacked(folder, _cache() / f"LongDocURL-{folder.name}")
-    return folder
+    return Path(found)
 
 
 def unpacked(folder: Path, target: Path) -> Path:
     """LongDocURL's questions and the PDFs of its archive, in a folder made the first time."""
+
+    def unpack(beside: Path) -> None:
+        with tarfile.open(folder / _PDFS_OF_LONGDOCURL) as archive:
+            _extract(archive, beside)
+        shutil.copyfile(folder / _QUESTIONS_OF_LONGDOCURL, beside / _QUESTIONS_OF_LONGDOCURL)
+
+    try:
+        return make_once(target, unpack)
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        raise DatasetError(
+            f"{folder / _PDFS_OF_LONGDOCURL} cannot be unpacked to {target}: {error}."
+        ) from error
+
+
+def make_once(target: Path, fill: Callable[[Path], None]) -> Path:
+    """Return a folder, which ``fill`` is given to write the first time."""
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     # Renamed when it is whole, so that nobody ever finds a part.
     beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        with tarfile.open(folder / _PDFS_OF_LONGDOCURL) as archive:
-            _extract(archive, beside)
-        shutil.copyfile(folder / _QUESTIONS_OF_LONGDOCURL, beside / _QUESTIONS_OF_LONGDOCURL)
+        fill(beside)
         beside.replace(target)
-    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+    except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
-        if target.is_dir():
+        if isinstance(error, OSError) and target.is_dir():
             # Another process was faster.
             return target
-        raise DatasetError(
-            f"{folder / _PDFS_OF_LONGDOCURL} cannot be unpacked to {target}: {error}."
-        ) from error
+        raise
     return target
 
 
@@ -109,7 +127,8 @@ def _extract(archive: tarfile.TarFile, target: Path) -> None:
             shutil.copyfileobj(content, file)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where data sets are unpacked to."""
     from platformdirs import user_cache_path
 
     return user_cache_path("visar") / "datasets"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 from visar.errors import DatasetError
+from visar.evaluation.datasets.beir import BeirDataset, BeirOptions, is_beir
 from visar.evaluation.datasets.benchmarks import (
     LONGDOCURL,
     MMLONGBENCH,
@@ -18,7 +20,13 @@ from visar.evaluation.datasets.benchmarks import (
     published_questions,
 )
 from visar.evaluation.datasets.entries import Entry, Problems, read_entries
-from visar.evaluation.datasets.hub import COLLECTION, LONGDOCURL_HUB, MMLONGBENCH_HUB, download
+from visar.evaluation.datasets.hub import (
+    COLLECTION,
+    LONGDOCURL_HUB,
+    MMLONGBENCH_HUB,
+    download,
+    fetch,
+)
 from visar.evaluation.questions import Dataset
 from visar.plugins import entry_points, failing_as, is_object_name, load
 
@@ -39,6 +47,7 @@ _HUB_NAMES = {
 }
 _ONLY_IN_LONGDOCURL = {"doc_no", "start_end_idx", "total_pages", "detailed_evidences"}
 _SAMPLES = "samples.json"
+_BEIR = "beir:"
 # Where both are published side by side, they hold the same questions.
 _PREFERRED_LINES = ("LongDocURL.jsonl", "LongDocURL_public.jsonl")
 
@@ -53,9 +62,11 @@ def open_dataset(dataset: str | Path | Dataset, *, data: Path | str | None = Non
         name: ``MMLongBench`` or ``LongDocURL`` with ``data``, a name at the Hugging Face hub
         (``yubo2333/MMLongBench-Doc``, ``dengchao/LongDocURL``,
         ``Lillianwei/Mdocagent-dataset/MMLongBench``,
-        ``Lillianwei/Mdocagent-dataset/LongDocURL``), which is downloaded unless ``data`` is given,
-        an entry point of the group ``visar.datasets``, or ``module:function``. A path that exists
-        is taken as a path. A Dataset is returned as it is.
+        ``Lillianwei/Mdocagent-dataset/LongDocURL``, and in the layout of BEIR ``vidore/NAME`` or
+        ``beir:OWNER/NAME``), which is downloaded unless ``data`` is given, an entry point of the
+        group ``visar.datasets``, or ``module:function``. Options follow a data set in the layout
+        of BEIR: ``?language=english&grade=2&split=test``. A path that exists is taken as a path. A
+        Dataset is returned as it is.
     data
         The folder of the named data set on this machine. With it, nothing is downloaded.
 
@@ -70,6 +81,9 @@ def open_dataset(dataset: str | Path | Dataset, *, data: Path | str | None = Non
         return dataset
     name, folder = str(dataset), None if data is None else Path(data)
     path = existing(Path(dataset))
+    place, _, options = name.partition("?")
+    if path is None and _is_beir(place, folder):
+        return _open_beir(place.removeprefix(_BEIR), folder, options)
     if path is not None and folder is None:
         return _open_folder(path, None) if path.is_dir() else _open_file(path, None)
     plugin = entry_points(GROUP).get(name) or (name if is_object_name(name) else None)
@@ -92,6 +106,32 @@ def _open_plugin(plugin: EntryPoint | str, name: str, folder: Path | None) -> Da
             "needs name, questions() and path(document)."
         )
     return opened
+
+
+def _is_beir(place: str, folder: Path | None) -> bool:
+    """True if a name is of a data set in the layout of BEIR, by its form or its folder."""
+    data = folder or existing(Path(place))
+    is_known = place.startswith(_BEIR) or place.casefold().startswith("vidore/")
+    return is_known or (folder is None and data is not None and data.is_dir() and is_beir(data))
+
+
+def _open_beir(place: str, folder: Path | None, written: str) -> Dataset:
+    values = dict(parse_qsl(written, keep_blank_values=True))
+    unknown = values.keys() - {"grade", "language", "split"}
+    grade = values.get("grade", "1")
+    if unknown or not grade.isdecimal():
+        raise DatasetError(
+            f"{place}?{written}: the options are grade=NUMBER, language=NAME and split=NAME, "
+            "joined by &."
+        )
+    options = BeirOptions(int(grade), values.get("language"), values.get("split", "test"))
+    data = folder or existing(Path(place))
+    if data is None and place.count("/") != 1:
+        raise DatasetError(f"{place} is neither a folder here nor OWNER/NAME at the hub.")
+    if data is None:
+        prefix = [] if options.language is None else [f"{options.language}-*"]
+        data = fetch(place, [*prefix, "corpus*", "queries*", "qrels*", "data/*"])
+    return BeirDataset(data, place.rstrip("/").rpartition("/")[2] or data.absolute().name, options)
 
 
 def _open_by_name(name: str, folder: Path | None) -> Dataset:
@@ -123,6 +163,8 @@ def _same_name(name: str, known: Iterable[str]) -> str | None:
 def _open_folder(folder: Path, benchmark: str | None) -> Dataset:
     if not folder.is_dir():
         raise DatasetError(f"{folder} is no folder: give that of the data set.")
+    if benchmark is None and is_beir(folder):
+        return _open_beir(str(folder), folder, "")
     return _open_file(_file_of_questions(folder, benchmark), benchmark)
 
 
@@ -166,9 +208,8 @@ def _open_file(file: Path, benchmark: str | None) -> Dataset:
     if recognised == LONGDOCURL:
         # Its authors count pages from 1; the collection, which has this file, counts from 0.
         first_page = 0 if file.name == _SAMPLES else 1
-        counts = page_counts(entries, problems)
         questions = published_questions(entries, problems, first_page=first_page)
-        return LongDocURL(questions, counts, file.parent)
+        return LongDocURL(questions, page_counts(entries), file.parent)
     return QuestionFile(file.stem, own_questions(entries, problems), file.parent)
 
 

@@ -1,0 +1,279 @@
+"""Data sets in the layout of BEIR: a corpus of page images, queries, and judged pairs (qrels).
+
+ViDoRe v1, v2 and v3 are published so. All pages of the corpus are one document, because the
+task is to search all of them: page n is the nth row of the corpus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import AliasChoices, Field
+
+from visar.documents.options import Limits
+from visar.errors import DatasetError
+from visar.evaluation.datasets.benchmarks import link_file
+from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder, read_entries, shown
+from visar.evaluation.datasets.hub import cache_folder, make_once
+from visar.evaluation.datasets.schemas import (
+    AnySchema,
+    Identity,
+    OptionalText,
+    Schema,
+    Text,
+    filled,
+    parse,
+    read_questions,
+)
+from visar.evaluation.questions import EvidenceBox, Question
+
+CORPUS_LIMITS = Limits(max_bytes=100_000_000_000, max_pages=1_000_000)
+"""Limits for reading a corpus, which is one document here and larger than documents are."""
+
+_SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv")
+_SIGNATURES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
+
+
+@dataclass(frozen=True, slots=True)
+class BeirOptions:
+    """The part of a data set that is asked, and the pages that count as evidence."""
+
+    grade: int = 1
+    """Lowest grade of a page that counts as evidence."""
+    language: str | None = None
+    """Only the queries in this language, as the data set names it."""
+    split: str = "test"
+
+
+class _Box(Schema):
+    annotator: int = 0
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+class _CorpusRow(Schema):
+    id: Identity = Field(validation_alias=AliasChoices("corpus-id", "corpus_id", "_id", "id"))
+    image: OptionalText = None
+    """Path of the image, in JSON lines."""
+
+
+class _QueryRow(Schema):
+    id: Identity = Field(validation_alias=AliasChoices("query-id", "query_id", "_id", "id"))
+    text: Text = Field(validation_alias=AliasChoices("query", "text"))
+    language: OptionalText = None
+    answer: OptionalText = None
+    raw_answers: list[str] | None = None
+
+
+class _Judgment(Schema):
+    query: Identity = Field(validation_alias=AliasChoices("query-id", "query_id"))
+    page: Identity = Field(validation_alias=AliasChoices("corpus-id", "corpus_id"))
+    score: int = Field(strict=False)
+    """Also written as text, as in tab-separated files."""
+    bounding_boxes: list[_Box] | None = None
+
+
+class BeirDataset:
+    """A data set in the layout of BEIR. Raises a DatasetError if its folder holds none."""
+
+    def __init__(self, folder: Path, name: str, options: BeirOptions) -> None:
+        self._folder = folder
+        self._document = name
+        self._options = options
+        self._corpus = _files_of(folder, "corpus", options)
+        self._questions = self._read()
+
+    @property
+    def name(self) -> str:
+        """Name of the data set, with the options that change what is asked."""
+        options = self._options
+        parts = [self._document, options.language]
+        parts.append(None if options.split == "test" else options.split)
+        parts.append(None if options.grade == 1 else f"grade {options.grade}")
+        return ", ".join(part for part in parts if part)
+
+    def questions(self) -> list[Question]:
+        """All queries with a judged page, in the order of the file."""
+        return list(self._questions)
+
+    def path(self, document: str) -> Path | None:
+        """A folder of the page images of the corpus in their order, written the first time."""
+        return self._pages if document == self._document else None
+
+    @cached_property
+    def page_ids(self) -> tuple[str, ...]:
+        """Ids of the corpus, in the order of its pages."""
+        return tuple(row.id for row in self._rows)
+
+    @cached_property
+    def _rows(self) -> list[_CorpusRow]:
+        rows = _parsed(self._corpus, _CorpusRow)
+        ids = [row.id for row in rows]
+        if len(set(ids)) < len(ids):
+            twice = next(one for one in ids if ids.count(one) > 1)
+            raise DatasetError(f"{self._folder} has the page {shown(twice)} twice in its corpus.")
+        return rows
+
+    def _read(self) -> list[Question]:
+        numbers = {identity: number for number, identity in enumerate(self.page_ids, start=1)}
+        judged = self._judgments(numbers)
+        entries = _entries_of(_files_of(self._folder, "queries", self._options))
+        wanted = self._options.language
+        languages = {entry.values.get("language") for entry in entries} - {None}
+        if wanted is not None and languages:
+            entries = [entry for entry in entries if entry.values.get("language") == wanted]
+            if not entries:
+                known = ", ".join(sorted(map(str, languages)))
+                raise DatasetError(f"{self._folder} has no queries in {wanted!r}, but in {known}.")
+
+        def question(row: _QueryRow) -> Question:
+            evidence = judged.get(row.id, {})
+            answers = filled(row.answer or "", *(row.raw_answers or ()))
+            return Question(
+                id=row.id,
+                document=self._document,
+                text=row.text,
+                evidence_pages=tuple(evidence),
+                answers=tuple(dict.fromkeys(answers)),
+                boxes=tuple(box for boxes in evidence.values() for box in boxes),
+            )
+
+        found = read_questions(entries, _QueryRow, Problems(str(self._folder)), question)
+        return [each for each in found if each.evidence_pages]
+
+    def _judgments(
+        self, numbers: Mapping[str, int]
+    ) -> dict[str, dict[int, tuple[EvidenceBox, ...]]]:
+        """The evidence pages of each query with their boxes, best grade first."""
+        rows = _parsed(_files_of(self._folder, "qrels", self._options), _Judgment)
+        judged: dict[str, dict[int, tuple[EvidenceBox, ...]]] = {}
+        for row in sorted(rows, key=lambda row: -row.score):
+            if row.page not in numbers:
+                raise DatasetError(
+                    f"{self._folder}: the qrels judge the page {shown(row.page)}, which is not in "
+                    "the corpus."
+                )
+            if row.score >= self._options.grade:
+                page = numbers[row.page]
+                judged.setdefault(row.query, {})[page] = tuple(
+                    EvidenceBox(page, box.annotator, (box.x1, box.y1, box.x2, box.y2))
+                    for box in row.bounding_boxes or ()
+                )
+        return judged
+
+    @cached_property
+    def _pages(self) -> Path:
+        states = [(file.resolve(), file.stat()) for file in self._corpus]
+        key = repr([(str(file), state.st_size, state.st_mtime_ns) for file, state in states])
+        digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+        target = cache_folder() / f"beir-{digest}"
+        # Named so because a document is shown by the name of its folder.
+        return make_once(target, self._write_pages) / self._document
+
+    def _write_pages(self, folder: Path) -> None:
+        pages = folder / self._document
+        pages.mkdir()
+        width = len(str(len(self._rows)))
+        for number, (file, image) in enumerate(self._images(), start=1):
+            if isinstance(image, Path):
+                link_file(image, pages / f"{number:0{width}}{image.suffix.lower()}")
+                continue
+            suffix = next(
+                (end for start, end in _SIGNATURES.items() if image.startswith(start)), None
+            )
+            if suffix is None:
+                raise DatasetError(f"{file}: the image of row {number} is no PNG, JPEG or WebP.")
+            (pages / f"{number:0{width}}{suffix}").write_bytes(image)
+
+    def _images(self) -> Iterator[tuple[Path, bytes | Path]]:
+        """The image of each page, and the file of the corpus that it is in."""
+        if self._corpus[0].suffix == ".parquet":
+            for file in self._corpus:
+                yield from ((file, image) for image in _images_of_table(file))
+            return
+        folder = self._corpus[0].parent
+        for row in self._rows:
+            if row.image is None or leaves_folder(row.image):
+                raise DatasetError(
+                    f"{self._corpus[0]}: the page {shown(row.id)} needs the path of an image below "
+                    f'{folder} in "image", not {shown(row.image)}.'
+                )
+            if not (folder / row.image).is_file():
+                raise DatasetError(f"{folder / row.image}: no such file.")
+            yield self._corpus[0], folder / row.image
+
+
+def is_beir(folder: Path) -> bool:
+    """True if a folder holds a corpus and queries in the layout of BEIR."""
+    return all(any(folder.glob(f"*{part}*")) for part in ("corpus", "queries"))
+
+
+def read_qrels(path: Path, options: BeirOptions) -> dict[str, dict[str, int]]:
+    """The grades of pages by query and page id, of a file or of a data set's folder.
+
+    Raises a DatasetError if there are none, or a row is wrong.
+    """
+    files = _files_of(path, "qrels", options) if path.is_dir() else [path]
+    grades: dict[str, dict[str, int]] = {}
+    for row in _parsed(files, _Judgment):
+        grades.setdefault(row.query, {})[row.page] = row.score
+    return grades
+
+
+def _files_of(folder: Path, part: str, options: BeirOptions) -> list[Path]:
+    """The files of the corpus, the queries or the qrels, in order."""
+    prefix = f"{options.language}-" if options.language else ""
+    # In the form that mteb writes, the qrels are the default config.
+    places = [f"{prefix}{part}", part, *(["data"] if part == "qrels" else [])]
+    for place in dict.fromkeys(places):
+        for suffix in _SUFFIXES:
+            if (file := folder / f"{place}{suffix}").is_file():
+                return [file]
+            files = sorted((folder / place).glob(f"{options.split}*{suffix}"))
+            if files:
+                return files
+    raise DatasetError(
+        f"{folder} has no {part} of the split {options.split!r}: no {part}.jsonl, {part}.parquet "
+        f"or {part}/{options.split}*.parquet. A set with a folder for each language "
+        f"(LANGUAGE-{part}) is asked with ?language=LANGUAGE."
+    )
+
+
+def _entries_of(files: Sequence[Path]) -> list[Entry]:
+    entries: list[Entry] = []
+    for file in files:
+        problems = Problems(str(file))
+        found = read_entries(file, problems)
+        problems.refuse()
+        entries += [replace(entry, position=len(entries) + entry.position) for entry in found]
+    return entries
+
+
+def _parsed(files: Sequence[Path], schema: type[AnySchema]) -> list[AnySchema]:
+    problems = Problems(str(files[0].parent))
+    rows = [parse(entry, schema, problems) for entry in _entries_of(files)]
+    problems.refuse()
+    return [row for row in rows if row is not None]
+
+
+def _images_of_table(file: Path) -> Iterator[bytes]:
+    """The images of a Parquet file, as ``datasets`` writes them: {bytes, path}."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(batch_size=16, columns=["image"]):
+                for image in batch.column("image").to_pylist() if batch.num_columns else [None]:
+                    content = image.get("bytes") if isinstance(image, dict) else image
+                    if not isinstance(content, bytes):
+                        raise DatasetError(f'{file} has a page without an image in "image".')
+                    yield content
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise DatasetError(f"{file}: the images cannot be read ({error}).") from error
