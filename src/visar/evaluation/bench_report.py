@@ -14,7 +14,7 @@ from visar.errors import InvalidOption
 from visar.evaluation.methods import METHODS
 from visar.evaluation.report import drawing
 from visar.evaluation.report.markup import escape_markdown, markdown_table
-from visar.evaluation.report.scope import label
+from visar.evaluation.report.methods import label
 from visar.evaluation.timing import APPROXIMATE, EXACT, LATE, SHORTCUTS, Bench, Part, Timing
 from visar.files import write_whole
 from visar.serialization import to_plain

@@ -51,7 +51,10 @@ class Cell:
 
     @property
     def paper_text(self) -> str | None:
-        return None if self.paper is None else f"paper {self._show(self.paper)}"
+        """The paper's number; of counts, as in "841 / 842"."""
+        if self.paper is None:
+            return None
+        return f"{'paper' if self.digits else '/'} {self._show(self.paper)}"
 
     def _show(self, number: float) -> str:
         return f"{number:.{self.digits}f}".replace("-", "−")
@@ -218,7 +221,9 @@ def _markdown_cell(cell: Cell) -> str:
     text = escape_markdown(cell.text)
     if cell.marked:
         text = f"**{text}**"
-    return text if cell.paper_text is None else f"{text} · {cell.paper_text}"
+    if cell.paper_text is None:
+        return text
+    return f"{text} · {cell.paper_text}" if cell.digits else f"{text} {cell.paper_text}"
 
 
 def to_json(report: Report) -> str:
