@@ -323,9 +323,9 @@ def _difference(group: pd.DataFrame, same: pd.DataFrame, column: _Column, refere
 
 
 def on_shared_questions(
-    first: pd.DataFrame, second: pd.DataFrame, measures: Iterable[str]
+    first: pd.DataFrame, second: pd.DataFrame, measures: Iterable[str], key: str = "question"
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the measures of two methods on the questions that both have, in the same order."""
-    one, other = (frame.set_index("question")[list(measures)] for frame in (first, second))
+    one, other = (frame.set_index(key)[list(measures)] for frame in (first, second))
     shared = one.index.intersection(other.index).sort_values()
     return one.loc[shared], other.loc[shared]
