@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from visar.errors import NotARun
@@ -109,7 +110,7 @@ class Results:
 
         def keep(frame: pd.DataFrame) -> pd.DataFrame:
             keys = zip(frame.dataset, frame.encoder, frame.question, strict=True)
-            return frame[[key not in dropped for key in keys]]
+            return frame[np.array([key not in dropped for key in keys], bool)]
 
         return replace(
             self,

@@ -18,6 +18,7 @@ from visar.evaluation.report.methods import (
     is_adaptive,
     is_compared,
     is_main,
+    is_timed,
     label,
     name_generator,
     where,
@@ -301,9 +302,12 @@ def _outcome_tables(matches: list[_Match]) -> list[Table]:
 
 
 def budget_points(results: Results, setting: Setting) -> pd.DataFrame:
-    """Return pages, tokens and accuracy of every encoder, method and budget of a setting."""
+    """Return pages, tokens and accuracy of every encoder, method and budget of a setting.
+
+    Oracle, which knows the evidence, is not among them.
+    """
     answers = results.answers.assign(sent=results.answers.pages.map(len))
-    both = where(setting.verdicts, is_main).merge(
+    both = where(setting.verdicts, is_timed).merge(
         answers[[*ANSWER_KEY, "sent", "input_tokens"]], on=ANSWER_KEY
     )
     both["input_tokens"] = both.input_tokens.astype(float)

@@ -326,7 +326,7 @@ def stack_stages(
             shift = width * ((at + 0.5) / len(stages) - 0.5)
             shifted = [place + shift for place in places]
             axes.errorbar(
-                shifted, heights, deviations[stage], fmt="none", ecolor="#333333", elinewidth=0.8
+                shifted, heights, deviations[stage], fmt="none", ecolor="#CC0044", elinewidth=1
             )
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("milliseconds")
