@@ -10,7 +10,7 @@ import pytest
 
 from tests.evaluation.synthetic import write_records, write_run
 from visar.evaluation.bench_report import figures, tables, to_markdown
-from visar.evaluation.findings import read_findings
+from visar.evaluation.records import Answered, Judged, Retrieved, read_lines
 from visar.evaluation.report import write_report
 from visar.evaluation.report.drawing import OTHER_COLOURS, STAGE_COLOURS, method_looks
 from visar.evaluation.statistics import summarize
@@ -31,13 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         generators=("extractive",),
         groups=("main",),
     )
-    findings = read_findings(folder)
-    for name in METHODS:
-        for kind in ("retrieved", "answered", "judged"):
-            ours = [one for one in getattr(findings, kind) if one.method == "visar"]
-            write_records(
-                folder / f"{kind}-more.jsonl", (replace(one, method=name) for one in ours)
-            )
+    for kind in (Retrieved, Answered, Judged):
+        ours = [one for one in read_lines(folder, kind)[0] if one.method == "visar"]
+        theirs = [replace(one, method=name) for name in METHODS for one in ours]
+        write_records(folder / f"{kind.__name__.lower()}-more.jsonl", theirs)
     write_report(folder)
     return folder
 
@@ -47,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("table-1-mmlongbench", 1),
         ("table-2-s1-mmlongbench", 1),
-        ("table-3-s2-mmlongbench-extractive-rules", 1),
+        ("accuracy-mmlongbench-extractive-rules", 1),
         ("outcomes-judged-by-rules", 0),
         ("table-s8-mmlongbench-their-package-encoders-tiny-extractive", 0),
     ],
@@ -70,6 +67,7 @@ def test_each_has_a_row_like_ours_under_its_name(folder: Path, key: str, methods
         "figure-s2",
         "figure-s4",
         "figure-fixed-k",
+        "figure-budget-extractive-rules",
         "figure-4",
         "figure-4-budgets",
         "figure-s10",

@@ -115,7 +115,10 @@ def test_the_papers_number_stands_beside_ours_in_the_same_setting() -> None:
         ({"judge": "paper 1-abc qwen2.5-7b"}, RETRIEVAL | LATENCY),
         # The paper's InternVL is OpenGVLab/InternVL3_5-8B-Instruct.
         ({"generator": "OpenGVLab/InternVL3_5-8B-HF"}, RETRIEVAL | LATENCY),
-        ({"generator": "openai:OpenGVLab/InternVL3_5-8B-Instruct"}, RETRIEVAL | LATENCY | {"accuracy"}),
+        (
+            {"generator": "openai:OpenGVLab/InternVL3_5-8B-Instruct"},
+            RETRIEVAL | LATENCY | {"accuracy"},
+        ),
         ({"corrected": True}, set()),
         ({"dataset": "Other"}, set()),
         ({"encoder": "embedded"}, {"table-1"}),

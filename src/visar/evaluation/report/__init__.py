@@ -64,7 +64,7 @@ def write_report(
     results = apply_invalid_pages(read_results(folder), invalid_pages)
     report = Report(
         "ViSAR evaluation",
-        tuple(_introduction(results)),
+        tuple(introduce(results)),
         with_own_keys(make_tables(results)),
         with_own_keys(make_figures(results, folder)),
         json.dumps(list(results.manifests), indent=2, sort_keys=True, ensure_ascii=False),
@@ -131,8 +131,8 @@ def with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
     return tuple(found)
 
 
-def _introduction(results: Results) -> list[str]:
-    """What was run, how it was computed, and whether it is complete."""
+def introduce(results: Results) -> list[str]:
+    """Return sentences about what was run, how it was computed, and whether it is complete."""
     verdicts = results.verdicts
     asked = verdicts[["generator", "prompt"]].drop_duplicates().itertuples(index=False)
     generators = sorted({name_generator(*one) for one in asked})

@@ -205,22 +205,28 @@ def match_tables(results: Results) -> list[Table]:
         if match.own.method.iloc[0] == "visar":
             key = match.setting.generator, match.setting.prompt, match.setting.judge
             groups.setdefault(key, []).append(match)
-    for (generator, prompt, judge), group in groups.items():
+    numbered = [
+        (number, key)
+        for key in groups
+        for number in _MATCH_TABLES.get(short_name(key[0]), ("other",))
+    ]
+    # "4" comes before "S3" … "S7", and these before "other".
+    for number, (generator, prompt, judge) in sorted(numbered):
+        group = groups[generator, prompt, judge]
         who = f"{name_generator(generator, prompt)}, judged by {judge}"
-        for number in _MATCH_TABLES.get(short_name(generator), (None,)):
-            start = "Fixed k" if number is None else f"Table {number}"
-            tables.append(
-                Table.of(
-                    make_key("match" if number is None else f"table-{number}", who),
-                    f"{start}. ViSAR against fixed top-k: {who}",
-                    [_match_row(match, number) for match in group],
-                    _match_notes(results, group),
-                )
+        start = "" if number == "other" else f"Table {number}. "
+        tables.append(
+            Table.of(
+                make_key("match" if number == "other" else f"table-{number}", who),
+                f"{start}ViSAR against fixed top-k: {who}",
+                [_match_row(match, number) for match in group],
+                _match_notes(results, group),
             )
+        )
     return [*tables, *_outcome_tables(matches)]
 
 
-def _match_row(match: _Match, table: str | None) -> Row:
+def _match_row(match: _Match, table: str) -> Row:
     first = match.own.iloc[0]
     gain = match.own.correct.to_numpy(float) - match.fixed.correct.to_numpy(float)
     difference = bootstrap(100 * gain)

@@ -142,7 +142,7 @@ def _retrieval_rows(run: str, results: Results) -> pd.DataFrame:
     parts = [where(frame, is_adaptive).assign(name=lambda part: part.method)]
     for k in FIXED_K:
         fixed = where(frame, lambda method: not is_adaptive(method))
-        fixed = fixed.assign(name=fixed.method + f"@{k}", pages=fixed.pages.map(lambda p: p[:k]))
+        fixed = fixed.assign(name=fixed.method + f"@{k}", pages=fixed.pages.str[:k])
         pairs = list(zip(fixed.pages, fixed.evidence_pages, strict=True))
         recall = [100 * metrics.recall(*pair) for pair in pairs]
         parts.append(
@@ -244,9 +244,7 @@ def _show(name: str) -> str:
     return f"{label(method)}, k = {k}" if at and k in map(str, FIXED_K) else label(name)
 
 
-def _retrieval_table(
-    dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] | None
-) -> Table:
+def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] | None) -> Table:
     groups = dict(iter(frame.groupby(_ROW)))
     f1 = {key: float(f1_of_means(group[_F1].mean().to_numpy())) for key, group in groups.items()}
     ranked = sorted(groups, key=lambda key: (-f1[key], key))
