@@ -169,24 +169,35 @@ def make_results(
     """Return records as tables; ``more`` are the other fields of `Results`."""
     questions = _sorted(_frame(asked, Asked), ["dataset", "question"])
     known = {(one.dataset, one.question) for one in asked}
-    results = []
-    strays = 0
-    for records in (retrieved, answered, judged):
-        kept = [one for one in records if (one.dataset, one.question) in known]
-        strays += len(records) - len(kept)
-        results.append(kept)
-    retrievals = _frame(results[0], Retrieved, without=("seconds",))
-    stages = pd.DataFrame([one.seconds for one in results[0]], index=retrievals.index)
+
+    def is_known(one: Retrieved | Answered | Judged) -> bool:
+        return (one.dataset, one.question) in known
+
+    chosen = [*filter(is_known, retrieved)]
+    answers, verdicts = [*filter(is_known, answered)], [*filter(is_known, judged)]
+    strays = len(retrieved) + len(answered) + len(judged)
+    strays -= len(chosen) + len(answers) + len(verdicts)
+    retrievals = _frame(chosen, Retrieved, without=("seconds",))
+    stages = pd.DataFrame([one.seconds for one in chosen], index=retrievals.index)
     retrievals["seconds"] = stages.sum(axis=1, min_count=1)
     retrievals = retrievals.join(stages.add_prefix("seconds."))
-    about = questions.rename(columns={"pages": "document_pages"})
+    names = [
+        "dataset",
+        "question",
+        "document",
+        "pages",
+        "evidence_pages",
+        "answerable",
+        "corrected",
+    ]
+    about = questions[names].rename(columns={"pages": "document_pages"})
     retrievals = retrievals.merge(about, on=["dataset", "question"])
     retrievals = retrievals.join(_measure(retrievals))
     return Results(
         questions,
         _sorted(retrievals, ["dataset", "encoder", "method", "question"]),
-        _sorted(_frame(results[1], Answered, without=("raw",)), ANSWER_KEY),
-        _sorted(_frame(results[2], Judged), [*ANSWER_KEY[:3], "judge", *ANSWER_KEY[3:]]),
+        _sorted(_frame(answers, Answered, without=("raw",)), ANSWER_KEY),
+        _sorted(_frame(verdicts, Judged), [*ANSWER_KEY[:3], "judge", *ANSWER_KEY[3:]]),
         strays=strays,
         **more,
     )
@@ -213,7 +224,7 @@ def _sorted(frame: pd.DataFrame, key: list[str]) -> pd.DataFrame:
 
 def _measure(retrievals: pd.DataFrame) -> pd.DataFrame:
     """Compute every metric of every retrieval once."""
-    rows = []
+    rows: list[dict[str, float]] = []
     # Methods share rankings: most are those of late interaction or of ViSAR.
     known: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[str, float]] = {}
     names = ["pages", "ranking", "evidence_pages"]

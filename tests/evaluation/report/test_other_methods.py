@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         generators=("extractive",),
         groups=("main",),
     )
-    for kind in (Retrieved, Answered, Judged):
+    kinds: tuple[Any, ...] = (Retrieved, Answered, Judged)
+    for kind in kinds:
         ours = [one for one in read_lines(folder, kind)[0] if one.method == "visar"]
         theirs = [replace(one, method=name) for name in METHODS for one in ours]
         write_records(folder / f"{kind.__name__.lower()}-more.jsonl", theirs)

@@ -90,8 +90,9 @@ def settings_of(results: Results) -> list[Setting]:
     """Return the settings of a run whose answers were judged."""
     names = ["dataset", "generator", "prompt", "judge"]
     return [
-        Setting(*key, verdicts=frame, paper=Comparison.of_answers(results, *key))
+        Setting(dataset, generator, prompt, judge, frame, Comparison.of_answers(results, *key))
         for key, frame in results.verdicts.groupby(names, sort=False)
+        for dataset, generator, prompt, judge in [key]
     ]
 
 

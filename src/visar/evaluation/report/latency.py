@@ -216,7 +216,7 @@ def _timed_methods(results: Results) -> tuple[str, ...]:
     return (*_TIMED, *filter(is_timed, other_methods(results)))
 
 
-def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> _Lines:
+def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
     """Place each row by the size of its document."""
     bins = drawing.document_bins(dataset, results.of(dataset).pages)
     frame = frame.assign(place=frame.document_pages.map(bins.place).astype(float))
@@ -289,7 +289,7 @@ def _long_document_figures(results: Results, times: pd.DataFrame) -> list[Pictur
     for dataset, title, frame in _settings(results, times):
         names, placed = _by_size(results, dataset, frame[frame.document_pages >= _LONG])
         for at, group in placed.dropna(subset="end_to_end").groupby("place"):
-            name = (names or ())[int(at)].partition("\n")[0]
+            name = names[int(at)].partition("\n")[0]
             count = group.question.nunique()
             panels.append((f"{name} pages, n={count}: {title}", _lines(group, "end_to_end")))
     return draw_grid(

@@ -229,7 +229,7 @@ def _find_baseline(chosen: pd.DataFrame, baseline: str | None) -> tuple[str, ...
     """Return run, encoder and method of the row that a user means."""
     if baseline is None:
         return None
-    names = [*chosen[_ROW].drop_duplicates().itertuples(index=False, name=None)]
+    names: list[tuple[str, ...]] = [*chosen.groupby(_ROW, sort=False).groups]
     found = [one for one in names if f"/{'/'.join(one)}".endswith(f"/{baseline}")]
     if len(found) != 1:
         problem = "There is no row" if not found else "Several rows are called"
@@ -250,7 +250,7 @@ def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] 
     ranked = sorted(groups, key=lambda key: (-f1[key], key))
     oracles = [key for key in ranked if key[2] in METHODS and METHODS[key[2]].needs_evidence]
     best = next((key for key in ranked if key not in oracles), ranked[0])
-    reference = chosen if chosen in groups else best
+    reference = best if chosen is None or chosen not in groups else chosen
     rows: list[Row] = []
     chances = {}
     for place, key in enumerate(ranked):
