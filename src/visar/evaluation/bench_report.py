@@ -204,8 +204,6 @@ def figures(bench: Bench) -> dict[str, str]:
 
 def _draw_sizes(axes: Axes, bench: Bench) -> None:
     """A line per method over the parts of the longest document; a point per document."""
-    from matplotlib.ticker import LogLocator
-
     methods = _methods([*bench.documents, *bench.sizes])
     looks = drawing.method_looks([key for key in methods if key not in drawing.LOOKS])
     for key in methods:
@@ -232,9 +230,7 @@ def _draw_sizes(axes: Axes, bench: Bench) -> None:
             color=color,
             marker=marker,
         )
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    drawing.set_log_heights(axes)
     axes.set_xlim(left=0)
     axes.set_xlabel("pages")
     text = "lines: the first pages of the longest document · points: whole documents"

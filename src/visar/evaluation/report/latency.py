@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -156,64 +156,93 @@ def _seconds(
     return Cell(float(values.mean()), digits, remark=change, paper=paper)
 
 
-def latency_figures(results: Results) -> list[Picture]:
-    """Figures 4 and S10 to S13."""
-    times = answer_times(results)
-    return [
-        *_size_figures(results),
-        *_budget_figures(results, times),
-        *_long_document_figures(results, times),
-        *_end_to_end_figures(results, times),
-        *_stage_figures(results),
-    ]
-
-
-def _size_figures(results: Results) -> list[Picture]:
-    """Figures 4, S12 and S13: retrieval time against document size."""
-    pictures = []
-    for key, title, caption, methods in (
-        (
-            "figure-4",
-            "Figures 4 and S13. Retrieval time against document size",
-            f"{_SPREAD} Without encoding the question. n is the number of questions. "
-            f"{how_timed(results.retrievals)}",
-            _timed_methods(results),
-        ),
-        (
-            "figure-s12",
-            "Figure S12. Retrieval time by shortcut",
-            "All combinations of the three shortcuts. top-j: the weightiest patches of each page "
-            "only; top-p: the pages with the weightiest patch only; top-s: k up to s only; ViSAR "
-            "(Approx.): all three. Means; n is the number of questions.",
-            ("visar", *_SHORTCUTS, "visar-approx"),
-        ),
-    ):
-        panels = []
-        # What took no time was not measured.
-        frame = results.retrievals[results.retrievals.seconds > 0]
-        frame = frame[frame.method.isin(methods)]
-        for (dataset, encoder), group in frame.groupby(["dataset", "encoder"]):
-            # A line alone compares nothing.
-            if group.method.nunique() > 1:
-                panels.append((f"{dataset}, {encoder}", _by_size(results, dataset, group)))
-        pictures += draw_grid(
-            key,
-            title,
-            caption,
-            partial(_draw_lines, looks=drawing.method_looks(methods)),
-            panels,
-            size=(5.2, 3.2),
-            same_heights=True,
-        )
-    return pictures
-
-
 _Lines = tuple[Sequence[str] | None, pd.DataFrame]
 """Names of the places, or None where places are budgets; and method, place, seconds."""
 
 
-def _timed_methods(results: Results) -> tuple[str, ...]:
-    return (*_TIMED, *filter(is_timed, other_methods(results)))
+def latency_figures(results: Results) -> list[Picture]:
+    """Figures 4 and S10 to S13."""
+    methods = (*_TIMED, *filter(is_timed, other_methods(results)))
+    shortcuts = ("visar", *_SHORTCUTS, "visar-approx")
+    sizes: list[tuple[str, _Lines]] = []
+    by_shortcut: list[tuple[str, _Lines]] = []
+    # What took no time was not measured.
+    measured = results.retrievals[results.retrievals.seconds > 0]
+    for (dataset, encoder), frame in measured.groupby(["dataset", "encoder"]):
+        for panels, shown in ((sizes, methods), (by_shortcut, shortcuts)):
+            group = frame[frame.method.isin(shown)]
+            # A line alone compares nothing.
+            if group.method.nunique() > 1:
+                panels.append((f"{dataset}, {encoder}", _by_size(results, dataset, group)))
+    budgets: list[tuple[str, _Lines]] = []
+    long_documents: list[tuple[str, _Lines]] = []
+    end_to_end: list[tuple[str, _Lines]] = []
+    times = answer_times(results)
+    for key, frame in times[times.method.isin(methods)].groupby(_SETTING):
+        dataset, encoder, generator, prompt = key
+        title = f"{dataset}, {encoder}, {name_generator(generator, prompt)}"
+        own = frame[frame.method != "visar-approx"]
+        budgets.append((f"Generation: {title}", _by_budget(own, "generation")))
+        whole = frame.dropna(subset="end_to_end")
+        if whole.empty:
+            continue
+        budgets.append((f"End to end: {title}", _by_budget(whole, "end_to_end")))
+        names, placed = _by_size(results, dataset, whole[whole.document_pages >= _LONG])
+        for at, group in placed.groupby("place"):
+            name = f"{names[int(at)].partition(chr(10))[0]} pages, n={group.question.nunique()}"
+            long_documents.append((f"{name}: {title}", _by_budget(group, "end_to_end")))
+        largest = whole[whole.max_k == whole.max_k.max()].assign(seconds=whole.end_to_end)
+        name = f"{title}, Max-{whole.max_k.max()}"
+        end_to_end.append((name, _by_size(results, dataset, largest)))
+    pictures = []
+    for number, title, caption, panels in (
+        (
+            "4",
+            "Figures 4 and S13. Retrieval time against document size",
+            f"{_SPREAD} Without encoding the question. n is the number of questions. "
+            f"{how_timed(results.retrievals)}",
+            sizes,
+        ),
+        (
+            "s12",
+            "Figure S12. Retrieval time by shortcut",
+            "All combinations of the three shortcuts. top-j: the weightiest patches of each page "
+            "only; top-p: the pages with the weightiest patch only; top-s: k up to s only; ViSAR "
+            "(Approx.): all three. Means; n is the number of questions.",
+            by_shortcut,
+        ),
+        (
+            "4-budgets",
+            "Figures 4 and S13. Time of generation and end to end against the budget",
+            f"{_SPREAD} {_APPROXIMATION} Table S8 has the numbers.",
+            budgets,
+        ),
+        (
+            "s10",
+            "Figure S10. Time end to end for long documents",
+            f"Documents of at least {_LONG} pages. {_SPREAD} {_APPROXIMATION}",
+            long_documents,
+        ),
+        (
+            "s10-sizes",
+            "Figure S10, all sizes. Time end to end against document size",
+            f"Retrieval and generation under the largest budget. {_SPREAD} {_APPROXIMATION} n is "
+            "the number of questions.",
+            end_to_end,
+        ),
+    ):
+        looks = drawing.method_looks(shortcuts if panels is by_shortcut else methods)
+        pictures += draw_grid(
+            f"figure-{number}",
+            title,
+            caption,
+            partial(_draw_lines, looks=looks),
+            panels,
+            columns=3 if panels is long_documents else 2,
+            size=(5.2, 3.2),
+            same_heights=True,
+        )
+    return [*pictures, *_stage_figures(results)]
 
 
 def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
@@ -223,6 +252,11 @@ def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> tuple[list[
     counts = frame.groupby("place").question.nunique()
     names = [f"{name}\nn={counts.get(at, 0)}" for at, name in enumerate(bins.names)]
     return names, frame
+
+
+def _by_budget(frame: pd.DataFrame, name: str) -> _Lines:
+    """Place each row by its budget, with the seconds of a column."""
+    return None, frame.assign(place=frame.max_k.astype(float), seconds=frame[name])
 
 
 def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -> None:
@@ -250,79 +284,6 @@ def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -
         axes.set_xticks(range(len(names)), names)
         axes.set_xlim(-0.4, len(names) - 0.6)
         axes.set_xlabel("pages of the document")
-
-
-def _settings(results: Results, times: pd.DataFrame) -> Iterable[tuple[str, str, pd.DataFrame]]:
-    """Data set, a panel's title, and the times of each generator's answers."""
-    times = times[times.method.isin(_timed_methods(results))]
-    for (dataset, encoder, generator, prompt), frame in times.groupby(_SETTING):
-        yield dataset, f"{dataset}, {encoder}, {name_generator(generator, prompt)}", frame
-
-
-def _lines(frame: pd.DataFrame, name: str) -> _Lines:
-    """The seconds of a column against the budget."""
-    frame = frame.assign(place=frame.max_k.astype(float), seconds=frame[name])
-    return None, frame.dropna(subset="seconds")
-
-
-def _budget_figures(results: Results, times: pd.DataFrame) -> list[Picture]:
-    """Figures 4 and S13: generation and end to end against the budget."""
-    panels = []
-    for _, title, frame in _settings(results, times):
-        generation = frame[frame.method != "visar-approx"]
-        panels.append((f"Generation: {title}", _lines(generation, "generation")))
-        panels.append((f"End to end: {title}", _lines(frame, "end_to_end")))
-    return draw_grid(
-        "figure-4-budgets",
-        "Figures 4 and S13. Time of generation and end to end against the budget",
-        f"{_SPREAD} {_APPROXIMATION} Table S8 has the numbers.",
-        partial(_draw_lines, looks=drawing.method_looks(_timed_methods(results))),
-        [panel for panel in panels if len(panel[1][1])],
-        size=(5.2, 3.0),
-        same_heights=True,
-    )
-
-
-def _long_document_figures(results: Results, times: pd.DataFrame) -> list[Picture]:
-    """Figure S10: end to end against the budget, for long documents."""
-    panels = []
-    for dataset, title, frame in _settings(results, times):
-        names, placed = _by_size(results, dataset, frame[frame.document_pages >= _LONG])
-        for at, group in placed.dropna(subset="end_to_end").groupby("place"):
-            name = names[int(at)].partition("\n")[0]
-            count = group.question.nunique()
-            panels.append((f"{name} pages, n={count}: {title}", _lines(group, "end_to_end")))
-    return draw_grid(
-        "figure-s10",
-        "Figure S10. Time end to end for long documents",
-        f"Documents of at least {_LONG} pages. {_SPREAD} {_APPROXIMATION}",
-        partial(_draw_lines, looks=drawing.method_looks(_timed_methods(results))),
-        panels,
-        columns=3,
-        size=(4.4, 3.0),
-        same_heights=True,
-    )
-
-
-def _end_to_end_figures(results: Results, times: pd.DataFrame) -> list[Picture]:
-    """End to end against document size, under the largest budget."""
-    panels = []
-    for dataset, title, frame in _settings(results, times):
-        k = frame.max_k.max()
-        of_budget = frame[frame.max_k == k].assign(seconds=frame.end_to_end)
-        of_budget = of_budget.dropna(subset="seconds")
-        if len(of_budget):
-            panels.append((f"{title}, Max-{k}", _by_size(results, dataset, of_budget)))
-    return draw_grid(
-        "figure-s10-sizes",
-        "Figure S10, all sizes. Time end to end against document size",
-        f"Retrieval and generation under the largest budget. {_SPREAD} {_APPROXIMATION} n is the "
-        "number of questions.",
-        partial(_draw_lines, looks=drawing.method_looks(_timed_methods(results))),
-        panels,
-        size=(5.2, 3.2),
-        same_heights=True,
-    )
 
 
 def _stage_figures(results: Results) -> list[Picture]:
