@@ -24,7 +24,7 @@ def test_runs_are_compared(visar: Visar, tmp_path: Path) -> None:
     ]
     ran = visar("eval", "compare", *runs, "--baseline", "old/embedded/visar", "--out", tmp_path)
     assert ran.code == 0, ran.err
-    for suffix in ("html", "md", "json"):
+    for suffix in ("html", "md", "json", "csv"):
         assert f"wrote {tmp_path / f'leaderboard.{suffix}'}" in " ".join(ran.out.split())
     assert "old · embedded · ViSAR" in (tmp_path / "leaderboard.md").read_text(encoding="utf-8")
     shown = visar("eval", "compare", *runs, "--out", tmp_path / "again", "--json")

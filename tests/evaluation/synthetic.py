@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
+from visar.evaluation.inputs import Definitions
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved
+from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_by_key
+from visar.evaluation.state import RunState
 from visar.retrieval.methods import Method
 
 DATASETS = ("MMLongBench", "MMLongBench, corrected", "Own <papers> & more")
@@ -44,6 +47,22 @@ def write_run(
     write_details(folder / "details", generator)
     for number, manifest in enumerate(make_manifests(datasets), start=1):
         (folder / f"manifest.{number}.json").write_text(json.dumps(manifest))
+    return stamp(folder)
+
+
+def stamp(folder: Path) -> Path:
+    """Give the records of a folder the digests of their inputs, as the runner does."""
+    state = RunState(read_by_key(folder, Asked), (), Definitions())
+    for kind in (Retrieved, Answered, Judged):
+        schema: TypeAdapter[Any] = TypeAdapter(kind)
+        for path in sorted(folder.glob(f"{kind.__name__.lower()}*.jsonl")):
+            records = []
+            for line in path.read_text(encoding="utf-8").splitlines():
+                record = schema.validate_json(line)
+                records.append(replace(record, inputs=state.inputs(record) or ""))
+                state.keep(records[-1:])
+            path.unlink()
+            write_records(path, records)
     return folder
 
 

@@ -359,7 +359,7 @@ def _show_written(page: Path, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(page.with_suffix(".json").read_text(encoding="utf-8"))
         return
-    for path in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+    for path in (page, *map(page.with_suffix, (".md", ".json", ".csv"))):
         console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)
 
 

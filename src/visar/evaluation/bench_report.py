@@ -14,7 +14,7 @@ from visar.errors import InvalidOption
 from visar.evaluation.methods import METHODS
 from visar.evaluation.report import drawing
 from visar.evaluation.report.markup import escape_markdown, markdown_table
-from visar.evaluation.report.scope import label
+from visar.evaluation.report.methods import label
 from visar.evaluation.timing import APPROXIMATE, EXACT, LATE, SHORTCUTS, Bench, Part, Timing
 from visar.files import write_whole
 from visar.serialization import to_plain
@@ -204,8 +204,6 @@ def figures(bench: Bench) -> dict[str, str]:
 
 def _draw_sizes(axes: Axes, bench: Bench) -> None:
     """A line per method over the parts of the longest document; a point per document."""
-    from matplotlib.ticker import LogLocator
-
     methods = _methods([*bench.documents, *bench.sizes])
     looks = drawing.method_looks([key for key in methods if key not in drawing.LOOKS])
     for key in methods:
@@ -232,9 +230,7 @@ def _draw_sizes(axes: Axes, bench: Bench) -> None:
             color=color,
             marker=marker,
         )
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    drawing.set_log_heights(axes)
     axes.set_xlim(left=0)
     axes.set_xlabel("pages")
     text = "lines: the first pages of the longest document · points: whole documents"

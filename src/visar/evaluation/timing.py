@@ -364,7 +364,7 @@ def _timing(name: str, measured: list[_Measured]) -> Timing:
     known = {stage: None for timings in stages for stage in timings}
     return Timing(
         method=name,
-        milliseconds=summarize(s * 1e3 for one in measured for s in one.seconds[name]),
+        milliseconds=summarize([s * 1e3 for one in measured for s in one.seconds[name]]),
         ratio=median(median(one.seconds[name]) / median(one.seconds[LATE]) for one in measured),
         stages={s: median(timings.get(s, 0.0) for timings in stages) * 1e3 for s in known},
     )

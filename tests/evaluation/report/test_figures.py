@@ -4,75 +4,81 @@ from __future__ import annotations
 
 import re
 import statistics
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import rcParams
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from tests.evaluation.synthetic import write_run
-from visar.evaluation import metrics
-from visar.evaluation.findings import Findings, read_findings
+from visar.evaluation.frames import Results, make_results, read_results
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Asked, Judged, Retrieved
-from visar.evaluation.report import matrix_figures, retrieval_figures, sparsity, sweep_figures
+from visar.evaluation.report import (
+    answer_figures,
+    matrix_figures,
+    retrieval_figures,
+    sweep_figures,
+)
 from visar.evaluation.report.drawing import (
     LOOKS,
     OTHER_COLOURS,
     OTHER_MARKERS,
     document_bins,
     figure_style,
+    plot_deviations,
     plot_quartiles,
     size_bins,
     to_svg,
 )
-from visar.evaluation.report.latency_figures import latency_figures
-from visar.evaluation.report.retrieval_tables import at_rank, f1_of, k_of
-from visar.evaluation.report.scope import LATE, with_evidence
+from visar.evaluation.report.latency import latency_figures
+from visar.evaluation.report.methods import LATE
 
 DATASET, ENCODER = "MMLongBench", "embedded"
 
 
 @pytest.fixture(scope="module")
-def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("run")
     write_run(folder, datasets=(DATASET,), encoders=(ENCODER,), generators=())
-    return read_findings(folder)
+    return read_results(folder)
 
 
-def of_method(findings: Findings, method: str) -> dict[str, Retrieved]:
-    return {one.question: one for one in findings.retrieved if one.method == method}
+def of_method(results: Results, method: str) -> dict[str, Any]:
+    chosen = results.retrievals[results.retrievals.method == method]
+    return {one.question: one for one in chosen.itertuples()}
 
 
-def evidence(findings: Findings) -> dict[str, tuple[int, ...]]:
-    return {one.question: one.evidence_pages for one in findings.asked if one.evidence_pages}
-
-
-def test_gain_against_t(findings: Findings) -> None:
-    measure = at_rank(metrics.recall_at, 5, 100)
-    line = sweep_figures.gains(findings, DATASET, ENCODER, measure=measure)
-    assert list(line) == [1, 5, 10, 25, 50, 75, 100, 150, 200, 300, 500, 750, 1000]
-    late, ours = of_method(findings, LATE), of_method(findings, "visar T=50")
+def test_gain_against_t(results: Results) -> None:
+    line = sweep_figures.gains(results.counted, "recall@5")
+    assert list(line.index) == [1, 5, 10, 25, 50, 75, 100, 150, 200, 300, 500, 750, 1000]
+    late, ours = of_method(results, LATE), of_method(results, "visar T=50")
     differences = [
-        len(set(ours[question].ranking[:5]) & set(pages)) / len(pages)
-        - len(set(late[question].ranking[:5]) & set(pages)) / len(pages)
-        for question, pages in evidence(findings).items()
+        len(set(ours[question].ranking[:5]) & set(one.evidence_pages)) / len(one.evidence_pages)
+        - len(set(one.ranking[:5]) & set(one.evidence_pages)) / len(one.evidence_pages)
+        for question, one in late.items()
+        if one.evidence_pages
     ]
     assert line[50] == pytest.approx(100 * statistics.mean(differences))
 
 
-def test_k_against_gamma_is_of_all_questions(findings: Findings) -> None:
-    before, after = (of_method(findings, f"visar gamma={g}") for g in ("100", "1000"))
-    assert len(after) == 40 > len(evidence(findings))
-    moves = [abs(after[q].k - before[q].k) for q in after]
-    line = sweep_figures.moves(findings, DATASET, ENCODER)
+def test_k_against_gamma_is_of_all_questions(results: Results) -> None:
+    before, after = (of_method(results, f"visar gamma={g}") for g in ("100", "1000"))
+    assert len(after) == 40 > results.counted.question.nunique()
+    ks = sweep_figures.ks_by_gamma(results.retrievals)
+    assert list(ks.columns) == [10.0**power for power in range(9)]
+    assert ks[1000.0].mean() == pytest.approx(statistics.mean(one.k for one in after.values()))
+    line = sweep_figures.moves(ks)
     # The first γ has none before it.
-    assert min(line) == 10
-    assert line[1000] == pytest.approx(statistics.mean(moves))
-    means = sweep_figures.means(findings, DATASET, ENCODER)
-    assert list(means) == [10.0**power for power in range(9)]
-    assert means[1000] == pytest.approx(statistics.mean(one.k for one in after.values()))
+    assert min(line.index) == 10
+    assert line[1000] == pytest.approx(
+        statistics.mean(abs(after[q].k - before[q].k) for q in after)
+    )
 
 
 def test_the_papers_bins_of_k_oracle() -> None:
@@ -92,34 +98,28 @@ def test_the_papers_bins_of_k_oracle() -> None:
     }
 
 
-def pair(evidence_pages: tuple[int, ...], pages: tuple[int, ...]) -> tuple[Asked, Retrieved]:
-    name = f"{evidence_pages}{pages}"
-    return (
-        Asked(name, "D", "a", 99, evidence_pages, answerable=True),
-        Retrieved("D", name, "e", "visar", len(pages), pages, pages, None),
-    )
-
-
 def test_f1_against_k_oracle_is_the_mean_of_each_questions_own() -> None:
     """(1) of (1): F1 1. (1, 2, 3) of (1): P ⅓, R 1, F1 ½. Their mean is 75 %.
 
     Of mean P ⅔ and mean R 1 it would be 80 %, as Table 1 has it.
     """
-    pairs = [pair((1,), (1,)), pair((1,), (1, 2, 3)), pair((1, 9), (1, 2))]
-    sizes = {asked.question: k for (asked, _), k in zip(pairs, (1, 1, 12), strict=True)}
-    line = retrieval_figures.by_oracle(pairs, sizes, f1_of)
+    asked, retrieved = [], []
+    for name, evidence, pages, k_oracle in (
+        ("a", (1,), (1,), 1),
+        ("b", (1,), (1, 2, 3), 1),
+        ("c", (1, 9), (1, 2), 12),
+    ):
+        asked.append(Asked(name, "D", "a", 99, evidence, answerable=True))
+        chosen = Retrieved("D", name, "e", "visar", len(pages), pages, pages, None)
+        retrieved += [chosen, replace(chosen, method="oracle", k=k_oracle)]
+    placed = retrieval_figures.with_oracle(make_results(asked, retrieved).counted)
+    placed = placed[placed.method == "visar"]
+    line = retrieval_figures.by_oracle(placed, "f1")
     assert {at: one.mean for at, one in line.items()} == pytest.approx({0: 75.0, 10: 50.0})
     assert [one.count for one in line.values()] == [2, 1]
     # k − k_oracle: (1 − 1 + 3 − 1) / 2 = 1, and 2 − 12 = −10.
-    differences = retrieval_figures.by_oracle(pairs, sizes, k_of)
+    differences = retrieval_figures.by_oracle(placed, "surplus")
     assert [one.mean for one in differences.values()] == [1, -10]
-
-
-def test_quality_against_oracle_of_a_run(findings: Findings) -> None:
-    sizes = {question: one.k for question, one in of_method(findings, "oracle").items()}
-    pairs = with_evidence(findings, DATASET, of_method(findings, "visar"))
-    by_size = retrieval_figures.by_oracle(pairs, sizes, f1_of)
-    assert sum(one.count for one in by_size.values()) == len(pairs) == 32
 
 
 def test_the_papers_curve_of_accuracy_against_sparsity() -> None:
@@ -128,26 +128,31 @@ def test_the_papers_curve_of_accuracy_against_sparsity() -> None:
     From the 0th percentile on all count: mean sparsity 25, accuracy 50. The 50th percentile is 25:
     the last two, mean 35, accuracy 100. The 95th is 38.5: the last alone.
     """
-    curve = sparsity.cumulative([(10, False), (20, False), (30, True), (40, True)])
-    assert len(curve) == len(sparsity.PERCENTILES) == 20
-    by_percentile = dict(zip(sparsity.PERCENTILES, curve, strict=True))
+    points = pd.DataFrame({"sparsity": [10, 20, 30, 40], "correct": [False, False, True, True]})
+    curve = answer_figures.cumulative(points)
+    assert len(curve) == len(answer_figures.PERCENTILES) == 20
+    by_percentile = dict(zip(answer_figures.PERCENTILES, curve, strict=True))
     shown = {at: (place, one.mean, one.count) for at, (place, one) in by_percentile.items()}
     assert shown[0] == (25, 50, 4)
     assert shown[50] == (35, 100, 2)
     assert shown[95] == (40, 100, 1)
 
 
-def test_quartiles_are_drawn_and_not_a_standard_deviation() -> None:
-    """Of 1, 1, 1, 97 the mean is 25 and the standard deviation 41.6: below zero it means nothing.
+def test_shades_of_quartiles_and_of_standard_deviations() -> None:
+    """Of 1, 1, 1, 97 the mean is 25, the quartiles are 1 and 1 + ¼ · 96 = 25.
 
-    The quartiles are 1 and 1 + ¼ · 96 = 25.
+    The standard deviation is √(3 · 24² / 4 + 72² / 4) = 41.57: from 25 − 41.57, which no time can
+    be and which is cut off at 1, to 66.57.
     """
+    places, values = pd.Series([1.0] * 4), pd.Series([1.0, 1.0, 1.0, 97.0])
     with figure_style():
-        axes = Figure().add_subplot()
-        plot_quartiles(axes, {1: [1, 1, 1, 97]}, {"color": "black"})
-        assert np.asarray(axes.lines[0].get_ydata()).tolist() == [25]
-        heights = np.asarray(axes.collections[0].get_paths()[0].vertices)[:, 1]
-    assert (heights.min(), heights.max()) == (1, 25)
+        for draw, expected in ((plot_quartiles, (1, 25)), (plot_deviations, (1, 66.569))):
+            axes = Figure().add_subplot()
+            draw(axes, places, values, {"color": "black"})
+            assert np.asarray(axes.lines[0].get_ydata()).tolist() == [25]
+            (shade,) = [one for one in axes.collections if isinstance(one, PolyCollection)]
+            heights = np.asarray(shade.get_paths()[0].vertices)[:, 1]
+            assert (heights.min(), heights.max()) == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -181,9 +186,9 @@ def test_every_size_has_its_bin(sizes: list[int]) -> None:
         assert sum(first <= size <= last for first, last in bins) == 1
 
 
-def test_a_method_has_one_colour_in_all_figures(findings: Findings) -> None:
-    distributions = retrieval_figures.distribution_figures(findings)
-    for picture in [*distributions, latency_figures(findings)[0]]:
+def test_a_method_has_one_colour_in_all_figures(results: Results) -> None:
+    distributions = retrieval_figures.distribution_figures(results)
+    for picture in [*distributions, latency_figures(results)[0]]:
         assert LOOKS["visar"][0].lower() in picture.svg, picture.key
     assert LOOKS["oracle"][0].lower() in distributions[0].svg
 
@@ -222,8 +227,8 @@ def test_the_style_ends_with_the_block_and_ignores_what_was_set_before() -> None
         rcParams["font.size"] = 10
 
 
-def test_each_shortcut_has_its_line(findings: Findings) -> None:
-    shortcuts = next(one for one in latency_figures(findings) if one.key == "figure-s12")
+def test_each_shortcut_has_its_line(results: Results) -> None:
+    shortcuts = next(one for one in latency_figures(results) if one.key == "figure-s12")
     for name in (
         "ViSAR",
         "top-j = 450",
@@ -267,8 +272,7 @@ def test_bins_of_few_answers_are_left_out() -> None:
         judged.append(
             Judged(dataset, f"q{number}", encoder, method, "g", 5, "rules", correct=number % 2 > 0)
         )
-    findings = Findings(tuple(asked), tuple(retrieved), (), tuple(judged))
-    _, picture = sparsity.sparsity_figures(findings)
+    _, picture = answer_figures.sparsity_figures(make_results(asked, retrieved, judged=judged))
     # Records of older versions have no other sparsity.
     assert "Sparsity is the share of pages without any weight" in picture.caption
     # Two bins have enough, and a full sparsity belongs to the last one.

@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from tests.evaluation.synthetic import PRIVATE, write_records, write_run
+from tests.evaluation.synthetic import PRIVATE, stamp, write_records, write_run
 from visar.errors import InvalidOption, NotARun
-from visar.evaluation.findings import read_findings
-from visar.evaluation.records import Asked, Judged, Retrieved
+from visar.evaluation.records import Asked, Judged, Retrieved, read_lines
 from visar.evaluation.report import InvalidPages
-from visar.evaluation.report.leaderboard import adjust_chances, write_leaderboard
-from visar.evaluation.report.markup import Cell, Row
+from visar.evaluation.report.leaderboard import write_leaderboard
 
 
 def write_small(folder: Path, choices: dict[str, dict[str, tuple[int, ...]]]) -> Path:
@@ -31,7 +30,7 @@ def write_small(folder: Path, choices: dict[str, dict[str, tuple[int, ...]]]) ->
             for question, pages in by_question.items()
         ],
     )
-    return folder
+    return stamp(folder)
 
 
 def table(page: Path, key: str) -> dict[str, Any]:
@@ -76,15 +75,6 @@ def test_rows_of_two_runs_worked_out(tmp_path: Path) -> None:
     assert any("3 questions are in both, 0 in old alone, 1 in new" in n for n in found["notes"])
 
 
-def test_p_values_are_adjusted_by_holms_method() -> None:
-    """0.01, 0.03 and 0.04 become 3 · 0.01, 2 · 0.03, and no less than that before: 0.06."""
-    rows: list[Row] = [{}, {}, {}]
-    adjust_chances(list(zip(rows, (0.04, 0.01, 0.03), strict=True)))
-    cells = [cell for row in rows if isinstance(cell := row["p"], Cell)]
-    assert [number(cell.to_json()) for cell in cells] == pytest.approx([0.06, 0.03, 0.06])
-    assert [cell.marked for cell in cells] == [False, True, False]
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two runs that ask the same; the second with one encoder, no answers, and other evidence."""
@@ -105,9 +95,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         encoders=("embedded",),
         generators=(),
     )
-    (changed,) = [one for one in read_findings(second).asked if one.question == "q1"][:1]
+    (changed,) = [one for one in read_lines(second, Asked)[0] if one.question == "q1"][:1]
     write_records(second / "asked.later.jsonl", [replace(changed, evidence_pages=(1, 2, 3))])
-    return first, second
+    return first, stamp(second)
 
 
 @pytest.fixture(scope="module")
@@ -119,8 +109,8 @@ def test_rows_are_sorted_and_complete(page: Path) -> None:
     rows = table(page, "retrieval-mmlongbench")["rows"]
     scores = [number(row["F1@k* %"]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-    # Seven methods of the paper, two of them with two budgets, and six of others.
-    assert len(rows) == 3 * (7 + 2 + 6)
+    # Seven methods of the paper, two of them with two budgets, and ten of others.
+    assert len(rows) == 3 * (7 + 2 + 10)
     keys = [one["key"] for one in json.loads(page.with_suffix(".json").read_text())["tables"]]
     assert len(keys) == len(set(keys)) == 4
     named = {(row["Run"], row["Encoder"], row["Method"]) for row in rows}
@@ -140,8 +130,29 @@ def test_runs_that_differ_are_told(page: Path) -> None:
     notes = table(page, "retrieval-mmlongbench")["notes"]
     assert any(note.startswith("1 questions of first and second") for note in notes)
     assert content["manifests"].keys() == {"first", "second"}
-    for path in (page, page.with_suffix(".md"), page.with_suffix(".json")):
+    for path in page.parent.iterdir():
         assert PRIVATE not in path.read_text(encoding="utf-8")
+
+
+def test_numbers_and_questions_can_be_downloaded(page: Path) -> None:
+    html = page.read_text(encoding="utf-8")
+    names = ("leaderboard.csv", "leaderboard.json", "leaderboard-retrievals.csv")
+    for name in (*names, "leaderboard-verdicts.csv"):
+        assert f'href="{name}"' in html
+    numbers = pd.read_csv(page.parent / "leaderboard.csv")
+    shown = numbers[(numbers.table == "retrieval-mmlongbench") & (numbers.column == "F1@k* %")]
+    rows = table(page, "retrieval-mmlongbench")["rows"]
+    assert list(shown.value) == pytest.approx([number(row["F1@k* %"]) for row in rows])
+    questions = pd.read_csv(page.parent / "leaderboard-retrievals.csv")
+    means = questions[questions.dataset == "MMLongBench"].groupby(["run", "encoder", "method"])
+    recall = means.recall.mean()["first", "colpali", "top-k@5"]
+    (row,) = [
+        row
+        for row in rows
+        if (row["Run"], row["Encoder"], row["Method"])
+        == ("first", "colpali", "Late-Interaction, k = 5")
+    ]
+    assert number(row["R@k* %"]) == pytest.approx(recall)
 
 
 def test_answers_are_compared_with_the_same_generator_and_budget(
@@ -150,7 +161,7 @@ def test_answers_are_compared_with_the_same_generator_and_budget(
     """The values are those of the records: McNemar's test on the verdicts of both rows."""
     page = write_leaderboard(runs, tmp_path, baseline="first/colpali/top-k@5")
     found = table(page, "answers-mmlongbench-rules")
-    judged = read_findings(runs[0]).judged
+    judged = read_lines(runs[0], Judged)[0]
 
     def share(one: Judged) -> tuple[str, ...]:
         return (one.encoder, one.method, one.generator, str(one.max_k))
@@ -162,7 +173,7 @@ def test_answers_are_compared_with_the_same_generator_and_budget(
         row
         for row in found["rows"]
         if (row["Encoder"], row["Method"], row["Generator"], row["Max-k"])
-        == ("embedded", "ViSAR", "extractive", "10")
+        == ("embedded", "ViSAR", "extractive", 10)
     ]
     ours = right["embedded", "visar", "extractive", "10"]
     theirs = right["colpali", "top-k", "extractive", "10"]
@@ -205,7 +216,7 @@ def test_questions_on_pages_that_could_not_be_encoded(
 ) -> None:
     """d.pdf has such a page: as in the paper, its question is left out for that encoder."""
     run = write_small(tmp_path / "run", {"my:good": dict.fromkeys("abcd", BOTH)})
-    found = read_findings(run).retrieved
+    found = read_lines(run, Retrieved)[0]
     records = [replace(one, invalid_pages=int(one.question == "d")) for one in found]
     write_records(run / "retrieved.jsonl", records)
     page = write_leaderboard([run], tmp_path / "out", invalid_pages=way)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.evaluation.synthetic import write_records, write_run
+from tests.evaluation.synthetic import stamp, write_records, write_run
 from visar.evaluation.bench_report import figures, tables, to_markdown
-from visar.evaluation.findings import read_findings
+from visar.evaluation.records import Answered, Judged, Retrieved, read_lines
 from visar.evaluation.report import write_report
 from visar.evaluation.report.drawing import OTHER_COLOURS, STAGE_COLOURS, method_looks
 from visar.evaluation.statistics import summarize
@@ -31,14 +32,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         generators=("extractive",),
         groups=("main",),
     )
-    findings = read_findings(folder)
-    for name in METHODS:
-        for kind in ("retrieved", "answered", "judged"):
-            ours = [one for one in getattr(findings, kind) if one.method == "visar"]
-            write_records(
-                folder / f"{kind}-more.jsonl", (replace(one, method=name) for one in ours)
-            )
-    write_report(folder)
+    kinds: tuple[Any, ...] = (Retrieved, Answered, Judged)
+    for kind in kinds:
+        ours = [one for one in read_lines(folder, kind)[0] if one.method == "visar"]
+        theirs = [replace(one, method=name) for name in METHODS for one in ours]
+        write_records(folder / f"{kind.__name__.lower()}-more.jsonl", theirs)
+    write_report(stamp(folder))
     return folder
 
 
@@ -47,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("table-1-mmlongbench", 1),
         ("table-2-s1-mmlongbench", 1),
-        ("table-3-s2-mmlongbench-extractive-rules", 1),
+        ("accuracy-mmlongbench-extractive-rules", 1),
         ("outcomes-judged-by-rules", 0),
         ("table-s8-mmlongbench-their-package-encoders-tiny-extractive", 0),
     ],
@@ -70,6 +69,7 @@ def test_each_has_a_row_like_ours_under_its_name(folder: Path, key: str, methods
         "figure-s2",
         "figure-s4",
         "figure-fixed-k",
+        "figure-budget-extractive-rules",
         "figure-4",
         "figure-4-budgets",
         "figure-s10",

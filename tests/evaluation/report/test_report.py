@@ -15,8 +15,9 @@ import pytest
 
 from tests.evaluation.synthetic import PRIVATE, write_records, write_run
 from visar.errors import MissingExtra, NotARun
-from visar.evaluation.findings import read_findings
-from visar.evaluation.report import InvalidPages, write_report
+from visar.evaluation.frames import read_results
+from visar.evaluation.records import Retrieved, read_lines
+from visar.evaluation.report import InvalidPages, introduce, write_report
 
 FIGURES = {
     "figure-s1",
@@ -34,6 +35,7 @@ FIGURES = {
 }
 OF_SWEEPS = {"figure-s7", "figure-s8", "figure-s9", "figure-s9-quartiles"}
 OF_ANSWERS = {
+    "figure-budget-extractive-rules",
     "figure-4-budgets",
     "figure-s10",
     "figure-s10-sizes",
@@ -189,11 +191,35 @@ def test_the_report_says_what_became_of_invalid_pages(
     small: Path, tmp_path: Path, way: InvalidPages, said: str
 ) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    findings = read_findings(small)
-    broken = [replace(one, invalid_pages=1) for one in findings.retrieved if one.question == "q1"]
-    write_records(tmp_path / "retrieved.jsonl", [*findings.retrieved, *broken])
+    chosen, _ = read_lines(small, Retrieved)
+    broken = [replace(one, invalid_pages=1) for one in chosen if one.question == "q1"]
+    write_records(tmp_path / "retrieved.jsonl", [*chosen, *broken])
     page = write_report(tmp_path, invalid_pages=way)
     assert said in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("plans", "said"),
+    [
+        ([{"as_authors": True}], "as the authors' program computed it (--as-authors)."),
+        ([{"as_authors": True}, {}], "Some calls of this run were computed as the authors'"),
+        ([{}], "by ViSAR's own definitions"),
+    ],
+)
+def test_the_report_says_by_whose_definitions(
+    small: Path, plans: list[dict[str, bool]], said: str
+) -> None:
+    results = read_results(small)
+    manifests = tuple({"plan": plan} for plan in plans)
+    assert said in " ".join(introduce(replace(results, manifests=manifests)))
+
+
+def test_the_report_counts_stale_and_missing_records(small: Path) -> None:
+    results = read_results(small)
+    assert "No record is stale, and none is missing." in introduce(results)
+    said = " ".join(introduce(replace(results, stale=3, missing=2)))
+    assert "3 records are stale" in said
+    assert "2 records are missing" in said
 
 
 def test_questions_alone_give_a_report(small: Path, tmp_path: Path) -> None:
@@ -205,7 +231,7 @@ def test_questions_alone_give_a_report(small: Path, tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotARun, match="holds no run"):
+    with pytest.raises(NotARun, match="No run in"):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -13,12 +13,13 @@ import pytest
 
 from tests.evaluation.report.cells import alone, row
 from tests.evaluation.synthetic import DATASETS, ENCODERS, write_run
-from visar.evaluation.findings import Findings, read_findings
+from visar.evaluation.frames import Results, make_results, read_results
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved
 from visar.evaluation.report import make_tables
 from visar.evaluation.report.markup import Cell, Table, to_html, to_markdown
-from visar.evaluation.report.scope import LATE
+from visar.evaluation.report.methods import LATE
+from visar.evaluation.report.retrieval_tables import fixed_k_curve
 
 DATASET, ENCODER, GENERATOR = DATASETS[0], ENCODERS[1], "extractive"
 Raw = dict[str, Any]
@@ -31,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tables(folder: Path) -> dict[str, Table]:
-    made = make_tables(read_findings(folder))
+    made = make_tables(read_results(folder))
     by_key = {table.key: table for table in made}
     assert len(by_key) == len(made)
     return by_key
@@ -80,6 +81,7 @@ def test_table_1(folder: Path, tables: dict[str, Table], method: str) -> None:
     assert cells["R@k* %"].value == pytest.approx(r)
     assert cells["P@k* %"].value == pytest.approx(p)
     assert cells["F1@k* %"].value == pytest.approx(2 * r * p / (r + p))
+    assert cells["All evidence %"].value == pytest.approx(100 * recalls.count(1) / len(recalls))
 
 
 def test_table_1_ends_with_the_evidence(folder: Path, tables: dict[str, Table]) -> None:
@@ -131,7 +133,7 @@ def verdicts(folder: Path, method: str, max_k: int) -> dict[str, bool]:
 @pytest.mark.parametrize("max_k", [5, 10])
 def test_tables_3_and_4(folder: Path, tables: dict[str, Table], max_k: int) -> None:
     visar, fixed = (verdicts(folder, name, max_k) for name in ("visar", LATE))
-    cells = row(tables["table-3-s2-mmlongbench-extractive-rules"], ENCODER, "ViSAR")
+    cells = row(tables["accuracy-mmlongbench-extractive-rules"], ENCODER, "ViSAR")
     accuracy = cells[f"Max-{max_k} %"]
     assert accuracy.value == pytest.approx(100 * sum(visar.values()) / 40)
     assert accuracy.interval is not None
@@ -145,30 +147,33 @@ def test_tables_3_and_4(folder: Path, tables: dict[str, Table], max_k: int) -> N
     )
     tail = sum(math.comb(sum(only), i) for i in range(min(only) + 1)) / 2 ** sum(only)
     assert cells[f"p, Max-{max_k}"].value == pytest.approx(min(1, 2 * tail))
-    fixed_cells = row(
-        tables["table-3-s2-mmlongbench-extractive-rules"], ENCODER, "Late-Interaction"
-    )
+    fixed_cells = row(tables["accuracy-mmlongbench-extractive-rules"], ENCODER, "Late-Interaction")
     assert fixed_cells[f"p, Max-{max_k}"].value is None
 
 
-def judged_run(right: dict[str, list[bool]], **changes: Any) -> Findings:
-    """Answers of methods to the questions of a data set D, in order."""
+def judge_all(right: dict[str, list[bool]], **changes: Any) -> tuple[list[Asked], list[Judged]]:
+    """Verdicts on the answers of methods to the questions of a data set D, in order."""
     count = len(next(iter(right.values())))
-    asked = [Asked(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(count)]
+    asked = [Asked(f"q{n:02}", "D", "a", 9, (1,), answerable=True) for n in range(count)]
     judged = [
         Judged("D", one.question, "e", method, "g", 5, "rules", correct=is_right)
         for method, verdicts in right.items()
         for one, is_right in zip(asked, verdicts, strict=True)
     ]
-    return Findings(tuple(asked), judged=tuple(replace(one, **changes) for one in judged))
+    return asked, [replace(one, **changes) for one in judged]
 
 
-def table_of(findings: Findings, key: str) -> Table:
-    return next(table for table in make_tables(findings) if table.key.startswith(key))
+def judged_run(right: dict[str, list[bool]], **changes: Any) -> Results:
+    asked, judged = judge_all(right, **changes)
+    return make_results(asked, judged=judged)
 
 
-def test_table_4_tells_better_from_equal_and_worse() -> None:
-    findings = judged_run(
+def table_of(results: Results, key: str) -> Table:
+    return next(table for table in make_tables(results) if table.key.startswith(key))
+
+
+def test_a_match_tells_better_from_equal_and_worse() -> None:
+    results = judged_run(
         {
             LATE: [False] * 12,
             "visar": [True] * 12,
@@ -177,9 +182,9 @@ def test_table_4_tells_better_from_equal_and_worse() -> None:
             "their:method": [False] * 12,
         }
     )
-    table = table_of(findings, "table-4")
+    table = table_of(results, "match")
     cells = dict(zip(table.columns, table.rows[0], strict=True))
-    assert cells["p"].value == 2 / 2**12
+    assert cells["p"].value == pytest.approx(2 / 2**12)
     assert (cells["Only ViSAR right"].value, cells["Only fixed right"].value) == (12, 0)
     assert cells["Difference"] == Cell(100.0, 2, interval=(100.0, 100.0), marked=True)
     assert cells["ViSAR is"].value == "better"
@@ -187,7 +192,7 @@ def test_table_4_tells_better_from_equal_and_worse() -> None:
     assert "<strong>100.00" in to_html(alone(table))
     outcomes = {
         cells[0].value: tuple(cell.value for cell in cells[1:])
-        for cells in table_of(findings, "outcomes").rows
+        for cells in table_of(results, "outcomes").rows
     }
     # Settings, better, equal, worse: here one setting.
     assert outcomes == {
@@ -199,42 +204,95 @@ def test_table_4_tells_better_from_equal_and_worse() -> None:
     assert [cell.value for cell in table_of(worse, "outcomes").rows[0]] == ["ViSAR", 1, 0, 0, 1]
 
 
-def test_in_table_3_the_highest_accuracy_is_bold() -> None:
-    findings = judged_run({LATE: [True, True, False], "visar": [True] * 3})
-    table = table_of(findings, "table-3")
-    assert row(table, "e", "ViSAR")["Max-5 %"].marked
-    assert not row(table, "e", "Late-Interaction")["Max-5 %"].marked
+def test_each_generator_has_the_papers_table() -> None:
+    """Qwen2.5-VL is in Tables 4 and S3, whose numbers differ: 61.06 and 60.86 for one setting."""
+    names = {
+        "qwen2.5-vl": ["Table 4", "Table S3"],
+        "qwen3-vl": ["Table S4"],
+        "internvl3.5": ["Table S5"],
+        "idefics3": ["Table S6"],
+        "llava-onevision": ["Table S7"],
+    }
+    right = {LATE: [True], "visar": [True]}
+    judge = "paper 1-abc openai:Qwen/Qwen2.5-14B-Instruct"
+    setting = {"dataset": "LongDocURL", "encoder": "colqwen2.5", "prompt": "paper", "judge": judge}
+    asked = [replace(one, dataset="LongDocURL") for one in judge_all(right)[0]]
+    judged = [one for name in names for one in judge_all(right, generator=name, **setting)[1]]
+    tables = [
+        table
+        for table in make_tables(make_results(asked, judged=judged))
+        if "ViSAR against fixed" in table.title
+    ]
+    assert [table.title.partition(".")[0] for table in tables] == [
+        name for of in names.values() for name in of
+    ]
+    place = tables[0].columns.index("ViSAR %")
+    assert [table.rows[0][place].paper for table in tables[:2]] == [61.06, 60.86]
 
 
-def test_a_text_model_joins_the_table_of_the_model_that_sees_pages() -> None:
-    """As the paper's Table 3 has ColBERTv2 with Qwen2.5-7B-Instruct."""
+def test_tables_3_and_s2_hold_what_the_paper_has_in_them() -> None:
+    """The text model joins, as the paper has ColBERTv2 with Qwen2.5-7B-Instruct."""
     judged = [
-        Judged("D", "q0", encoder, LATE, generator, 5, "rules", correct=True)
-        for encoder, generator in (("colbertv2", "qwen2.5-7b"), ("colpali", "qwen2.5-vl"))
+        Judged("D", "q0", encoder, method, generator, 5, "rules", correct=method == LATE)
+        for encoder, method, generator in (
+            ("colbertv2", LATE, "qwen2.5-7b"),
+            ("colpali", LATE, "qwen2.5-vl"),
+            ("colpali", "visar", "qwen2.5-vl"),
+            ("colpali", "their:method", "qwen2.5-vl"),
+            ("embedded", "visar", "qwen2.5-vl"),
+        )
     ]
     asked = Asked("q0", "D", "a", 9, (1,), answerable=True)
-    findings = Findings((asked,), judged=tuple(judged))
-    tables = [table for table in make_tables(findings) if table.key.startswith("table-3")]
-    assert [table.key for table in tables] == ["table-3-s2-d-qwen2-5-vl-rules"]
-    assert [[cell.value for cell in cells[:4]] for cells in tables[0].rows] == [
+    made = {table.key: table for table in make_tables(make_results([asked], judged=judged))}
+    assert len([key for key in made if key.startswith(("table-3", "accuracy"))]) == 2
+    paper = made["table-3-s2-d-qwen2-5-vl-rules"]
+    assert [[cell.value for cell in cells[:4]] for cells in paper.rows] == [
         ["colbertv2", "Late-Interaction", "fixed", "qwen2.5-7b"],
         ["colpali", "Late-Interaction (M3DocRAG)", "fixed", "qwen2.5-vl"],
+        ["colpali", "ViSAR", "adaptive", "qwen2.5-vl"],
     ]
+    assert [row[5].marked for row in paper.rows] == [True, True, False]
+    every = made["accuracy-d-qwen2-5-vl-rules"]
+    assert [cells[0].value for cells in every.rows] == ["colbertv2", *["colpali"] * 3, "embedded"]
 
 
 def test_prompts_are_told_apart() -> None:
-    default = judged_run({"visar": [True, True]})
-    paper = judged_run({"visar": [False, True]}, prompt="paper")
-    tables = make_tables(replace(default, judged=(*default.judged, *paper.judged)))
+    asked, default = judge_all({"visar": [True, True]})
+    _, paper = judge_all({"visar": [False, True]}, prompt="paper")
     accuracy = {
         table.title: row(table, "e", "ViSAR")["Max-5 %"].value
-        for table in tables
-        if table.key.startswith("table-3")
+        for table in make_tables(make_results(asked, judged=[*default, *paper]))
+        if table.key.startswith("accuracy")
     }
     assert accuracy == {
-        "Tables 3 and S2. Accuracy: D, g, judged by rules": 100.0,
-        "Tables 3 and S2. Accuracy: D, g (the paper's prompt), judged by rules": 50.0,
+        "Accuracy of every encoder and method: D, g, judged by rules": 100.0,
+        "Accuracy of every encoder and method: D, g (the paper's prompt), judged by rules": 50.0,
     }
+
+
+def test_fixed_and_adaptive_k_at_the_same_number_of_pages() -> None:
+    """Fixed k: ½ right with 1 page, all with 3. ViSAR sends 1 and 3 pages, 2 on average.
+
+    In between, fixed k has 75 %; ViSAR has 100 %.
+    """
+    asked = [Asked(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(2)]
+    answered, judged = [], []
+    for method, max_k, sent, right in (
+        (LATE, 1, (1, 1), (True, False)),
+        (LATE, 3, (3, 3), (True, True)),
+        ("visar", 3, (1, 3), (True, True)),
+    ):
+        for one, count, is_right in zip(asked, sent, right, strict=True):
+            key = ("D", one.question, "e", method, "g", max_k)
+            pages = tuple(range(1, count + 1))
+            answered.append(Answered(*key, pages, "", "", 100 * count, None, 1.0))
+            judged.append(Judged(*key, "rules", correct=is_right))
+    table = table_of(make_results(asked, (), answered, judged), "budget")
+    cells = row(table, "e", "ViSAR")
+    assert (cells["Pages sent"].value, cells["Tokens sent"].value) == (2, 200)
+    assert cells["Accuracy %"].value == 100
+    assert cells["Fixed k, as many pages %"].value == 75
+    assert cells["Difference"].value == 25
 
 
 def test_table_s8(folder: Path, tables: dict[str, Table]) -> None:
@@ -259,7 +317,7 @@ def test_table_s8(folder: Path, tables: dict[str, Table]) -> None:
         assert cells["End to end, Max-10 s"].value == pytest.approx(means[method])
     change = 100 * (means["visar"] / means[LATE] - 1)
     cells = row(table, "ViSAR")
-    assert cells["End to end, Max-10 s"].remark == f"−{-change:.1f} %"
+    assert cells["End to end, Max-10 s"].remark == f"−{-change:.1f}%"
 
 
 def test_table_s9(folder: Path, tables: dict[str, Table]) -> None:
@@ -284,14 +342,15 @@ def test_table_s10(folder: Path, tables: dict[str, Table]) -> None:
     assert cells["Mean k*"].value == pytest.approx(statistics.mean(ks))
     right = verdicts(folder, "visar largest-gap", 10)
     assert cells["Max-10 %"].value == pytest.approx(100 * statistics.mean(right.values()))
-    variants = [cells[1].value for cells in tables["table-s10-a-mmlongbench"].rows[:4]]
-    assert variants == ["ViSAR", "w_i = 1", "w_p = 1", "w_i = w_p = 1"]
+    variants = [cells[1].value for cells in tables["table-s10-a-mmlongbench"].rows[:5]]
+    weights = ["w_i = 1", "w_p = 1", "w_i = w_p = 1", "w_pj = 1: degenerate"]
+    assert variants == ["ViSAR", *weights]
 
 
 def test_every_table_says_what_was_skipped_and_why(tables: dict[str, Table]) -> None:
     said = "Skipped, with all their questions: 1 missing documents, 1 that cannot be read."
-    for table in tables.values():
-        if DATASET in table.title:
+    for key, table in tables.items():
+        if DATASET in table.title and not key.startswith("budget"):
             assert said in table.notes, table.title
     assert tables["questions"].notes[:2] == (
         "MMLongBench: skipped gone.pdf (missing); locked.pdf (locked.pdf is encrypted).",
@@ -308,30 +367,16 @@ def test_results_come_with_and_without_corrections(tables: dict[str, Table]) -> 
 
 
 def test_missing_results_are_counted_by_row(folder: Path) -> None:
-    findings = read_findings(folder)
-    first = next(one for one in findings.asked if one.evidence_pages)
-    fewer = [
-        one
-        for one in findings.retrieved
-        if (one.method, one.question, one.encoder) != ("visar", first.question, ENCODER)
-    ]
-    table = make_tables(Findings(findings.asked, tuple(fewer)))[1]
+    results = read_results(folder)
+    chosen = results.retrievals
+    lost = (chosen.method == "visar") & (chosen.encoder == ENCODER) & (chosen.question == "q1")
+    table = make_tables(replace(results, retrievals=chosen[~lost]))[1]
     assert row(table, ENCODER, "ViSAR")["Questions"].value == 31
     assert any(f"left out of their rows only: ViSAR ({ENCODER}) 1." in note for note in table.notes)
 
 
-def test_records_of_other_questions_are_no_obstacle(folder: Path) -> None:
-    findings = read_findings(folder)
-    one = findings.retrieved[0]
-    strays = (replace(one, question="gone"), replace(one, dataset="gone"))
-    more = (*findings.retrieved, *strays)
-    made = make_tables(replace(findings, retrieved=more))
-    assert "Left out: 2 records of questions that the run did not ask." in made[0].notes
-    assert made[1:] == make_tables(findings)[1:]
-
-
 def test_another_setting_is_said_to_be_another(tables: dict[str, Table]) -> None:
-    notes = tables["table-3-s2-mmlongbench-extractive-rules"].notes
+    notes = tables["accuracy-mmlongbench-extractive-rules"].notes
     assert any(
         note.startswith(
             "No number of the paper stands here: the paper does not use the generator extractive; "
@@ -340,9 +385,8 @@ def test_another_setting_is_said_to_be_another(tables: dict[str, Table]) -> None
         and note.endswith("the paper does not use the encoder embedded.")
         for note in notes
     )
-    for key, table in tables.items():
-        if key != "questions":
-            assert all(cell.paper is None for cells in table.rows for cell in cells)
+    cells = [cell for row in tables["accuracy-mmlongbench-extractive-rules"].rows for cell in row]
+    assert all(cell.paper is None for cell in cells)
 
 
 def test_the_approximation_has_the_generation_time_of_visar() -> None:
@@ -356,12 +400,12 @@ def test_the_approximation_has_the_generation_time_of_visar() -> None:
         Answered("D", "q0", "e", method, "g", 5, (1,), "", "", None, None, seconds)
         for method, seconds in ((LATE, 4.0), ("visar", 2.0))
     ]
-    table = table_of(Findings((asked,), tuple(retrieved), tuple(answered)), "table-s8")
+    table = table_of(make_results([asked], retrieved, answered), "table-s8")
     cells = row(table, "ViSAR (Approx.)")
     assert cells["Retrieval s"].value == 0.1
     assert cells["Generation, Max-5 s"].value == 2.0
     assert cells["End to end, Max-5 s"].value == pytest.approx(2.1)
-    assert cells["End to end, Max-5 s"].remark == "−50.0 %"
+    assert cells["End to end, Max-5 s"].remark == "−50.0%"
     assert cells["End to end, Max-5 s"].marked
 
 
@@ -378,12 +422,12 @@ def test_differences_are_taken_on_shared_questions() -> None:
     Largest-Gap has the first two: (1, 2) and (2, 1): R = 1, P = ½, F1 = 66.67 %. On these ViSAR
     has F1 100 %: the difference is −33.33, and that of mean k is 2 − 1 = 1.
     """
-    asked = tuple(Asked(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(4))
-    retrieved = (
+    asked = [Asked(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(4)]
+    retrieved = [
         *choices("visar", [(1,), (1,), (1,), (2,)]),
         *choices("largest-gap", [(1, 2), (2, 1)]),
-    )
-    table = table_of(Findings(asked, retrieved), "table-1")
+    ]
+    table = table_of(make_results(asked, retrieved), "table-1")
     own, other = (row(table, "e", name) for name in ("ViSAR", "Largest-Gap"))
     assert own["F1@k* %"].value == pytest.approx(75)
     assert own["F1@k* % − ViSAR"].value is None
@@ -400,3 +444,30 @@ def test_names_from_data_do_no_harm() -> None:
     assert r"\<b\>\|\*x\*" in markdown
     assert r"| \<script\>\& |" in markdown
     assert r"| \`\]( |" in markdown
+
+
+def test_the_curve_of_fixed_k() -> None:
+    """Rankings 3 1 2 with evidence {3, 2}, and 2 1 of two pages with evidence {1}.
+
+    k = 1: recall (1/2 + 0) / 2 = 1/4, precision (1 + 0) / 2 = 1/2, F1 = 2 · 1/8 / (3/4) = 1/3.
+    k = 2: recall (1/2 + 1) / 2 = 3/4, precision (1/2 + 1/2) / 2 = 1/2, F1 = 3/4 / (5/4) = 3/5.
+    k = 3: recall 1, precision (2/3 + 1/2) / 2 = 7/12, F1 = 14/12 / (19/12) = 14/19. So on to 10.
+    """
+    asked = [
+        Asked("a", "D", "a.pdf", 3, (2, 3), answerable=True),
+        Asked("b", "D", "a.pdf", 2, (1,), answerable=True),
+    ]
+    retrieved = [
+        Retrieved("D", name, "e", LATE, len(ranking), ranking, ranking, None)
+        for name, ranking in (("a", (3, 1, 2)), ("b", (2, 1)))
+    ]
+    results = make_results(asked, retrieved)
+    curve = fixed_k_curve(results.counted)
+    assert list(curve.k) == list(range(1, 11))
+    assert list(curve.recall[:4]) == pytest.approx([25, 75, 100, 100])
+    assert list(curve.precision[:4]) == pytest.approx([50, 50, 700 / 12, 700 / 12])
+    assert list(curve.f1[:3]) == pytest.approx([100 / 3, 60, 1400 / 19])
+    assert list(curve.perfect_recall[:3]) == [0, 50, 100]
+    table = table_of(results, "fixed-k")
+    assert [row[1].value for row in table.rows] == list(range(1, 11))
+    assert [row[1].value for row in table.rows if row[5].marked] == list(range(3, 11))

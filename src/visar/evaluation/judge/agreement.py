@@ -33,22 +33,19 @@ class Agreement:
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's κ = (p_o − p_e) / (1 − p_e): the agreement beyond that of chance.
+        """Cohen's κ: the agreement beyond that of chance; 1 is full agreement, 0 that of chance.
 
-        p_o is the share of equal verdicts; p_e = p₁ p₂ + (1 − p₁)(1 − p₂), where p₁ and p₂ are the
-        shares that each judge calls correct. 1 is full agreement, 0 that of chance. None where
-        both judges always give the same one verdict: p_e is 1 and κ undefined.
+        None where both judges always give the same one verdict: κ is undefined.
 
-        >>> Agreement("a", "b", 20, 5, 10, 15).kappa
+        >>> round(Agreement("a", "b", 20, 5, 10, 15).kappa, 3)
         0.4
         """
-        first, second = self.both_correct + self.only_first, self.both_correct + self.only_second
-        # Times n², in whole numbers: exact, and zero only where it is.
-        chance = first * second + (self.cases - first) * (self.cases - second)
-        beyond = self.cases**2 - chance
-        if not beyond:
+        from sklearn.metrics import cohen_kappa_score
+
+        counts = [self.both_correct, self.only_first, self.only_second, self.both_incorrect]
+        if self.cases in (self.both_correct, self.both_incorrect):
             return None
-        return (self.cases * (self.both_correct + self.both_incorrect) - chance) / beyond
+        return float(cohen_kappa_score([1, 1, 0, 0], [1, 0, 1, 0], sample_weight=counts))
 
     def __str__(self) -> str:
         kappa = "undefined" if self.kappa is None else f"{self.kappa:.2f}"

@@ -9,22 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from visar.evaluation.findings import Findings, read_findings
+from visar.evaluation.frames import Results, read_results
 from visar.evaluation.report import (
-    accuracy_tables,
+    answer_figures,
+    answer_tables,
+    latency,
     markup,
     matrix_figures,
     retrieval_figures,
     retrieval_tables,
-    sparsity,
     sweep_figures,
 )
-from visar.evaluation.report.fixed_k import fixed_k_tables
-from visar.evaluation.report.latency_figures import latency_figures
-from visar.evaluation.report.latency_tables import latency_tables
 from visar.evaluation.report.markup import Picture, Report, Table
+from visar.evaluation.report.methods import name_generator
+from visar.evaluation.report.notes import listed
 from visar.evaluation.report.paper import paper_settings
-from visar.evaluation.report.scope import listed, name_generator
 
 InvalidPages: TypeAlias = Literal["auto", "leave-out", "empty"]
 """What becomes of questions about documents with pages that an encoder gave no usable vectors for:
@@ -62,53 +61,59 @@ def write_report(
         If matplotlib or Jinja is not installed.
     """
     folder = Path(folder)
-    findings = apply_invalid_pages(read_findings(folder), invalid_pages)
+    results = apply_invalid_pages(read_results(folder), invalid_pages)
     report = Report(
         "ViSAR evaluation",
-        tuple(_introduction(findings)),
-        with_own_keys(make_tables(findings)),
-        with_own_keys(make_figures(findings, folder)),
-        json.dumps(list(findings.manifests), indent=2, sort_keys=True, ensure_ascii=False),
+        tuple(introduce(results)),
+        with_own_keys(make_tables(results)),
+        with_own_keys(make_figures(results, folder)),
+        json.dumps(list(results.manifests), indent=2, sort_keys=True, ensure_ascii=False),
     )
     return markup.write_files(report, folder if out is None else Path(out), "report")
 
 
-def apply_invalid_pages(findings: Findings, way: InvalidPages) -> Findings:
-    """Return the findings without the questions that are to be left out."""
+def apply_invalid_pages(results: Results, way: InvalidPages) -> Results:
+    """Return the results without the questions that are to be left out."""
     if way == "empty":
-        return findings
-    settings = list(findings.choices) if way == "leave-out" else paper_settings(findings)
-    return findings.leave_out_invalid(settings)
+        return results
+    every = results.retrievals[["dataset", "encoder"]].drop_duplicates()
+    return results.leave_out_invalid(
+        [*every.itertuples(index=False, name=None)]
+        if way == "leave-out"
+        else paper_settings(results)
+    )
 
 
-def make_tables(findings: Findings) -> list[Table]:
+def make_tables(results: Results) -> list[Table]:
     """Return every table that the run's records suffice for, in the paper's order."""
     return [
-        retrieval_tables.overview_table(findings),
-        *retrieval_tables.adaptive_tables(findings),
-        *fixed_k_tables(findings),
-        *retrieval_tables.ranking_tables(findings),
-        *accuracy_tables.accuracy_tables(findings),
-        *accuracy_tables.match_tables(findings),
-        *accuracy_tables.agreement_tables(findings),
-        *latency_tables(findings),
-        *sparsity.sparsity_tables(findings),
-        *retrieval_tables.weighting_tables(findings),
-        *accuracy_tables.objective_tables(findings),
+        retrieval_tables.overview_table(results),
+        *retrieval_tables.adaptive_tables(results),
+        *retrieval_tables.fixed_k_tables(results),
+        *retrieval_tables.ranking_tables(results),
+        *answer_tables.accuracy_tables(results),
+        *answer_tables.match_tables(results),
+        *answer_tables.budget_tables(results),
+        *answer_tables.agreement_tables(results),
+        *latency.latency_tables(results),
+        *answer_tables.sparsity_tables(results),
+        *retrieval_tables.weighting_tables(results),
+        *answer_tables.objective_tables(results),
     ]
 
 
-def make_figures(findings: Findings, folder: Path) -> list[Picture]:
+def make_figures(results: Results, folder: Path) -> list[Picture]:
     """Return every figure that the run's records and its folder's ``details`` suffice for."""
     return [
-        *retrieval_figures.distribution_figures(findings),
-        *retrieval_figures.oracle_figures(findings),
-        *retrieval_figures.fixed_figures(findings),
-        *sweep_figures.top_t_figures(findings),
-        *sweep_figures.gamma_figures(findings),
-        *latency_figures(findings),
+        *retrieval_figures.distribution_figures(results),
+        *retrieval_figures.oracle_figures(results),
+        *retrieval_figures.fixed_figures(results),
+        *answer_figures.budget_figures(results),
+        *sweep_figures.top_t_figures(results),
+        *sweep_figures.gamma_figures(results),
+        *latency.latency_figures(results),
         *matrix_figures.matrix_figures(matrix_figures.read_details(folder)),
-        *sparsity.sparsity_figures(findings),
+        *answer_figures.sparsity_figures(results),
     ]
 
 
@@ -126,36 +131,59 @@ def with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
     return tuple(found)
 
 
-def _introduction(findings: Findings) -> list[str]:
-    """What was run, how to read it, and whether the run came to its end."""
-    generators = {name_generator(one.generator, one.prompt) for one in findings.judged}
+def introduce(results: Results) -> list[str]:
+    """Return sentences about what was run, how it was computed, and whether it is complete."""
+    verdicts = results.verdicts
+    asked = verdicts[["generator", "prompt"]].drop_duplicates().itertuples(index=False)
+    generators = sorted({name_generator(*one) for one in asked})
     sentences = [
-        f"Data sets: {listed(findings.datasets)}. Encoders: {listed(findings.encoders)}. "
-        f"Generators: {listed(sorted(generators))}. "
-        f"Judges: {listed(sorted({one.judge for one in findings.judged}))}.",
-        "A number after “paper” is the paper's own, for the same data set, encoder, generator, "
-        "budget and method, where as many questions count and prompt and judge are the paper's; a "
-        "note under each table says why there is none. “—” stands where there is nothing to show. "
-        "Tables and figures are numbered as in the paper.",
+        f"Data sets: {listed(results.datasets)}. Encoders: {listed(results.encoders)}. "
+        f"Generators: {listed(generators)}. Judges: {listed(sorted(verdicts.judge.unique()))}.",
+        _definitions(results),
+        "A number after “paper”, or the second of two counts as in “841 / 842”, is the paper's "
+        "own, for the same data set, encoder, generator, budget and method, where definitions, "
+        "prompt and judge are the paper's; a note under each table says why there is none. “—” "
+        "stands where there is nothing to show. Tables and figures are numbered as in the paper.",
     ]
-    if not findings.retrieved:
+    if results.stale or results.missing:
+        sentences.append(
+            f"{results.stale} records are stale, because an input of theirs has changed since, and "
+            f"are in no table; {results.missing} records are missing. `visar eval status` lists "
+            "them; the run's command computes them."
+        )
+    else:
+        sentences.append("No record is stale, and none is missing.")
+    if results.retrievals.empty:
         sentences.append("No pages have been retrieved yet: there is nothing but the questions.")
-    elif not findings.answered:
+    elif results.answers.empty:
         sentences.append(
             "No answers have been generated: tables and figures of answers are missing."
         )
-    elif not findings.judged:
+    elif verdicts.empty:
         sentences.append("No answers have been judged: tables and figures of accuracy are missing.")
-    if not findings.manifests:
+    if not results.manifests:
         sentences.append("The run has no manifest: versions, settings and machine are unknown.")
         return sentences
-    last = findings.manifests[-1]
+    last = results.manifests[-1]
     if last.get("finished", "") is None:
         sentences.append(
-            "The run's last call has not come to its end: results may be missing. The same command "
-            "goes on with it."
+            "The run's last call was interrupted: results may be missing. Run the same command "
+            "again to resume."
         )
     failures = last.get("failures")
     if isinstance(failures, dict) and failures:
         sentences.append(f"Some answers could not be had from {listed(sorted(failures))}.")
     return sentences
+
+
+def _definitions(results: Results) -> str:
+    """Say whether the run computed things as the authors' program did."""
+    ways = {bool(one.get("plan", {}).get("as_authors")) for one in results.manifests}
+    if ways == {True}:
+        return "This run was computed as the authors' program computed it (--as-authors)."
+    if ways == {True, False}:
+        return (
+            "Some calls of this run were computed as the authors' program computed it "
+            "(--as-authors), others by ViSAR's own definitions: the manifests say which."
+        )
+    return "This run was computed by ViSAR's own definitions, not with --as-authors."

@@ -1,4 +1,4 @@
-"""What all figures share: colours, style, grids of panels, bins and legends.
+"""Colours, style, grids of panels, bins and legends that all figures share.
 
 The colours are those of Okabe and Ito, which people with any kind of colour blindness can tell
 apart; methods that belong together are shades of one hue.
@@ -12,17 +12,17 @@ import textwrap
 import threading
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from visar.errors import extra_needed
-from visar.evaluation.findings import CORRECTED
 from visar.evaluation.report.markup import Picture
-from visar.evaluation.report.scope import LATE, label
-from visar.evaluation.statistics import Interval, summarize
+from visar.evaluation.report.methods import LATE, label
+from visar.evaluation.state import CORRECTED
+from visar.evaluation.statistics import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,8 +106,6 @@ _STYLE: dict[Any, Any] = {
 _DRAWING = threading.RLock()
 
 Data = TypeVar("Data")
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
 
 
 @contextmanager
@@ -243,24 +241,53 @@ def set_decades(axes: Axes, places: Sequence[float]) -> None:
     axes.set_xlim(min(places) / 1.6, max(places) * 1.6)
 
 
-def plot_quartiles(
-    axes: Axes, by_place: Mapping[float, Sequence[float]], look: Mapping[str, Any]
-) -> None:
+def plot_quartiles(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
     """Draw a line through the means of the values at each place, over a shade of their quartiles.
 
-    Unlike mean ± standard deviation, quartiles are within the values: times stay above zero.
+    ``places`` and ``values`` are two pandas Series of the same length.
     """
-    places = sorted(by_place)
-    summaries = [summarize(by_place[place]) for place in places]
-    axes.plot(places, [one.mean for one in summaries], **look)
-    axes.fill_between(
-        places,
-        [one.lower_quartile for one in summaries],
-        [one.upper_quartile for one in summaries],
-        color=look["color"],
-        alpha=0.15,
-        linewidth=0,
-    )
+    groups = values.groupby(places)
+    means = groups.mean()
+    axes.plot(means.index, means, **look)
+    _shade(axes, means.index, groups.quantile(0.25), groups.quantile(0.75), look["color"])
+
+
+def plot_deviations(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
+    """Draw means, a shade of mean ± standard deviation, and the quartiles as bars.
+
+    The shade is cut off at the smallest value: no time is below zero.
+    """
+    groups = values.groupby(places)
+    means, deviation = groups.mean(), groups.std(ddof=0)
+    axes.plot(means.index, means, **look)
+    quartiles = groups.quantile(0.25), groups.quantile(0.75)
+    axes.vlines(means.index, *quartiles, color=look["color"], linewidth=1)
+    low = (means - deviation).clip(lower=values.min())
+    _shade(axes, means.index, low, means + deviation, look["color"])
+
+
+def _shade(axes: Axes, places: Any, low: Any, high: Any, colour: str) -> None:
+    axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def set_log_pages(axes: Axes, largest: int) -> None:
+    """Make the horizontal axis logarithmic, with ticks at numbers of pages."""
+    from matplotlib.ticker import NullLocator
+
+    axes.set_xscale("log")
+    ticks = [k for k in (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500) if k <= largest * 1.2]
+    axes.set_xticks(ticks, list(map(str, ticks)))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def set_log_heights(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, with plain numbers."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
 
 
 def plot_intervals(axes: Axes, by_place: Mapping[float, Interval], **look: Any) -> None:
@@ -277,17 +304,30 @@ def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:
 
 
 def stack_stages(
-    axes: Axes, places: Sequence[float], stages: Mapping[str, Sequence[float]], width: float
+    axes: Axes,
+    places: Sequence[float],
+    stages: Mapping[str, Sequence[float]],
+    width: float,
+    deviations: Mapping[str, Sequence[float]] | None = None,
 ) -> list[float]:
-    """Draw a bar at each place, stage upon stage, and return how high the bars are."""
+    """Draw a bar at each place, stage upon stage, and return how high the bars are.
+
+    ``deviations`` are drawn at the top of each stage, beside each other.
+    """
     heights = [0.0] * len(places)
     known = [stage for stage in STAGE_COLOURS if stage in stages]
     others = sorted(stages.keys() - STAGE_COLOURS.keys())
     colours = STAGE_COLOURS | dict(zip(others, cycle(_OTHER_STAGE_COLOURS), strict=False))
-    for stage in (*known, *others):
+    for at, stage in enumerate((*known, *others)):
         values = stages[stage]
         axes.bar(places, values, width, heights, color=colours[stage], label=plain(stage))
         heights = [height + value for height, value in zip(heights, values, strict=True)]
+        if deviations is not None:
+            shift = width * ((at + 0.5) / len(stages) - 0.5)
+            shifted = [place + shift for place in places]
+            axes.errorbar(
+                shifted, heights, deviations[stage], fmt="none", ecolor="#CC0044", elinewidth=1
+            )
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("milliseconds")
     return heights
@@ -365,15 +405,3 @@ def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:
     edges = [round(place * len(usual) / count) for place in range(count + 1)] if count else []
     bins = [(usual[first], usual[end - 1]) for first, end in pairwise(edges)]
     return [*bins, (known[-1], known[-1])] if has_giant else bins
-
-
-def group(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values of each key, in the order they come.
-
-    >>> group([(1, "a"), (2, "b"), (1, "c")])
-    {1: ['a', 'c'], 2: ['b']}
-    """
-    found: dict[Key, list[Value]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found

@@ -4,66 +4,44 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from visar.errors import InvalidOption
 from visar.evaluation import metrics
-from visar.evaluation.findings import Findings, read_findings
+from visar.evaluation.frames import Results, read_results
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Asked
 from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup, with_own_keys
 from visar.evaluation.report.markup import Cell, Report, Row, Table, make_key
-from visar.evaluation.report.scope import (
-    SIGNIFICANT,
-    is_adaptive,
-    is_main,
-    label,
-    with_evidence,
-)
+from visar.evaluation.report.methods import is_adaptive, is_main, label, name_generator, where
+from visar.evaluation.report.notes import SIGNIFICANT
+from visar.evaluation.report.retrieval_tables import on_shared_questions
 from visar.evaluation.statistics import (
-    PairedSamples,
     Statistic,
+    adjust,
     bootstrap,
+    compare,
     f1_of_means,
+    first_mean,
     mcnemar,
 )
+from visar.files import write_whole
 
-# Methods that do not decide k by themselves stand with the paper's two budgets.
 FIXED_K = (5, 10)
-
-Values: TypeAlias = NDArray[np.float64]
-_MEASURES: tuple[tuple[str, int, float, Statistic], ...] = (
-    ("Mean k", 1, 1, lambda means: means[:, 2]),
-    ("R@k* %", 2, 100, lambda means: means[:, 1]),
-    ("P@k* %", 2, 100, lambda means: means[:, 0]),
-    ("F1@k* %", 2, 100, f1_of_means),
-    ("NDCG@5", 3, 1, lambda means: means[:, 3]),
+"""Methods that do not decide k by themselves stand with the paper's two budgets."""
+_F1 = ["precision", "recall"]
+_MEASURES: tuple[tuple[str, int, list[str], Statistic], ...] = (
+    ("F1@k* %", 2, _F1, f1_of_means),
+    ("R@k* %", 2, ["recall"], first_mean),
+    ("P@k* %", 2, ["precision"], first_mean),
+    ("All evidence %", 2, ["perfect_recall"], first_mean),
+    ("Mean k", 1, ["k"], first_mean),
+    ("NDCG@5", 3, ["ndcg@5"], first_mean),
 )
-"""Heading, digits, factor and statistic of precision, recall, k and NDCG@5 of each question."""
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """A row: what a method of a run reaches on the questions of a data set."""
-
-    names: tuple[str, ...]
-    """Run, encoder and method; of answers also generator and budget."""
-    shown: tuple[str, ...]
-    """The names as the table shows them."""
-    values: Mapping[str, tuple[float, ...]]
-    """By question: precision, recall, k, NDCG@5; of answers, 1 if the answer is right."""
-    questions: Mapping[str, Asked]
-    knows_evidence: bool = False
-
-    @property
-    def key(self) -> str:
-        return "/".join(self.names)
+_ROW = ["run", "encoder", "name"]
+_ANSWER_ROW = [*_ROW, "generator", "max_k"]
 
 
 def write_leaderboard(
@@ -73,12 +51,14 @@ def write_leaderboard(
     baseline: str | None = None,
     invalid_pages: InvalidPages = "auto",
 ) -> Path:
-    """Write ``leaderboard.html``, ``leaderboard.md`` and ``leaderboard.json``.
+    """Write ``leaderboard.html`` with the same numbers as .md, .json and .csv.
+
+    ``leaderboard-retrievals.csv`` and ``leaderboard-verdicts.csv`` hold a line for each question.
 
     Parameters
     ----------
     folders
-        Of runs; each is shown under the name of its folder.
+        The folders of runs; each run is shown under the name of its folder.
     out
         The folder for the files.
     baseline
@@ -103,20 +83,39 @@ def write_leaderboard(
         If Jinja is not installed.
     """
     runs = {
-        name: apply_invalid_pages(read_findings(folder), invalid_pages)
+        name: apply_invalid_pages(read_results(folder), invalid_pages)
         for name, folder in _named(folders).items()
     }
+    chosen = pd.concat([_retrieval_rows(name, results) for name, results in runs.items()])
+    verdicts = pd.concat([_verdict_rows(name, results) for name, results in runs.items()])
+    reference = _find_baseline(chosen, baseline)
+    tables = [_runs_table(runs)]
+    for dataset in sorted({name for results in runs.values() for name in results.datasets}):
+        of_dataset = chosen[chosen.dataset == dataset]
+        if len(of_dataset):
+            tables.append(_retrieval_table(dataset, of_dataset, reference))
+        for judge, frame in verdicts[verdicts.dataset == dataset].groupby("judge"):
+            tables.append(_answer_table(dataset, judge, frame, reference))
+    records = {
+        "leaderboard-retrievals.csv": chosen.drop(columns=["same", "ranking", "evidence_pages"]),
+        "leaderboard-verdicts.csv": verdicts.drop(columns="same"),
+    }
+    for name, frame in records.items():
+        lines = frame.rename(columns={"name": "method"}).to_csv(index=False)
+        write_whole(Path(out) / name, lines.encode())
     report = Report(
         "ViSAR leaderboard",
         tuple(_introduction(runs)),
-        with_own_keys(_tables(runs, baseline)),
+        with_own_keys(tables),
         (),
         json.dumps(
-            {name: list(findings.manifests) for name, findings in runs.items()},
+            {name: list(results.manifests) for name, results in runs.items()},
             indent=2,
             sort_keys=True,
             ensure_ascii=False,
         ),
+        is_sortable=True,
+        downloads=("leaderboard.csv", "leaderboard.json", "leaderboard.md", *records),
     )
     return markup.write_files(report, Path(out), "leaderboard")
 
@@ -135,260 +134,209 @@ def _named(folders: Sequence[Path | str]) -> dict[str, Path]:
     return named
 
 
-def _introduction(runs: Mapping[str, Findings]) -> Iterator[str]:
+def _retrieval_rows(run: str, results: Results) -> pd.DataFrame:
+    """Return the main methods' retrievals; those with a fixed k once for each of `FIXED_K`."""
+    names = ["dataset", "encoder", "method", "question", "document", "document_pages", "pages"]
+    names += ["evidence_pages", "k", *_F1, "perfect_recall", "ndcg@5", "ranking"]
+    frame = where(results.counted, is_main)[names]
+    parts = [where(frame, is_adaptive).assign(name=lambda part: part.method)]
+    for k in FIXED_K:
+        fixed = where(frame, lambda method: not is_adaptive(method))
+        fixed = fixed.assign(name=fixed.method + f"@{k}", pages=fixed.pages.str[:k])
+        pairs = list(zip(fixed.pages, fixed.evidence_pages, strict=True))
+        recall = [100 * metrics.recall(*pair) for pair in pairs]
+        parts.append(
+            fixed.assign(
+                k=fixed.pages.map(len),
+                precision=[100 * metrics.precision(*pair) for pair in pairs],
+                recall=recall,
+                perfect_recall=[100.0 * (one == 100) for one in recall],
+            )
+        )
+    frame = pd.concat(parts)
+    frame.insert(0, "run", run)
+    return frame.assign(same=_identity(frame)).drop(columns="method")
+
+
+def _verdict_rows(run: str, results: Results) -> pd.DataFrame:
+    """Return the verdicts on the main methods' answers, with what their questions are about."""
+    about = results.questions.rename(columns={"pages": "document_pages"})
+    about = about[["dataset", "question", "document", "document_pages", "evidence_pages"]]
+    frame = where(results.verdicts, is_main).merge(about, on=["dataset", "question"])
+    asked = zip(frame.generator, frame.prompt, strict=True)
+    frame = frame.assign(generator=[name_generator(*one) for one in asked], name=frame.method)
+    names = ["dataset", "judge", "encoder", "name", "generator", "max_k", "question", "correct"]
+    same = _identity(frame)
+    frame = frame[names].astype({"correct": bool})
+    frame.insert(0, "run", run)
+    return frame.assign(same=same)
+
+
+def _identity(frame: pd.DataFrame) -> list[str]:
+    """Name each question by its id, document and evidence: runs may mean different ones."""
+    names = ["question", "document", "document_pages", "evidence_pages"]
+    return [
+        json.dumps([question, document, pages, sorted({*evidence})])
+        for question, document, pages, evidence in frame[names].itertuples(index=False)
+    ]
+
+
+def _introduction(runs: Mapping[str, Results]) -> Iterator[str]:
     yield (
-        "Rows are sorted, the best first. Intervals hold 95 % of the values of resampled "
-        "questions. Every row is tested against one other on the questions that both have."
+        "Rows are sorted, the best first; click on a column to sort by it. Intervals hold 95% of "
+        "the values of resampled questions. Every row is tested against one other on the questions "
+        "that both have."
     )
-    everywhere = set.intersection(*(set(findings.datasets) for findings in runs.values()))
-    for name, findings in runs.items():
-        if alone := sorted(set(findings.datasets) - everywhere):
+    everywhere = set.intersection(*(set(results.datasets) for results in runs.values()))
+    for name, results in runs.items():
+        if alone := sorted(set(results.datasets) - everywhere):
             yield f"Not in every run: {', '.join(alone)} of {name}."
-        for (dataset, encoder), questions in findings.left_out.items():
+        if results.stale or results.missing:
+            yield (
+                f"{name}: {results.stale} stale records are left out, and {results.missing} are "
+                "missing."
+            )
+        for (dataset, encoder), questions in results.left_out.items():
             yield (
                 f"{name}, {dataset}, {encoder}: {len(questions)} questions are left out, as in the "
                 "paper, because a page of their document could not be encoded."
             )
 
 
-def _tables(runs: Mapping[str, Findings], baseline: str | None) -> Iterator[Table]:
-    yield _runs_table(runs)
-    datasets = sorted({dataset for findings in runs.values() for dataset in findings.datasets})
-    retrieved = {dataset: _retrieval_entries(runs, dataset) for dataset in datasets}
-    chosen = _find_baseline(retrieved, baseline)
-    for dataset, entries in retrieved.items():
-        if entries:
-            yield _retrieval_table(dataset, entries, chosen)
-        for judge, answered in _answer_entries(runs, dataset).items():
-            yield _answer_table(dataset, judge, answered, chosen)
-
-
-def _runs_table(runs: Mapping[str, Findings]) -> Table:
+def _runs_table(runs: Mapping[str, Results]) -> Table:
     rows: list[Row] = []
-    for name, findings in runs.items():
-        last = findings.manifests[-1] if findings.manifests else {}
+    for name, results in runs.items():
+        last = results.manifests[-1] if results.manifests else {}
+        versions: dict[str, str] = {}
+        for manifest in results.manifests:
+            versions |= manifest.get("encoders", {})
+        encoders = [f"{one} {versions.get(one, '')}".rstrip() for one in results.encoders]
         rows.append(
             {
                 "Run": name,
                 "ViSAR": str(last.get("visar", markup.NOTHING)),
                 "Started": str(last.get("started", markup.NOTHING))[:10],
-                "Encoders": ", ".join(_with_versions(findings)) or markup.NOTHING,
-                "Data sets": ", ".join(findings.datasets),
-                "Questions": len(findings.asked),
+                "As the authors": "yes" if last.get("plan", {}).get("as_authors") else "no",
+                "Encoders": ", ".join(encoders) or markup.NOTHING,
+                "Data sets": ", ".join(results.datasets),
+                "Questions": len(results.questions),
             }
         )
     return Table.of("runs", "Runs", rows)
 
 
-def _with_versions(findings: Findings) -> list[str]:
-    versions: dict[str, str] = {}
-    for manifest in findings.manifests:
-        versions |= manifest.get("encoders", {})
-    return [f"{name} {versions.get(name, '')}".rstrip() for name in findings.encoders]
-
-
-def _retrieval_entries(runs: Mapping[str, Findings], dataset: str) -> list[_Entry]:
-    return [
-        entry
-        for run, findings in runs.items()
-        for (of, encoder), by_method in findings.choices.items()
-        if of == dataset
-        for method in filter(is_main, by_method)
-        for entry in _entries_of(findings, dataset, (run, encoder, method))
-    ]
-
-
-def _entries_of(findings: Findings, dataset: str, names: tuple[str, str, str]) -> Iterator[_Entry]:
-    """One entry, or one for each fixed k; none where no question has evidence."""
-    run, encoder, method = names
-    pairs = with_evidence(findings, dataset, findings.choices[dataset, encoder][method])
-    budgets: tuple[int | None, ...] = (None,) if is_adaptive(method) else FIXED_K
-    for budget in budgets if pairs else ():
-        values = {}
-        for asked, one in pairs:
-            pages, evidence = one.pages[:budget], asked.evidence_pages
-            values[asked.question] = (
-                metrics.precision(pages, evidence),
-                metrics.recall(pages, evidence),
-                float(one.k if budget is None else len(pages)),
-                metrics.ndcg_at(one.ranking, evidence, 5),
-            )
-        yield _Entry(
-            (run, encoder, method if budget is None else f"{method}@{budget}"),
-            (run, encoder, label(method) if budget is None else f"{label(method)}, k = {budget}"),
-            values,
-            {asked.question: asked for asked, _ in pairs},
-            knows_evidence=method in METHODS and METHODS[method].needs_evidence,
-        )
-
-
-def _answer_entries(runs: Mapping[str, Findings], dataset: str) -> dict[str, list[_Entry]]:
-    """By judge: verdicts of different judges are no scale to compare by."""
-    found: dict[tuple[str, tuple[str, ...]], dict[str, tuple[float, ...]]] = {}
-    for run, findings in runs.items():
-        asked = findings.questions.get(dataset, {})
-        for one in findings.judged:
-            if one.dataset == dataset and one.question in asked and is_main(one.method):
-                prompt = "" if one.prompt == "default" else f" (prompt: {one.prompt})"
-                setting = (one.generator + prompt, str(one.max_k))
-                row = (run, one.encoder, one.method, *setting)
-                verdicts = found.setdefault((one.judge, row), {})
-                verdicts[one.question] = (float(one.correct),)
-    entries: dict[str, list[_Entry]] = {}
-    for (judge, names), verdicts in sorted(found.items()):
-        asked = runs[names[0]].questions[dataset]
-        shown = (*names[:2], label(names[2]), *names[3:])
-        questions = {question: asked[question] for question in verdicts}
-        entries.setdefault(judge, []).append(_Entry(names, shown, verdicts, questions))
-    return entries
-
-
-def _find_baseline(
-    retrieved: Mapping[str, Sequence[_Entry]], baseline: str | None
-) -> tuple[str, ...] | None:
-    """The names of the row that a user means; the same row can be of several data sets."""
+def _find_baseline(chosen: pd.DataFrame, baseline: str | None) -> tuple[str, ...] | None:
+    """Return run, encoder and method of the row that a user means."""
     if baseline is None:
         return None
-    names = dict.fromkeys(entry.names for entries in retrieved.values() for entry in entries)
+    names: list[tuple[str, ...]] = [*chosen.groupby(_ROW, sort=False).groups]
     found = [one for one in names if f"/{'/'.join(one)}".endswith(f"/{baseline}")]
     if len(found) != 1:
-        which = found or list(names)
         problem = "There is no row" if not found else "Several rows are called"
-        listed = ", ".join("/".join(one) for one in which)
+        listed = ", ".join("/".join(one) for one in found or names)
         raise InvalidOption(f"{problem} {baseline!r}: name one of {listed}.")
     return found[0]
 
 
-def _retrieval_table(
-    dataset: str, entries: Sequence[_Entry], chosen: tuple[str, ...] | None
-) -> Table:
-    samples = {entry.key: _samples(entry) for entry in entries}
-    f1 = {key: one.interval(key, f1_of_means).mean for key, one in samples.items()}
-    ranked = sorted(entries, key=lambda entry: (-f1[entry.key], entry.key))
-    best = next((entry for entry in ranked if not entry.knows_evidence), ranked[0])
-    reference = next((entry for entry in ranked if entry.names == chosen), best)
-    rows, chances = [], []
-    for entry in ranked:
-        row: Row = dict(zip(("Run", "Encoder", "Method"), entry.shown, strict=True))
-        row["Questions"] = len(entry.values)
-        for heading, digits, factor, statistic in _MEASURES:
-            one = samples[entry.key].interval(entry.key, statistic)
-            interval = (factor * one.low, factor * one.high)
-            row[heading] = Cell(factor * one.mean, digits, interval=interval)
-        shared = _shared(entry, reference)
-        row["Shared"] = len(shared)
-        row["Δ F1"] = row["p"] = None
-        if entry is not reference and shared:
-            pair = PairedSamples(
-                {one.key: _array(one, shared) for one in (entry, reference)}
-            ).difference(entry.key, reference.key, f1_of_means)
-            row["Δ F1"] = Cell(100 * pair.value, 2, interval=(100 * pair.low, 100 * pair.high))
-            chances.append((row, pair.p))
+def _show(name: str) -> str:
+    """The label of a method, with its fixed k."""
+    method, at, k = name.rpartition("@")
+    return f"{label(method)}, k = {k}" if at and k in map(str, FIXED_K) else label(name)
+
+
+def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] | None) -> Table:
+    groups = dict(iter(frame.groupby(_ROW)))
+    f1 = {key: float(f1_of_means(group[_F1].mean().to_numpy())) for key, group in groups.items()}
+    ranked = sorted(groups, key=lambda key: (-f1[key], key))
+    oracles = [key for key in ranked if key[2] in METHODS and METHODS[key[2]].needs_evidence]
+    best = next((key for key in ranked if key not in oracles), ranked[0])
+    reference = best if chosen is None or chosen not in groups else chosen
+    rows: list[Row] = []
+    chances = {}
+    for place, key in enumerate(ranked):
+        group = groups[key]
+        row: Row = {"Run": key[0], "Encoder": key[1], "Method": _show(key[2])}
+        row["Questions"] = len(group)
+        for heading, digits, measures, statistic in _MEASURES:
+            one = bootstrap(group[measures], statistic)
+            row[heading] = Cell(one.mean, digits, interval=(one.low, one.high))
+        own, other = on_shared_questions(group, groups[reference], _F1, "same")
+        row |= {"Shared": len(own), "Δ F1": None, "p": None}
+        if key != reference and len(own):
+            pair = compare(own, other, f1_of_means)
+            row["Δ F1"] = Cell(pair.value, 2, interval=(pair.low, pair.high))
+            chances[place] = pair.p
         rows.append(row)
-    adjust_chances(chances)
+    _write_chances(rows, chances)
+    shown = f"{reference[0]} · {reference[1]} · {_show(reference[2])}"
     notes = [
         "k before any budget, or a fixed k. R@k* and P@k* are means over questions, F1@k* is the "
-        "harmonic mean of these two; NDCG@5 is the standard one.",
-        f"Δ F1: the row's F1@k* less that of {' · '.join(reference.shown)}, on the questions that "
-        "both have (Shared), with its paired bootstrap interval. p: of the paired randomization "
-        f"test, adjusted for the number of rows (Holm); bold below {SIGNIFICANT}.",
-        *_question_notes(entries),
+        "harmonic mean of these two. All evidence: the share of questions with every evidence page "
+        "among the pages taken. NDCG@5 is the standard one.",
+        f"Δ F1: the row's F1@k* less that of {shown}, on the questions that both have (Shared), "
+        "with its paired bootstrap interval. p: of the paired permutation test, adjusted for the "
+        f"number of rows (Holm); bold below {SIGNIFICANT}.",
+        *_question_notes(frame),
     ]
-    if any(entry.knows_evidence for entry in entries):
+    if oracles:
         notes.append("Oracle knows the evidence: it is the end of the scale, not a method.")
     return Table.of(make_key("retrieval", dataset), f"Retrieval: {dataset}", rows, notes)
 
 
 def _answer_table(
-    dataset: str, judge: str, entries: Sequence[_Entry], chosen: tuple[str, ...] | None
+    dataset: str, judge: str, frame: pd.DataFrame, chosen: tuple[str, ...] | None
 ) -> Table:
-    means = {entry.key: bootstrap(one for (one,) in entry.values.values()) for entry in entries}
-    ranked = sorted(entries, key=lambda entry: (-means[entry.key].mean, entry.key))
-    rows, chances = [], []
-    for entry in ranked:
-        row: Row = dict(
-            zip(("Run", "Encoder", "Method", "Generator", "Max-k"), entry.shown, strict=True)
-        )
-        mean = means[entry.key]
-        row["Questions"] = mean.count
-        row["Accuracy %"] = Cell(100 * mean.mean, 2, interval=(100 * mean.low, 100 * mean.high))
-        reference = _answer_reference(entry, ranked, chosen)
-        shared = [] if reference is None else _shared(entry, reference)
-        row["Shared"] = len(shared)
-        row["Δ"] = row["p"] = None
-        if reference is not None and entry is not reference and shared:
-            first, second = _array(entry, shared)[:, 0], _array(reference, shared)[:, 0]
-            gain = bootstrap(first - second)
-            row["Δ"] = Cell(100 * gain.mean, 2, interval=(100 * gain.low, 100 * gain.high))
-            chances.append((row, mcnemar(list(first > 0), list(second > 0))))
+    groups = dict(iter(frame.groupby(_ANSWER_ROW)))
+    ranked = sorted(groups, key=lambda key: (-groups[key].correct.mean(), key))
+    rows: list[Row] = []
+    chances = {}
+    for place, key in enumerate(ranked):
+        run, encoder, name, generator, max_k = key
+        row: Row = {"Run": run, "Encoder": encoder, "Method": label(name)}
+        row |= {"Generator": generator, "Max-k": int(max_k), "Questions": len(groups[key])}
+        mean = bootstrap(100 * groups[key].correct.astype(float))
+        row["Accuracy %"] = Cell(mean.mean, 2, interval=(mean.low, mean.high))
+        reference = ranked[0]
+        if chosen is not None:
+            # A fixed k of the baseline is the budget here.
+            reference = (*chosen[:2], chosen[2].partition("@")[0], generator, max_k)
+        row |= {"Shared": 0, "Δ": None, "p": None}
+        if reference in groups:
+            own, other = on_shared_questions(groups[key], groups[reference], ["correct"], "same")
+            row["Shared"] = len(own)
+            if key != reference and len(own):
+                gain = bootstrap(100 * (own.correct.astype(float) - other.correct.astype(float)))
+                row["Δ"] = Cell(gain.mean, 2, interval=(gain.low, gain.high))
+                chances[place] = mcnemar(own.correct, other.correct)
         rows.append(row)
-    adjust_chances(chances)
-    against = (
-        " · ".join(ranked[0].shown)
-        if chosen is None
-        else f"{'/'.join(chosen)} with the same generator and budget"
-    )
+    _write_chances(rows, chances)
+    if chosen is None:
+        against = " · ".join(map(str, (*ranked[0][:2], label(ranked[0][2]), *ranked[0][3:])))
+    else:
+        against = f"{'/'.join(chosen)} with the same generator and budget"
     notes = (
         f"Δ: the row's accuracy less that of {against}, on the questions that both have (Shared), "
         "with its paired bootstrap interval. p: of McNemar's exact test, adjusted for the number "
         f"of rows (Holm); bold below {SIGNIFICANT}.",
-        *_question_notes(entries),
+        *_question_notes(frame),
     )
     key, title = make_key("answers", dataset, judge), f"Answers: {dataset}, judged by {judge}"
     return Table.of(key, title, rows, notes)
 
 
-def _answer_reference(
-    entry: _Entry, ranked: Sequence[_Entry], chosen: tuple[str, ...] | None
-) -> _Entry | None:
-    """The best row, or that of the baseline with the same generator and budget."""
-    if chosen is None:
-        return ranked[0]
-    run, encoder, method = chosen
-    # A fixed k of the baseline is the budget here.
-    names = (run, encoder, method.partition("@")[0], *entry.names[3:])
-    return next((one for one in ranked if one.names == names), None)
+def _write_chances(rows: list[Row], chances: Mapping[int, float]) -> None:
+    """Write p-values into their rows, adjusted for their number."""
+    for place, p in zip(chances, adjust([*chances.values()]), strict=True):
+        rows[place]["p"] = Cell(p, 4, marked=p < SIGNIFICANT)
 
 
-def _samples(entry: _Entry) -> PairedSamples:
-    return PairedSamples({entry.key: _array(entry, entry.values)})
-
-
-def _array(entry: _Entry, questions: Iterable[str]) -> Values:
-    return np.array([entry.values[question] for question in sorted(questions)])
-
-
-def _shared(first: _Entry, second: _Entry) -> list[str]:
-    """The questions of both rows that are the same: also the document and its evidence."""
-    return [
-        question
-        for question in first.values
-        if question in second.values and _is_same(first, second, question)
-    ]
-
-
-def _is_same(first: _Entry, second: _Entry, question: str) -> bool:
-    one, other = first.questions[question], second.questions[question]
-    return (one.document, one.pages, set(one.evidence_pages)) == (
-        other.document,
-        other.pages,
-        set(other.evidence_pages),
-    )
-
-
-def _question_notes(entries: Sequence[_Entry]) -> Iterator[str]:
+def _question_notes(frame: pd.DataFrame) -> Iterator[str]:
     """Say where runs do not ask the same."""
-    asked: dict[str, dict[str, _Entry]] = {}
-    for entry in entries:
-        for question in entry.values:
-            asked.setdefault(entry.names[0], {}).setdefault(question, entry)
-    first, *others = asked
+    asked = {run: dict(zip(of.question, of.same, strict=True)) for run, of in frame.groupby("run")}
+    first, *others = frame.run.unique()
     for other in others:
         common = asked[first].keys() & asked[other].keys()
-        changed = sum(
-            not _is_same(asked[first][question], asked[other][question], question)
-            for question in common
-        )
+        changed = sum(asked[first][question] != asked[other][question] for question in common)
         only_first, only_other = (len(asked[run]) - len(common) for run in (first, other))
         if only_first or only_other:
             yield (
@@ -400,11 +348,3 @@ def _question_notes(entries: Sequence[_Entry]) -> Iterator[str]:
                 f"{changed} questions of {first} and {other} have the same id, but another "
                 "document or other evidence pages: they are not compared."
             )
-
-
-def adjust_chances(chances: Sequence[tuple[Row, float]]) -> None:
-    """Write p-values into their rows, adjusted by Holm's method."""
-    adjusted = 0.0
-    for place, (row, p) in enumerate(sorted(chances, key=lambda chance: chance[1])):
-        adjusted = max(adjusted, min(1.0, (len(chances) - place) * p))
-        row["p"] = Cell(adjusted, 4, marked=adjusted < SIGNIFICANT)

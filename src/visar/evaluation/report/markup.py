@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
@@ -51,7 +53,10 @@ class Cell:
 
     @property
     def paper_text(self) -> str | None:
-        return None if self.paper is None else f"paper {self._show(self.paper)}"
+        """The paper's number; of counts, as in "841 / 842"."""
+        if self.paper is None:
+            return None
+        return f"{'paper' if self.digits else '/'} {self._show(self.paper)}"
 
     def _show(self, number: float) -> str:
         return f"{number:.{self.digits}f}".replace("-", "−")
@@ -137,10 +142,14 @@ class Report:
     figures: tuple[Picture, ...]
     manifest: str
     """As JSON: versions, settings, machine."""
+    is_sortable: bool = False
+    """Whether the page lets readers sort and filter its tables, by a script of its own."""
+    downloads: tuple[str, ...] = ()
+    """Names of files beside the page that it links to."""
 
 
 def write_files(report: Report, folder: Path, name: str) -> Path:
-    """Write a report as NAME.html, NAME.md with ``figures/*.svg``, and NAME.json; return the page.
+    """Write NAME.html, .md with ``figures/*.svg``, .json and .csv, and return the page.
 
     Raises MissingExtra if Jinja is not installed.
     """
@@ -148,6 +157,7 @@ def write_files(report: Report, folder: Path, name: str) -> Path:
     files = {folder / "figures" / f"{one.key}.svg": one.svg for one in report.figures} | {
         folder / f"{name}.md": to_markdown(report),
         folder / f"{name}.json": to_json(report),
+        folder / f"{name}.csv": to_csv(report),
         page: to_html(report),
     }
     for path, text in files.items():
@@ -218,7 +228,9 @@ def _markdown_cell(cell: Cell) -> str:
     text = escape_markdown(cell.text)
     if cell.marked:
         text = f"**{text}**"
-    return text if cell.paper_text is None else f"{text} · {cell.paper_text}"
+    if cell.paper_text is None:
+        return text
+    return f"{text} · {cell.paper_text}" if cell.digits else f"{text} {cell.paper_text}"
 
 
 def to_json(report: Report) -> str:
@@ -239,6 +251,22 @@ def to_json(report: Report) -> str:
         "manifests": json.loads(report.manifest),
     }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_csv(report: Report) -> str:
+    """Return all tables as CSV: a line for each number, with the words that name its row."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["table", "row", "column", "value", "low", "high", "std", "paper"])
+    for table in report.tables:
+        for cells in table.rows:
+            row = " · ".join(cell.value for cell in cells if isinstance(cell.value, str))
+            for column, cell in zip(table.columns, cells, strict=True):
+                if cell.value is not None and not isinstance(cell.value, str):
+                    low, high = cell.interval or (None, None)
+                    spread = (low, high, cell.spread, cell.paper)
+                    writer.writerow([table.key, row, column, cell.value, *spread])
+    return file.getvalue()
 
 
 def _fields(shown: Cell | Table | Picture, *names: str) -> dict[str, Any]:

@@ -1,16 +1,20 @@
-"""The paper's own numbers, and where they can stand beside those of a run."""
+"""The paper's numbers, and which of them can stand beside those of a run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from visar.encoders.registry import PUBLISHED as ENCODERS
-from visar.evaluation.findings import CORRECTED, Findings
-from visar.evaluation.report.scope import Counts, label, listed
+from visar.evaluation.frames import Results
+from visar.evaluation.report.markup import Cell
+from visar.evaluation.report.methods import label
+from visar.evaluation.report.notes import Counts, listed
+from visar.evaluation.state import CORRECTED
 from visar.generation.registry import PUBLISHED as GENERATORS
 
 
@@ -67,12 +71,13 @@ def the_paper() -> Paper:
 
 @cache
 def _numbers() -> dict[tuple[object, ...], float]:
-    """By measure and setting; where two tables differ, that of the first."""
+    """By table, measure and setting; for the table None, the first one that has the number."""
     found: dict[tuple[object, ...], float] = {}
     for row in the_paper().rows:
         setting = (row.dataset, row.encoder, row.method, row.generator, row.max_k)
         for measure, value in row.values.items():
-            found.setdefault((measure, *setting), value)
+            found[row.table, measure, *setting] = value
+            found.setdefault((None, measure, *setting), value)
     return found
 
 
@@ -82,6 +87,7 @@ _SHORT_NAMES = {
     **{one.repository: name for name, one in GENERATORS.items()},
     "OpenGVLab/InternVL3_5-8B-Instruct": "internvl3.5",
 }
+_OTHER_INTERNVL = "OpenGVLab/InternVL3_5-8B-HF"
 
 
 def short_name(model: str) -> str:
@@ -99,69 +105,70 @@ def is_paper_encoder(encoder: str) -> bool:
     return short_name(encoder) in {row.encoder for row in the_paper().rows}
 
 
-def paper_settings(findings: Findings) -> list[tuple[str, str]]:
-    """Return the (data set, encoder) of a run that numbers of the paper may stand beside.
-
-    There, as many questions count as in the paper once those about documents with pages that
-    could not be encoded are left out.
-    """
+def paper_settings(results: Results) -> list[tuple[str, str]]:
+    """Return the (data set, encoder) of a run that numbers of the paper may stand beside."""
+    pairs = results.retrievals[["dataset", "encoder"]].drop_duplicates()
     return [
         (dataset, encoder)
-        for dataset, encoder in findings.choices
-        if is_paper_encoder(encoder)
-        and any(
-            not compared.obstacles and count == compared.expected(encoder)
-            for compared, count in _counted(findings, dataset, encoder)
-        )
+        for dataset, encoder in pairs.itertuples(index=False)
+        if is_paper_encoder(encoder) and not _data_obstacles(results, dataset)
     ]
 
 
-def _counted(findings: Findings, dataset: str, encoder: str) -> list[tuple[Comparison, int]]:
-    """How many questions count for retrieval and for answers, without those on invalid pages."""
-    invalid = findings.invalid_questions.get((dataset, encoder), frozenset())
-    valid = [one for one in findings.questions[dataset].values() if one.question not in invalid]
-    retrieval = Comparison.of_retrieval(findings, dataset)
-    return [
-        (retrieval, sum(bool(one.evidence_pages) for one in valid)),
-        (replace(retrieval, has_answers=True), len(valid)),
-    ]
-
-
-def _data_obstacles(findings: Findings, dataset: str) -> list[str]:
+def _data_obstacles(results: Results, dataset: str) -> list[str]:
     if dataset.removesuffix(CORRECTED) not in the_paper().questions:
         return [f"the paper does not use {dataset}"]
-    asked = findings.questions.get(dataset, {}).values()
-    if dataset.endswith(CORRECTED) or any(one.corrected for one in asked):
-        corrected = sum(one.corrected for one in asked)
+    corrected = int(results.of(dataset).corrected.sum())
+    if dataset.endswith(CORRECTED) or corrected:
         return [f"{corrected} questions are corrected, and not so in the paper"]
     return []
 
 
+def _generator_obstacles(generator: str, prompt: str, models: Sequence[str]) -> list[str]:
+    obstacles = []
+    if short_name(generator) not in {row.generator for row in the_paper().rows}:
+        obstacles.append(f"the paper does not use the generator {generator}")
+    published = GENERATORS.get(generator)
+    loaded = (generator, *models, *([] if published is None else [published.repository]))
+    if any(_OTHER_INTERNVL in one for one in loaded):
+        obstacles.append(
+            f"{_OTHER_INTERNVL} has other weights than the paper's "
+            "OpenGVLab/InternVL3_5-8B-Instruct"
+        )
+    if prompt != "paper":
+        obstacles.append("the answers are not asked for with the paper's prompt (--prompt paper)")
+    return obstacles
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The paper's numbers for a data set of a run, or why there are none."""
+    """The paper's numbers for a data set of a run, or the reasons why there are none.
+
+    They stand where the definitions are the same, with the number of questions of both sides.
+    """
 
     dataset: str
-    generator: str | None = None
-    """Whose answers they are about; None for retrieval."""
-    has_answers: bool = False
-    """Whether all questions count, or those with evidence pages alone."""
     obstacles: tuple[str, ...] = ()
+    generator: str | None = None
+    """Short name of the generator of the answers; None for retrieval and times."""
+    has_answers: bool = False
+    """Whether all questions count, or only those with evidence pages."""
+    with_empty_pages: frozenset[str] = frozenset()
+    """Encoders whose questions on pages that could not be encoded count; not so in the paper."""
 
     @classmethod
-    def of_retrieval(cls, findings: Findings, dataset: str) -> Comparison:
+    def of_retrieval(cls, results: Results, dataset: str) -> Comparison:
         """Compare the pages chosen for the questions with evidence."""
-        return cls(dataset, obstacles=tuple(_data_obstacles(findings, dataset)))
+        return cls._of(results, dataset)
 
     @classmethod
     def of_answers(
-        cls, findings: Findings, dataset: str, generator: str, prompt: str, judge: str
+        cls, results: Results, dataset: str, generator: str, prompt: str, judge: str
     ) -> Comparison:
         """Compare judged answers: asked for and judged as in the paper, by the same models."""
-        obstacles = [
-            *_data_obstacles(findings, dataset),
-            *_generator_obstacles(generator, prompt),
-        ]
+        answers = results.answers[results.answers.generator == generator]
+        models = answers.model.dropna().unique()
+        obstacles = _generator_obstacles(generator, prompt, models)
         paper_judge = the_paper().judge
         parts = judge.split()
         if parts[:1] != ["paper"]:
@@ -171,24 +178,36 @@ class Comparison:
             )
         elif short_name(f"Qwen/{paper_judge}") not in map(short_name, parts):
             obstacles.append(f"they are judged by {judge}, in the paper by {paper_judge}")
-        return cls(dataset, short_name(generator), has_answers=True, obstacles=tuple(obstacles))
+        return cls._of(
+            results, dataset, *obstacles, generator=short_name(generator), has_answers=True
+        )
 
     @classmethod
     def of_latency(
-        cls, findings: Findings, dataset: str, encoder: str, answers: tuple[str, str] | None
+        cls, results: Results, dataset: str, encoder: str, generator: str | None, prompt: str
     ) -> Comparison:
-        """Compare times; ``answers`` are the generator and prompt they are about, if any."""
-        obstacles = _data_obstacles(findings, dataset)
+        """Compare times, of retrieval alone if there is no generator."""
+        obstacles = []
         if not is_paper_encoder(encoder):
             obstacles.append(f"the paper does not use the encoder {encoder}")
-        if answers is not None:
-            obstacles += _generator_obstacles(*answers)
-            if short_name(answers[0]) != "qwen2.5-vl":
+        if generator is not None:
+            obstacles += _generator_obstacles(generator, prompt, ())
+            if short_name(generator) != "qwen2.5-vl":
                 obstacles.append("the paper's latencies are of Qwen2.5-VL-7B-Instruct")
-        return cls(dataset, has_answers=True, obstacles=tuple(obstacles))
+        return cls._of(results, dataset, *obstacles, has_answers=True)
+
+    @classmethod
+    def _of(cls, results: Results, dataset: str, *obstacles: str, **more: Any) -> Comparison:
+        empty = {encoder for of, encoder in results.invalid_questions if of == dataset}
+        return cls(
+            dataset,
+            (*_data_obstacles(results, dataset), *obstacles),
+            with_empty_pages=frozenset(empty),
+            **more,
+        )
 
     def expected(self, encoder: str | None) -> int:
-        """Return how many questions the paper counts for an encoder; 0 if it has no such data."""
+        """Return the number of questions that the paper counts for an encoder."""
         paper = the_paper()
         counted = paper.questions if self.has_answers else paper.questions_with_evidence
         left_out = paper.questions_left_out.get(self.dataset, {})
@@ -200,44 +219,47 @@ class Comparison:
         measure: str,
         encoder: str | None,
         method: str,
-        questions: int,
         max_k: int | None = None,
+        table: str | None = None,
     ) -> float | None:
         """Return the paper's number of a setting, or None.
 
-        Models go by their short names or those of the hub, ``openai:`` before them or not;
-        ``method`` is the key of a method, or "evidence"; ``questions`` is how many count here:
-        the paper's number stands only where as many count there.
+        ``method`` is the key of a method, or "evidence"; ``table`` chooses one of the paper's
+        tables where several have the number.
         """
-        if self.obstacles or questions != self.expected(encoder):
+        if self.obstacles or encoder in self.with_empty_pages:
             return None
         model = None if encoder is None else short_name(encoder)
         setting = (self.dataset, model, label(method), self.generator, max_k)
-        return _numbers().get((measure, *setting))
+        return _numbers().get((table, measure, *setting))
+
+    def count(self, questions: int, encoder: str | None) -> Cell:
+        """Return the number of questions, with the paper's if its numbers stand beside."""
+        known = encoder is None or is_paper_encoder(encoder)
+        if self.obstacles or not known or encoder in self.with_empty_pages:
+            return Cell(questions)
+        return Cell(questions, paper=self.expected(encoder))
 
     def notes(self, counts: Counts) -> list[str]:
-        """Say why numbers of the paper are missing, given how many questions each row counts."""
+        """Say why numbers of the paper are missing, or which are of other questions."""
         obstacles = list(self.obstacles)
+        differing = []
         for encoder in dict.fromkeys(encoder for _, encoder in counts):
+            own = sorted({count for (_, of), count in counts.items() if of == encoder})
             if not is_paper_encoder(encoder):
                 obstacles.append(f"the paper does not use the encoder {encoder}")
-            elif not self.obstacles:
-                own = {count for (_, of), count in counts.items() if of == encoder}
-                if others := sorted(own - {self.expected(encoder)}):
-                    obstacles.append(
-                        f"with {encoder} {listed(map(str, others))} questions count, in the paper "
-                        f"{self.expected(encoder)}"
-                    )
-        if not obstacles:
-            return []
-        where = "" if self.obstacles else " for some or all rows"
-        return [f"No number of the paper stands here{where}: {'; '.join(obstacles)}."]
-
-
-def _generator_obstacles(generator: str, prompt: str) -> list[str]:
-    obstacles = []
-    if short_name(generator) not in {row.generator for row in the_paper().rows}:
-        obstacles.append(f"the paper does not use the generator {generator}")
-    if prompt != "paper":
-        obstacles.append("the answers are not asked for with the paper's prompt (--prompt paper)")
-    return obstacles
+            elif encoder in self.with_empty_pages:
+                obstacles.append(
+                    f"with {encoder}, pages that could not be encoded count as empty, and the "
+                    "paper leaves their questions out"
+                )
+            elif not self.obstacles and own != [self.expected(encoder)]:
+                shown = listed(map(str, own))
+                differing.append(f"{encoder} {shown} here, {self.expected(encoder)} in the paper")
+        notes = []
+        if obstacles:
+            where = "" if self.obstacles else " for some rows"
+            notes.append(f"No number of the paper stands here{where}: {'; '.join(obstacles)}.")
+        if differing:
+            notes.append(f"The paper counts another number of questions: {'; '.join(differing)}.")
+        return notes

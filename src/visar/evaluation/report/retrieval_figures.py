@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pandas as pd
 
-from visar.evaluation.findings import CORRECTED, Findings
+from visar.evaluation.frames import Results
 from visar.evaluation.methods import DEPTH
-from visar.evaluation.report import drawing, scope
+from visar.evaluation.report import drawing
 from visar.evaluation.report.drawing import draw_grid, with_count
-from visar.evaluation.report.fixed_k import fixed_k_curve
 from visar.evaluation.report.markup import Picture
-from visar.evaluation.report.retrieval_tables import (
-    Measure,
-    f1_of,
-    k_of,
-    precision_of,
-    recall_of,
-)
-from visar.evaluation.report.scope import LATE, Pairs, with_evidence
-from visar.evaluation.statistics import Interval, PairedSamples, bootstrap, f1_of_means
+from visar.evaluation.report.methods import LATE, is_adaptive, is_other, other_methods
+from visar.evaluation.report.retrieval_tables import fixed_k_curve
+from visar.evaluation.state import CORRECTED
+from visar.evaluation.statistics import Interval, bootstrap, f1_of_means, first_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,19 +39,12 @@ def oracle_bin(k: int) -> int:
     return next((at for at, (_, last) in enumerate(ORACLE_BINS) if k <= last), len(ORACLE_BINS))
 
 
-def adaptive_others(findings: Findings) -> tuple[str, ...]:
-    """Return the adaptive methods of a run that the main tables report beside the paper's."""
-    return tuple(filter(scope.is_adaptive, scope.other_methods(findings)))
-
-
-def foreign_methods(findings: Findings) -> tuple[str, ...]:
-    """Return those of other packages alone: figures with a line a method have no room for more."""
-    return tuple(filter(scope.is_other, adaptive_others(findings)))
-
-
-def distribution_figures(findings: Findings) -> list[Picture]:
+def distribution_figures(results: Results) -> list[Picture]:
     """Figures S1 and S2: how often a method takes 1, 2, 3 … pages."""
-    others = foreign_methods(findings)
+    others = _foreign_methods(results)
+    evidence = results.questions.assign(
+        k=results.questions.evidence_pages.map(lambda pages: len(set(pages))), method="evidence"
+    )
     pictures = []
     for key, title, methods in (
         ("figure-s1", "Figure S1. Pages taken: ViSAR, Oracle and evidence", ("visar", "oracle")),
@@ -70,16 +55,13 @@ def distribution_figures(findings: Findings) -> list[Picture]:
         ),
     ):
         panels = []
-        for (dataset, encoder), by_method in findings.choices.items():
-            ks = {"evidence": scope.evidence_counts(findings, dataset)} | {
-                method: [one.k for _, one in with_evidence(findings, dataset, by_method[method])]
-                for method in methods
-                if method in by_method
-            }
-            if ks["evidence"] and len(ks) > 1:
-                last = _LARGEST_K.get(dataset.removesuffix(CORRECTED), _LARGEST_K_OTHERWISE)
-                name = with_count(f"{dataset}, {encoder}", map(len, ks.values()))
-                panels.append((name, (ks, last)))
+        chosen = results.counted[results.counted.method.isin(methods)]
+        for (dataset, encoder), group in chosen.groupby(["dataset", "encoder"]):
+            known = evidence[(evidence.dataset == dataset) & (evidence.k > 0)]
+            both = pd.concat([known, group])[["method", "k"]]
+            counts = both.groupby("method").size()
+            last = _LARGEST_K.get(dataset.removesuffix(CORRECTED), _LARGEST_K_OTHERWISE)
+            panels.append((with_count(f"{dataset}, {encoder}", counts), (both, last)))
         pictures += draw_grid(
             key,
             title,
@@ -93,54 +75,53 @@ def distribution_figures(findings: Findings) -> list[Picture]:
     return pictures
 
 
-def _draw_distribution(
-    axes: Axes, data: tuple[Mapping[str, Sequence[int]], int], looks: _Looks
-) -> None:
-    ks, last = data
+def _draw_distribution(axes: Axes, data: tuple[pd.DataFrame, int], looks: _Looks) -> None:
+    frame, last = data
     places = range(1, last + 1)
-    for method, values in ks.items():
-        counts = Counter(values)
-        shares = [100 * counts[k] / max(1, len(values)) for k in places]
+    for method, ks in frame.groupby("method", sort=False).k:
+        shares = 100 * ks.value_counts(normalize=True).reindex(places, fill_value=0)
         axes.plot(places, shares, **looks[method] | {"markersize": 4, "linewidth": 1.3})
     step = 2 if last <= 24 else 5
     axes.set_xticks([1, *range(step, last + 1, step)])
     axes.set(xlim=(0.4, last + 0.6), xlabel="k", ylabel="questions, %")
 
 
-def oracle_figures(findings: Findings) -> list[Picture]:
+def _foreign_methods(results: Results) -> list[str]:
+    """Return adaptive methods of other packages: there is no room for more lines."""
+    return [one for one in other_methods(results) if is_other(one) and is_adaptive(one)]
+
+
+def oracle_figures(results: Results) -> list[Picture]:
     """Figures 3 and S3 to S6: a method's choice against the size of Oracle's."""
-    others = foreign_methods(findings)
-    measures: tuple[tuple[str, str, str, Measure], ...] = (
-        ("figure-s3", "Figures 3 (a) and S3. k − k_oracle", "mean k − k_oracle", k_of),
-        ("figure-s4", "Figures 3 (b) and S4. F1", "mean F1, %", f1_of),
-        ("figure-s5", "Figure S5. Precision", "mean precision, %", precision_of),
-        ("figure-s6", "Figure S6. Recall", "mean recall, %", recall_of),
-    )
+    others = _foreign_methods(results)
     pictures = []
-    for key, title, heading, measure in measures:
+    for key, title, heading, measure in (
+        ("figure-s3", "Figures 3 (a) and S3. k − k_oracle", "mean k − k_oracle", "surplus"),
+        ("figure-s4", "Figures 3 (b) and S4. F1", "mean F1, %", "f1"),
+        ("figure-s5", "Figure S5. Precision", "mean precision, %", "precision"),
+        ("figure-s6", "Figure S6. Recall", "mean recall, %", "recall"),
+    ):
         # Against itself, Oracle is a line at 0.
-        methods = (*_COMPARED, *(() if measure is k_of else ("oracle",)), *others)
+        methods = (*_COMPARED, *(() if measure == "surplus" else ("oracle",)), *others)
         panels = []
-        for (dataset, encoder), by_method in findings.choices.items():
-            oracle = with_evidence(findings, dataset, by_method.get("oracle", {}))
-            sizes = {asked.question: one.k for asked, one in oracle}
-            lines = {
-                method: by_oracle(
-                    with_evidence(findings, dataset, by_method[method]), sizes, measure
-                )
-                for method in methods
-                if method in by_method
-            }
-            if sizes and lines.keys() - {"oracle"}:
-                name = with_count(f"{dataset}, {encoder}", [len(sizes)])
-                panels.append((name, (lines, list(sizes.values()))))
+        for (dataset, encoder), group in results.counted.groupby(["dataset", "encoder"]):
+            placed = with_oracle(group)
+            placed = placed[placed.method.isin(methods)]
+            if set(placed.method) - {"oracle"}:
+                name = with_count(f"{dataset}, {encoder}", [placed.question.nunique()])
+                panels.append((name, placed))
         pictures += draw_grid(
             key,
             f"{title} against k_oracle",
             "Against the smallest k whose late-interaction top-k holds all evidence. Means of each "
-            f"question's own value, with 95 % of {_SAMPLES:,} bootstrap samples. Grey: share of "
+            f"question's own value, with 95% of {_SAMPLES:,} bootstrap samples. Grey: share of "
             "the questions.",
-            partial(_draw_against_oracle, heading=heading, looks=drawing.method_looks(others)),
+            partial(
+                _draw_against_oracle,
+                measure=measure,
+                heading=heading,
+                looks=drawing.method_looks(others),
+            ),
             panels,
             size=(8.4, 3.6),
             same_heights=True,
@@ -148,30 +129,27 @@ def oracle_figures(findings: Findings) -> list[Picture]:
     return pictures
 
 
-def by_oracle(pairs: Pairs, sizes: Mapping[str, int], measure: Measure) -> dict[int, Interval]:
-    """Return the mean of a measure by the bin of k_oracle; of k, how much larger than k_oracle."""
-    groups = drawing.group(
-        (
-            oracle_bin(sizes[pair[0].question]),
-            measure(pair) - (sizes[pair[0].question] if measure is k_of else 0),
-        )
-        for pair in pairs
-        if pair[0].question in sizes
-    )
-    return {at: bootstrap(groups[at], samples=_SAMPLES) for at in sorted(groups)}
+def with_oracle(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of questions that Oracle has, with surplus = k − k_oracle and its bin."""
+    oracle = frame[frame.method == "oracle"].set_index("question").k
+    frame = frame[frame.question.isin(oracle.index)]
+    k_oracle = frame.question.map(oracle)
+    return frame.assign(surplus=frame.k - k_oracle, bin=k_oracle.map(oracle_bin))
+
+
+def by_oracle(frame: pd.DataFrame, measure: str) -> dict[int, Interval]:
+    """Return the mean of a measure by the bin of k_oracle."""
+    groups = frame.groupby("bin")[measure]
+    return {int(at): bootstrap(values, samples=_SAMPLES) for at, values in groups}
 
 
 def _draw_against_oracle(
-    axes: Axes,
-    data: tuple[Mapping[str, dict[int, Interval]], Sequence[int]],
-    heading: str,
-    looks: _Looks,
+    axes: Axes, frame: pd.DataFrame, measure: str, heading: str, looks: _Looks
 ) -> None:
-    lines, sizes = data
-    counts = Counter(map(oracle_bin, sizes))
+    counts = frame.drop_duplicates("question").bin.value_counts()
     behind = axes.twinx()
-    shares = [100 * count / len(sizes) for count in counts.values()]
-    behind.bar(list(counts), shares, 0.9, color="#E3E3E3", label="share of questions")
+    shares = 100 * counts / counts.sum()
+    behind.bar(list(shares.index), shares, 0.9, color="#E3E3E3", label="share of questions")
     behind.set_ylim(0, 100)
     behind.set_ylabel("questions, %", color="#767676")
     behind.tick_params(axis="y", colors="#767676")
@@ -179,75 +157,64 @@ def _draw_against_oracle(
     # The lines' panel lies over that of the bars, and lets them through.
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
-    for place, (method, line) in enumerate(lines.items()):
+    methods = frame.method.nunique()
+    for place, (method, group) in enumerate(frame.groupby("method", sort=False)):
         # Beside each other, so that no method hides another.
-        shift = 0.6 * (place - (len(lines) - 1) / 2) / len(lines)
+        shift = 0.6 * (place - (methods - 1) / 2) / methods
         look = looks[method] | {"elinewidth": 0.8, "linewidth": 1.2, "markersize": 4}
-        drawing.plot_intervals(axes, {at + shift: one for at, one in line.items()}, **look)
-    if heading.startswith("mean k"):
+        line = {at + shift: one for at, one in by_oracle(group, measure).items()}
+        drawing.plot_intervals(axes, line, **look)
+    if measure == "surplus":
         axes.axhline(0, color="black", linewidth=0.8, linestyle="--")
     else:
         axes.set_ylim(0, 104)
-    names = [f"{name}\n{counts[at]}" for at, name in enumerate(ORACLE_NAMES)]
+    names = [f"{name}\n{counts.get(at, 0)}" for at, name in enumerate(ORACLE_NAMES)]
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.grid(visible=False, axis="x")
     axes.set(xlim=(-0.6, len(names) - 0.4), ylabel=heading)
     axes.set_xlabel("k_oracle, and how many questions have it")
 
 
-def fixed_figures(findings: Findings) -> list[Picture]:
-    """F1 of fixed k = 1 … 10 as a curve, and of adaptive methods at the pages that they take."""
-    others = adaptive_others(findings)
+def fixed_figures(results: Results) -> list[Picture]:
+    """Fixed k = 1 … 10 as a curve, and adaptive methods as points at the pages that they take."""
+    others = [one for one in other_methods(results) if is_adaptive(one)]
+    chosen = results.counted[results.counted.method.isin((LATE, *_COMPARED, *others))]
     panels = []
-    for (dataset, encoder), by_method in findings.choices.items():
-        pairs = {
-            method: with_evidence(findings, dataset, by_method.get(method, {}))
-            for method in (LATE, "visar", *_COMPARED[1:], *others)
-        }
-        pairs = {method: of_method for method, of_method in pairs.items() if of_method}
-        if LATE in pairs and len(pairs) > 1:
-            name = with_count(f"{dataset}, {encoder}", map(len, pairs.values()))
-            panels.append((name, pairs))
+    for (dataset, encoder), group in chosen.groupby(["dataset", "encoder"]):
+        counts = group.groupby("method").size()
+        if LATE in counts and len(counts) > 1:
+            name = with_count(f"{dataset}, {encoder}", counts)
+            panels += [(name, (group, "f1")), (name, (group, "perfect_recall"))]
     return draw_grid(
         "figure-fixed-k",
-        "Figure, not in the paper. F1 of fixed and of adaptive k",
+        "Figure, not in the paper. Fixed and adaptive k at the same number of pages",
         "Lines: the first k = 1 … 10 pages of the ranking of late interaction, and of ViSAR. "
-        "Points: adaptive methods at their mean k, with 95 % bootstrap intervals of F1. F1 as in "
-        "Table 1.",
+        "Points: adaptive methods at their mean k, with 95% bootstrap intervals. F1 as in Table 1; "
+        "all evidence: the share of questions with every evidence page among the pages taken.",
         partial(_draw_fixed, looks=drawing.method_looks(others)),
         panels,
         size=(5.6, 3.2),
-        same_heights=True,
     )
 
 
-def _draw_fixed(axes: Axes, pairs: Mapping[str, Pairs], looks: _Looks) -> None:
-    from matplotlib.ticker import NullLocator
-
+def _draw_fixed(axes: Axes, data: tuple[pd.DataFrame, str], looks: _Looks) -> None:
+    frame, measure = data
+    by_method = dict(iter(frame.groupby("method", sort=False)))
     for method, name, line in ((LATE, "fixed k", "-"), ("visar", "fixed k, ViSAR's ranking", ":")):
-        if method in pairs:
-            curve = fixed_k_curve(pairs[method])
-            axes.plot(
-                [point.k for point in curve],
-                [point.f1 for point in curve],
-                color=looks[method]["color"],
-                linestyle=line,
-                marker=".",
-                label=name,
-            )
+        if method in by_method:
+            curve = fixed_k_curve(by_method[method])
+            look = {"color": looks[method]["color"], "linestyle": line, "marker": "."}
+            axes.plot(curve.k, curve[measure], label=name, **look)
     largest = DEPTH
-    for method, of_method in pairs.items():
+    for method, group in by_method.items():
         if method == LATE:
             continue
-        values = np.array([[precision_of(pair), recall_of(pair)] for pair in of_method])
-        sure = PairedSamples({method: values}, samples=_SAMPLES).interval(method, f1_of_means)
-        mean_k = fmean(one.k for _, one in of_method)
-        largest = max(largest, int(mean_k) + 1)
+        names = ["precision", "recall"] if measure == "f1" else [measure]
+        statistic = f1_of_means if measure == "f1" else first_mean
+        sure = bootstrap(group[names], statistic, samples=_SAMPLES)
+        largest = max(largest, int(group.k.mean()) + 1)
         look = looks[method] | {"linestyle": "none", "markersize": 7, "capsize": 2.5}
-        drawing.plot_intervals(axes, {mean_k: sure}, **look)
-    axes.set_xscale("log")
-    ticks = [k for k in (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500) if k <= largest * 1.2]
-    axes.set_xticks(ticks, list(map(str, ticks)))
-    axes.xaxis.set_minor_locator(NullLocator())
+        drawing.plot_intervals(axes, {float(group.k.mean()): sure}, **look)
+    drawing.set_log_pages(axes, largest)
     axes.set_ylim(bottom=0)
-    axes.set(xlabel="mean k", ylabel="F1, %")
+    axes.set(xlabel="mean k", ylabel="F1, %" if measure == "f1" else "all evidence, %")

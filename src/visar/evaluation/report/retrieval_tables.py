@@ -2,423 +2,328 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from statistics import fmean, median
 
-import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from visar.evaluation import metrics
-from visar.evaluation.findings import (
-    Findings,
-    invalid_pages,
-    questions_with_pages_outside,
-    skipped_documents,
-)
-from visar.evaluation.records import Retrieved
-from visar.evaluation.report.drawing import group
+from visar.evaluation.frames import RANKS, Results
+from visar.evaluation.methods import DEPTH
 from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
-from visar.evaluation.report.paper import Comparison, the_paper
-from visar.evaluation.report.scope import (
+from visar.evaluation.report.methods import (
     LATE,
     PAPER_METHODS,
-    SIGNIFICANT,
-    Pair,
-    Pairs,
-    evidence_counts,
-    is_adaptive,
+    is_compared,
     is_main,
     is_other,
     label,
-    retrieval_notes,
-    with_evidence,
+    where,
 )
-from visar.evaluation.statistics import (
-    Difference,
-    Interval,
-    Means,
-    PairedSamples,
-    Statistic,
-    f1_of_means,
-    first_mean,
-)
+from visar.evaluation.report.notes import SIGNIFICANT, retrieval_notes
+from visar.evaluation.report.paper import Comparison, the_paper
+from visar.evaluation.statistics import Statistic, bootstrap, compare, f1_of_means, first_mean
 
-RANKS = (5, 10)
-RankMetric = Callable[[Sequence[int], Collection[int], int], float]
 _PAPER_RANKERS = (LATE, "single-vector", "visar", "visar-approx")
 _WEIGHTINGS = ("visar", "visar w_i=1", "visar w_p=1", "visar w_i=w_p=1")
 
 
-def overview_table(findings: Findings) -> Table:
-    """Return the first table: what was asked of each data set, and what was not."""
-    rows: list[Row] = []
-    for dataset, by_id in findings.questions.items():
-        asked = by_id.values()
-        sizes = {one.document: one.pages for one in asked}
-        paper = the_paper()
-        with_pages = sum(bool(one.evidence_pages) for one in asked)
-        rows.append(
-            {
-                "Data set": dataset,
-                "Documents": len(sizes),
-                "Pages": sum(sizes.values()),
-                "Largest": max(sizes.values()),
-                "Questions": Cell(len(asked), paper=paper.questions.get(dataset)),
-                "With evidence": Cell(with_pages, paper=paper.questions_with_evidence.get(dataset)),
-                "Answerable": sum(one.answerable for one in asked),
-                "Corrected": sum(one.corrected for one in asked),
-                "Skipped documents": len(skipped_documents(findings, dataset)),
-            }
-        )
-    return Table.of("questions", "Questions", rows, _overview_notes(findings))
-
-
-def _overview_notes(findings: Findings) -> list[str]:
-    notes = []
-    for dataset in findings.datasets:
-        if skipped := skipped_documents(findings, dataset):
-            listed = "; ".join(f"{document} ({reason})" for document, reason in skipped.items())
-            notes.append(f"{dataset}: skipped {listed}.")
-        if outside := questions_with_pages_outside(findings, dataset):
-            notes.append(
-                f"{dataset}: {len(outside)} questions name evidence pages that their document does "
-                f"not have; only those it has count ({', '.join(outside)})."
-            )
-    notes += [
-        f"{encoder}: {count} pages could not be encoded."
-        for encoder, count in sorted(invalid_pages(findings).items())
-    ]
-    if findings.unreadable:
-        notes.append(
-            "Left out, for they are no whole records (a writer was interrupted): "
-            f"{'; '.join(findings.unreadable)}."
-        )
-    if findings.strays:
-        notes.append(f"Left out: {findings.strays} records of questions that the run did not ask.")
-    return notes
-
-
-Measure = Callable[[Pair], float]
-"""A number of one question."""
-
-
-def k_of(pair: Pair) -> float:
-    """Return how many pages are asked for."""
-    return pair[1].k
-
-
-def recall_of(pair: Pair) -> float:
-    """Return the recall of the chosen pages in per cent."""
-    return 100 * metrics.recall(pair[1].pages, pair[0].evidence_pages)
-
-
-def precision_of(pair: Pair) -> float:
-    """Return the precision of the chosen pages in per cent."""
-    return 100 * metrics.precision(pair[1].pages, pair[0].evidence_pages)
-
-
-def f1_of(pair: Pair) -> float:
-    """Return the F1 of the pages chosen for one question in per cent."""
-    return 100 * metrics.f1(pair[1].pages, pair[0].evidence_pages)
-
-
-def at_rank(metric: RankMetric, rank: int, factor: float = 1) -> Measure:
-    """Return a metric of the first pages of a ranking; factor 100 gives per cent."""
-
-    def measure(pair: Pair) -> float:
-        return factor * metric(pair[1].ranking, pair[0].evidence_pages, rank)
-
-    return measure
-
-
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A number of the questions that count."""
+    """A number of a method: a statistic of the means of some measures."""
 
     heading: str
     digits: int
-    measures: tuple[Measure, ...]
-    """Numbers of a question, over whose means ``statistic`` is taken."""
+    measures: tuple[str, ...]
     paper: str | None = None
-    """Its name among the paper's numbers, if the paper computes it so."""
+    """Name among the paper's numbers, if the paper computes it the same way."""
     statistic: Statistic = first_mean
     compared: bool = False
     """Whether it has an interval, and a test against the reference."""
-    is_median: bool = False
-
-    def values(self, pairs: Pairs) -> NDArray[np.float64]:
-        """A row for each question."""
-        return np.array([[measure(pair) for measure in self.measures] for pair in pairs])
-
-    def value(self, pairs: Pairs) -> float:
-        values = self.values(pairs)
-        if self.is_median:
-            return float(np.median(values))
-        return float(self.statistic(values.mean(axis=0, keepdims=True))[0])
 
 
+_F1 = _Column("F1@k* %", 2, ("precision", "recall"), "f1", f1_of_means, compared=True)
 _ADAPTIVE = (
-    _Column("Mean k", 1, (k_of,), "mean_k", compared=True),
-    _Column("Median k", 1, (k_of,), "median_k", is_median=True),
-    _Column("R@k* %", 2, (recall_of,), "recall"),
-    _Column("P@k* %", 2, (precision_of,), "precision"),
-    _Column("F1@k* %", 2, (precision_of, recall_of), "f1", f1_of_means, compared=True),
+    _Column("Mean k", 1, ("k",), "mean_k", compared=True),
+    _Column("Median k", 1, (), "median_k"),
+    _Column("R@k* %", 2, ("recall",), "recall"),
+    _Column("P@k* %", 2, ("precision",), "precision"),
+    _F1,
+    _Column("All evidence %", 2, ("perfect_recall",)),
 )
 
 
-def _ranked(heading: str, digits: int, metric: RankMetric, paper: str | None) -> list[_Column]:
-    """One column for each rank; those with two digits are in per cent."""
+def _at_ranks(heading: str, digits: int, measure: str, paper: str | None) -> list[_Column]:
+    """One column for each rank."""
     return [
         _Column(
             heading.format(rank),
             digits,
-            (at_rank(metric, rank, 100 if digits == 2 else 1),),
+            (f"{measure}@{rank}",),
             None if paper is None else f"{paper}@{rank}",
-            compared=metric is metrics.ndcg_at,
+            compared=measure == "ndcg",
         )
         for rank in RANKS
     ]
 
 
-_RECALL = _ranked("Recall@{} %", 2, metrics.recall_at, "recall")
+_RECALL = _at_ranks("Recall@{} %", 2, "recall", "recall")
 _NDCG = [
-    *_ranked("NDCG@{}", 3, metrics.ndcg_at, None),
-    *_ranked("paper's NDCG@{}", 3, metrics.paper_ndcg_at, "ndcg"),
+    *_at_ranks("NDCG@{}", 3, "ndcg", None),
+    *_at_ranks("paper's NDCG@{}", 3, "paper_ndcg", "ndcg"),
 ]
-_RANKING = (
-    *_RECALL,
-    *_NDCG,
-    *_ranked("Hits@{} %", 2, metrics.hit_at, "hits"),
-    *_ranked("MRR@{}", 3, metrics.reciprocal_rank_at, "mrr"),
-)
+_HITS = [*_at_ranks("Hits@{} %", 2, "hits", "hits"), *_at_ranks("MRR@{}", 3, "mrr", "mrr")]
 _NDCG_NOTE = (
     "NDCG divides by the gain of all evidence pages at the top. The paper's NDCG divides by that "
-    "of the evidence pages that were found: it is never lower, and it alone can stand beside the "
+    "of the evidence pages that were found: it is never lower, and only it can stand beside the "
     "paper's numbers."
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Spec:
-    """Which rows and columns a table has."""
-
-    key: str
-    title: str
-    columns: Sequence[_Column]
-    reference: str
-    """The key of the method that others are compared with."""
-    notes: tuple[str, ...] = ()
-    marks_best: bool = False
-    """Whether the best number of each encoder is bold."""
-
-
-def adaptive_tables(findings: Findings) -> list[Table]:
-    """Table 1: how many pages the adaptive methods take, and how good these are."""
-    spec = _Spec(
-        "table-1",
-        "Table 1. Adaptive-k retrieval",
-        _ADAPTIVE,
-        "visar",
-        (
-            "k before any budget. R@k* and P@k* are means over questions, F1@k* is the harmonic "
-            "mean of these two.",
-        ),
-    )
-    tables = []
-    for dataset in findings.datasets:
-        rows = {
-            encoder: [one for one in by_method if is_main(one) and is_adaptive(one)]
-            for encoder, by_method in _by_encoder(findings, dataset).items()
-        }
-        tables += _table(findings, dataset, spec, rows, _evidence_row(findings, dataset))
-    return tables
-
-
-def _evidence_row(findings: Findings, dataset: str) -> Row:
-    counts = evidence_counts(findings, dataset)
-    paper = Comparison.of_retrieval(findings, dataset)
-    row: Row = {"Encoder": "", "Method": "evidence pages", "Questions": len(counts)}
-    if counts:
-        for name, heading, of in (
-            ("mean_k", "Mean k", fmean),
-            ("median_k", "Median k", median),
-        ):
-            beside = paper.value(name, None, "evidence", len(counts))
-            row[heading] = Cell(of(counts), 1, paper=beside)
-    return row
-
-
-def ranking_tables(findings: Findings) -> list[Table]:
-    """Tables 2 and S1: how well pages are ranked."""
-    spec = _Spec(
-        "table-2-s1",
-        "Tables 2 and S1. Page ranking",
-        _RANKING,
-        LATE,
-        (_NDCG_NOTE,),
-        marks_best=True,
-    )
-    tables = []
-    for dataset in findings.datasets:
-        rows = {
-            encoder: [one for one in by_method if _ranks(one, by_method)]
-            for encoder, by_method in _by_encoder(findings, dataset).items()
-        }
-        tables += _table(findings, dataset, spec, rows)
-    return tables
-
-
-def _ranks(method: str, by_method: Mapping[str, Mapping[str, Retrieved]]) -> bool:
-    """Whether a method has a ranking of its own, and not that of late interaction."""
-    if method in PAPER_METHODS or not is_main(method):
-        return method in _PAPER_RANKERS
-    late = by_method.get(LATE, {})
-    return is_other(method) or any(
-        one.ranking != late[question].ranking
-        for question, one in by_method[method].items()
-        if question in late
-    )
-
-
-def weighting_tables(findings: Findings) -> list[Table]:
-    """Table S10 (a): the ranking without some of the weights."""
-    spec = _Spec(
-        "table-s10-a",
-        "Table S10 (a). Ranking without weights",
-        (*_NDCG, *_RECALL),
-        "visar",
-        (
-            _NDCG_NOTE,
-            "Without the patches' weights (w_pj = 1) every self-similarity is 1 and there is no "
-            "ranking: the paper calls it degenerate.",
-        ),
-        marks_best=True,
-    )
-    tables = []
-    for dataset in findings.datasets:
-        rows = {
-            encoder: [one for one in _WEIGHTINGS if one in by_method]
-            for encoder, by_method in _by_encoder(findings, dataset).items()
-        }
-        if any(set(methods) - {"visar"} for methods in rows.values()):
-            tables += _table(findings, dataset, spec, rows)
-    return tables
-
-
-def _by_encoder(findings: Findings, dataset: str) -> dict[str, dict[str, dict[str, Retrieved]]]:
-    return {encoder: by for (of, encoder), by in findings.choices.items() if of == dataset}
-
-
-def _table(
-    findings: Findings,
-    dataset: str,
-    spec: _Spec,
-    methods: Mapping[str, Sequence[str]],
-    last_row: Row | None = None,
-) -> list[Table]:
-    """A table of a data set, given the methods of each encoder; none if there are none."""
-    paper = Comparison.of_retrieval(findings, dataset)
-    compared = [column for column in spec.columns if column.compared]
+def overview_table(results: Results) -> Table:
+    """Return the first table: what was asked of each data set, and what was not."""
     rows: list[Row] = []
-    counts: dict[tuple[str, str], int] = {}
-    for encoder, wanted in methods.items():
-        pairs = {
-            method: with_evidence(findings, dataset, findings.choices[dataset, encoder][method])
-            for method in wanted
-        }
-        sure = _compare(pairs, compared, spec.reference)
-        for method in wanted:
-            counts[label(method), encoder] = len(pairs[method])
-            row: Row = {"Encoder": encoder, "Method": label(method)}
-            row["Questions"] = len(pairs[method])
-            for column in spec.columns:
-                interval, _ = sure.get((method, column.heading), (None, None))
-                beside = None
-                if column.paper is not None:
-                    beside = paper.value(column.paper, encoder, method, len(pairs[method]))
-                row[column.heading] = Cell(
-                    column.value(pairs[method]) if pairs[method] else None,
-                    column.digits,
-                    interval=None if interval is None else (interval.low, interval.high),
-                    paper=beside,
-                )
-            for column in compared:
-                _, difference = sure.get((method, column.heading), (None, None))
-                row |= _difference_cells(column, difference, spec.reference)
-            rows.append(row)
-    if not rows:
-        return []
-    if spec.marks_best:
-        mark_best(rows, [column.heading for column in spec.columns], "Encoder")
-    if last_row is not None:
-        rows.append({heading: last_row.get(heading) for heading in rows[0]})
-    notes = (
-        *spec.notes,
-        "In parentheses 95 % of 10,000 bootstrap samples over questions. "
-        f"“− {label(spec.reference)}” is the difference on the questions both have, the same "
-        "samples for both; p is that of "
-        f"the paired randomization test (10,000 exchanges), bold below {SIGNIFICANT}."
-        + (" Otherwise bold: the best of an encoder." if spec.marks_best else ""),
-        *retrieval_notes(findings, dataset, counts),
-        *paper.notes(counts),
-    )
-    title = f"{spec.title}: {dataset}"
-    return [Table.of(make_key(spec.key, dataset), title, rows, notes)]
-
-
-def _difference_cells(column: _Column, difference: Difference | None, reference: str) -> Row:
-    name = f"{column.heading} − {label(reference)}"
-    if difference is None:
-        return {name: None, f"p, {column.heading}": None}
-    is_significant = difference.p < SIGNIFICANT
-    return {
-        name: Cell(difference.value, column.digits, interval=(difference.low, difference.high)),
-        f"p, {column.heading}": Cell(difference.p, 4, marked=is_significant),
-    }
-
-
-_Sure = dict[tuple[str, str], tuple[Interval, Difference | None]]
-"""By method and the heading of a column."""
-
-
-def _compare(pairs: Mapping[str, Pairs], columns: Sequence[_Column], reference: str) -> _Sure:
-    """Intervals, and differences to the reference on the questions that a method shares with it."""
-    values = {
-        method: {
-            pair[0].question: row
-            for pair, row in zip(
-                of_method, np.hstack([one.values(of_method) for one in columns]), strict=True
+    notes = []
+    paper = the_paper()
+    for dataset, asked in results.questions.groupby("dataset"):
+        sizes = asked.groupby("document").pages.first()
+        with_evidence = int((asked.evidence_pages.map(len) > 0).sum())
+        skipped = results.skipped_documents(dataset)
+        rows.append(
+            {
+                "Data set": dataset,
+                "Documents": len(sizes),
+                "Pages": int(sizes.sum()),
+                "Largest": int(sizes.max()),
+                "Questions": Cell(len(asked), paper=paper.questions.get(dataset)),
+                "With evidence": Cell(
+                    with_evidence, paper=paper.questions_with_evidence.get(dataset)
+                ),
+                "Answerable": int(asked.answerable.sum()),
+                "Corrected": int(asked.corrected.sum()),
+                "Skipped documents": len(skipped),
+            }
+        )
+        if skipped:
+            listed = "; ".join(f"{document} ({reason})" for document, reason in skipped.items())
+            notes.append(f"{dataset}: skipped {listed}.")
+        outside = {one for call in results.skipped for one in call.pages_outside.get(dataset, ())}
+        if named := sorted(outside & {*asked.question}):
+            notes.append(
+                f"{dataset}: {len(named)} questions name evidence pages that their document does "
+                f"not have; only those it has count ({', '.join(named)})."
             )
-        }
-        for method, of_method in pairs.items()
-        if of_method
+    invalid: dict[str, int] = {}
+    for call in results.skipped:
+        invalid |= call.invalid_pages
+    notes += [f"{name}: {count} pages could not be encoded." for name, count in invalid.items()]
+    if results.unreadable:
+        lines = "; ".join(results.unreadable)
+        notes.append(f"Left out, because a writer was interrupted in these lines: {lines}.")
+    return Table.of("questions", "Questions", rows, notes)
+
+
+def adaptive_tables(results: Results) -> list[Table]:
+    """Table 1: how many pages the adaptive methods take, and how good these are."""
+    tables = []
+    for dataset, frame in where(results.counted, is_compared).groupby("dataset"):
+        paper = Comparison.of_retrieval(results, dataset)
+        rows, notes = _method_rows(results, frame, _ADAPTIVE, "visar", paper)
+        counts = results.of(dataset).evidence_pages.map(lambda pages: len(set(pages)))
+        counts = counts[counts > 0]
+        evidence: Row = {"Method": "evidence pages", "Questions": paper.count(len(counts), None)}
+        for heading, measure, value in (
+            ("Mean k", "mean_k", counts.mean()),
+            ("Median k", "median_k", counts.median()),
+        ):
+            evidence[heading] = Cell(float(value), 1, paper=paper.value(measure, None, "evidence"))
+        rows.append({heading: evidence.get(heading) for heading in rows[0]} | {"Encoder": ""})
+        start = (
+            "k before any budget. R@k* and P@k* are means over questions, F1@k* is the harmonic "
+            "mean of these two. All evidence: the share of questions with every evidence page "
+            "among the pages taken."
+        )
+        title = f"Table 1. Adaptive-k retrieval: {dataset}"
+        tables.append(Table.of(make_key("table-1", dataset), title, rows, [start, *notes]))
+    return tables
+
+
+def fixed_k_curve(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return what the first k = 1 … 10 pages of a ranking reach, in per cent: a row for each k."""
+    points = []
+    for k in range(1, DEPTH + 1):
+        pairs = [
+            (ranking[:k], evidence)
+            for ranking, evidence in zip(frame.ranking, frame.evidence_pages, strict=True)
+        ]
+        recall = pd.Series([100 * metrics.recall(*pair) for pair in pairs])
+        precision = pd.Series([100 * metrics.precision(*pair) for pair in pairs])
+        f1 = metrics.f1_of_means(list(precision), list(recall))
+        perfect = 100 * (recall == 100).mean()
+        pages = sum(len(first) for first, _ in pairs) / len(pairs)
+        points.append((k, pages, recall.mean(), precision.mean(), f1, perfect))
+    names = ["k", "pages", "recall", "precision", "f1", "perfect_recall"]
+    return pd.DataFrame(points, columns=names)
+
+
+def fixed_k_tables(results: Results) -> list[Table]:
+    """A table for each data set: every k of fixed top-k by late interaction, the best F1 bold."""
+    tables = []
+    for dataset, frame in results.counted[results.counted.method == LATE].groupby("dataset"):
+        rows: list[Row] = []
+        counts = {}
+        for encoder, group in frame.groupby("encoder"):
+            counts[label(LATE), encoder] = len(group)
+            rows += [
+                {
+                    "Encoder": encoder,
+                    "k": int(point.k),
+                    "Questions": len(group),
+                    "R@k %": Cell(point.recall, 2),
+                    "P@k %": Cell(point.precision, 2),
+                    "F1@k %": Cell(point.f1, 2),
+                    "All evidence %": Cell(point.perfect_recall, 2),
+                }
+                for point in fixed_k_curve(group).itertuples()
+            ]
+        mark_best(rows, ["F1@k %"], "Encoder")
+        notes = (
+            "Bold: the best k of an encoder, which nobody knows without the evidence.",
+            *retrieval_notes(results, dataset, counts),
+        )
+        title = f"Fixed k. Late interaction with k = 1 … {DEPTH}: {dataset}"
+        tables.append(Table.of(make_key("fixed-k", dataset), title, rows, notes))
+    return tables
+
+
+def ranking_tables(results: Results) -> list[Table]:
+    """Tables 2 and S1: how well pages are ranked."""
+    columns = (*_RECALL, *_NDCG, *_HITS)
+    tables = []
+    for dataset, frame in where(results.counted, is_main).groupby("dataset"):
+        ranked = frame.groupby("encoder", group_keys=False)[frame.columns].apply(_with_own_ranking)
+        paper = Comparison.of_retrieval(results, dataset)
+        rows, notes = _method_rows(results, ranked, columns, LATE, paper)
+        if rows:
+            mark_best(rows, [column.heading for column in columns], "Encoder")
+            title = f"Tables 2 and S1. Page ranking: {dataset}"
+            key = make_key("table-2-s1", dataset)
+            tables.append(Table.of(key, title, rows, [_NDCG_NOTE, *notes, _BEST_NOTE]))
+    return tables
+
+
+def _with_own_ranking(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of methods that do not just cut the ranking of late interaction."""
+    late = frame[frame.method == LATE].set_index("question").ranking
+    own = [
+        method
+        for method, group in frame.groupby("method")
+        if method in _PAPER_RANKERS
+        or is_other(method)
+        or (
+            method not in PAPER_METHODS
+            and any(late.get(q, r) != r for q, r in zip(group.question, group.ranking, strict=True))
+        )
+    ]
+    return frame[frame.method.isin(own)]
+
+
+def weighting_tables(results: Results) -> list[Table]:
+    """Table S10 (a): the ranking without some of the weights."""
+    columns = (*_NDCG, *_RECALL)
+    tables = []
+    chosen = results.counted[results.counted.method.isin(_WEIGHTINGS)]
+    for dataset, frame in chosen.groupby("dataset"):
+        if set(frame.method) == {"visar"}:
+            continue
+        paper = Comparison.of_retrieval(results, dataset)
+        rows, notes = _method_rows(results, frame, columns, "visar", paper)
+        mark_best(rows, [column.heading for column in columns], "Encoder")
+        for encoder in frame.encoder.unique():
+            row: Row = dict.fromkeys(rows[0])
+            row |= {"Encoder": encoder, "Method": "w_pj = 1: degenerate"}
+            rows.append(row)
+        rows.sort(key=lambda row: str(row["Encoder"]))
+        degenerate = (
+            "Without the patches' weights (w_pj = 1) every self-similarity is 1 and there is no "
+            "ranking: the paper calls it degenerate."
+        )
+        title = f"Table S10 (a). Ranking without weights: {dataset}"
+        notes = [_NDCG_NOTE, degenerate, *notes, _BEST_NOTE]
+        tables.append(Table.of(make_key("table-s10-a", dataset), title, rows, notes))
+    return tables
+
+
+_BEST_NOTE = "Bold numbers that are not p: the best of an encoder."
+
+
+def _method_rows(
+    results: Results,
+    frame: pd.DataFrame,
+    columns: Sequence[_Column],
+    reference: str,
+    paper: Comparison,
+) -> tuple[list[Row], list[str]]:
+    """Return a row for each encoder and method, and the notes on them.
+
+    Each row has the columns' numbers and, where they are compared, the difference to the reference
+    method on the questions that both have.
+    """
+    rows: list[Row] = []
+    counts = {}
+    for (encoder, method), group in frame.groupby(["encoder", "method"], sort=False):
+        counts[label(method), encoder] = len(group)
+        row: Row = {"Encoder": encoder, "Method": label(method)}
+        row["Questions"] = paper.count(len(group), encoder)
+        for column in columns:
+            beside = None if column.paper is None else paper.value(column.paper, encoder, method)
+            row[column.heading] = _number(group, column, beside)
+        same = frame[(frame.encoder == encoder) & (frame.method == reference)]
+        for column in columns:
+            if column.compared:
+                row |= _difference(group, same, column, reference)
+        rows.append(row)
+    notes = [
+        "In parentheses 95% of 10,000 bootstrap samples over questions. "
+        f"“− {label(reference)}” is the difference on the questions both have, with the same "
+        "samples for both; p is that of the paired permutation test (10,000 exchanges), bold below "
+        f"{SIGNIFICANT}.",
+        *retrieval_notes(results, paper.dataset, counts),
+        *paper.notes(counts),
+    ]
+    return rows, notes
+
+
+def _number(group: pd.DataFrame, column: _Column, paper: float | None) -> Cell:
+    if not column.measures:
+        return Cell(float(group.k.median()), column.digits, paper=paper)
+    values = group[list(column.measures)]
+    if not column.compared:
+        value = float(column.statistic(values.mean().to_numpy()))
+        return Cell(value, column.digits, paper=paper)
+    found = bootstrap(values, column.statistic)
+    return Cell(found.mean, column.digits, interval=(found.low, found.high), paper=paper)
+
+
+def _difference(group: pd.DataFrame, same: pd.DataFrame, column: _Column, reference: str) -> Row:
+    """The difference to the reference method, and its p; nothing for that method itself."""
+    names = f"{column.heading} − {label(reference)}", f"p, {column.heading}"
+    if same.empty or group.method.iloc[0] == reference:
+        return dict.fromkeys(names)
+    one, other = on_shared_questions(group, same, column.measures)
+    if one.empty:
+        return dict.fromkeys(names)
+    found = compare(one, other, column.statistic)
+    return {
+        names[0]: Cell(found.value, column.digits, interval=(found.low, found.high)),
+        names[1]: Cell(found.p, 4, marked=found.p < SIGNIFICANT),
     }
-    found: _Sure = {}
-    known = values.get(reference, {})
-    # Methods with the same questions are resampled together: nearly always all of them.
-    for questions, methods in group((tuple(of), method) for method, of in values.items()).items():
-        together = PairedSamples({one: list(values[one].values()) for one in methods})
-        for method in methods:
-            shared = [question for question in questions if question in known]
-            samples = together
-            if reference not in methods and shared:
-                samples = PairedSamples(
-                    {one: [values[one][q] for q in shared] for one in (method, reference)}
-                )
-            place = 0
-            for column in columns:
-                end = place + len(column.measures)
-                statistic = partial(_of_part, column.statistic, place, end)
-                difference = None
-                if shared and method != reference:
-                    difference = samples.difference(method, reference, statistic)
-                interval = together.interval(method, statistic)
-                found[method, column.heading] = (interval, difference)
-                place = end
-    return found
 
 
-def _of_part(statistic: Statistic, first: int, end: int, means: Means) -> NDArray[np.float64]:
-    return statistic(means[:, first:end])
+def on_shared_questions(
+    first: pd.DataFrame, second: pd.DataFrame, measures: Iterable[str], key: str = "question"
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the measures of two methods on the questions that both have, in the same order."""
+    one, other = (frame.set_index(key)[list(measures)] for frame in (first, second))
+    shared = one.index.intersection(other.index).sort_values()
+    return one.loc[shared], other.loc[shared]

@@ -1,0 +1,80 @@
+"""Notes under tables: the questions that count, and those that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from visar.evaluation.frames import Results
+
+SIGNIFICANT = 0.05
+INTERVALS = "In parentheses 95% of 10,000 bootstrap samples over questions."
+
+Counts = Mapping[tuple[str, str], int]
+"""Number of questions in each row, by what the row shows and its encoder."""
+
+
+def retrieval_notes(results: Results, dataset: str, counts: Counts) -> list[str]:
+    """Return the notes on a table of retrieval, given the number of questions in each row."""
+    asked = results.of(dataset)
+    counted = asked[asked.evidence_pages.map(len) > 0]
+    start = (
+        f"{dataset}: {len(asked)} questions, of which {len(counted)} have evidence pages and "
+        f"count here; {len(asked) - len(counted)} have none."
+    )
+    return [start, *_common_notes(results, dataset, counted, counts)]
+
+
+def answer_notes(results: Results, dataset: str, counts: Counts) -> list[str]:
+    """Return the notes on a table of answers, given the number of questions in each row."""
+    asked = results.of(dataset)
+    answerable = int(asked.answerable.sum())
+    start = (
+        f"{dataset}: all {len(asked)} questions count here, {answerable} of them answerable from "
+        f"the document, {len(asked) - answerable} not."
+    )
+    return [start, *_common_notes(results, dataset, asked, counts)]
+
+
+def _common_notes(
+    results: Results, dataset: str, counted: pd.DataFrame, counts: Counts
+) -> list[str]:
+    """Corrected questions, skipped documents, pages without vectors, rows that lack results."""
+    notes = []
+    if corrected := int(counted.corrected.sum()):
+        notes.append(f"{corrected} of them are corrected.")
+    if reasons := results.skipped_documents(dataset).values():
+        missing = sum(reason == "missing" for reason in reasons)
+        notes.append(
+            f"Skipped, with all their questions: {missing} missing documents, "
+            f"{len(reasons) - missing} that cannot be read."
+        )
+    left_out = {}
+    for encoder in dict.fromkeys(encoder for _, encoder in counts):
+        of_encoder = results.left_out.get((dataset, encoder), frozenset())
+        left_out[encoder] = int(counted.question.isin(of_encoder).sum())
+        affected = results.invalid_questions.get((dataset, encoder), frozenset())
+        if of_encoder:
+            notes.append(
+                f"{encoder}: {left_out[encoder]} questions are left out, as in the paper, because "
+                "a page of their document could not be encoded."
+            )
+        elif number := int(counted.question.isin(affected).sum()):
+            notes.append(
+                f"{encoder}: {number} questions are about documents with pages that could not be "
+                "encoded; these count as empty pages. The paper leaves such questions out."
+            )
+    lacking = [
+        f"{row} ({encoder}) {missing}"
+        for (row, encoder), count in counts.items()
+        if (missing := len(counted) - left_out[encoder] - count) > 0
+    ]
+    if lacking:
+        notes.append(f"Without a result, and left out of their rows only: {', '.join(lacking)}.")
+    return notes
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as text, separated by commas."""
+    return ", ".join(names) or "none"
