@@ -10,7 +10,9 @@ from PIL import Image
 from tests.generation.openai_samples import alone as alone
 from tests.generation.smollm import SmolLM
 from visar.errors import GenerationError
+from visar.generation.answering import Budget, answer_from
 from visar.generation.openai_server import OpenAIGenerator
+from visar.generation.prompts import GivenPage
 from visar.generation.protocol import Prompt
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -64,6 +66,15 @@ def test_it_can_write_nothing_but_a_choice(
 def test_too_much_for_its_context_is_told(generator: OpenAIGenerator) -> None:
     with pytest.raises(GenerationError, match=r"2048 tokens.*lower --max-k"):
         generator.generate(Prompt("s", ("word " * 4000,)), max_tokens=8)
+
+
+def test_a_long_page_is_cut_to_its_context(generator: OpenAIGenerator) -> None:
+    """The server tells what is too long; less is sent until it fits."""
+    page = GivenPage("1", "doc", 1, "The warranty lasts 60 months.\n" * 900)
+    sent = answer_from("How long?", [page], generator, Budget(answer_tokens=8)).generation
+    assert sent.note is not None
+    assert sent.input_tokens is not None
+    assert 300 < sent.input_tokens < 2048
 
 
 def test_that_it_reads_no_images_is_told(generator: OpenAIGenerator) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -82,9 +84,16 @@ def test_auto_takes_the_best_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_flash_attention_is_used_on_cuda_where_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Built for another torch, it is there and cannot be imported."""
+    package = tmp_path / "flash_attn"
+    package.mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (package / "__init__.py").write_text("raise ImportError('undefined symbol')")
     assert devices.attention_for("cuda") is None
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: object())
+    (package / "__init__.py").write_text("works = True")
+    importlib.invalidate_caches()
     assert devices.attention_for("cuda") == "flash_attention_2"
     assert devices.attention_for("cpu") is None
+    del sys.modules["flash_attn"]

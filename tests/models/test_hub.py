@@ -366,6 +366,26 @@ def test_the_small_encoders_are_downloaded_by_name_and_encode(
     assert not any("onnx" in path for path in got)
 
 
+def test_the_commits_of_the_paper_are_asked_for_adapter_and_base(
+    checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
+) -> None:
+    """And once they are here, the hub is not asked at all."""
+    known = PUBLISHED["colqwen2.5"]
+    assert known.base_revision is not None
+    base = Path(f"{checkpoint('colqwen2.5')}-base")
+    hub = {known.repository: (known.revision, adapter), "someone/base": (known.base_revision, base)}
+    encode = ENCODE_NAMES.format(["colqwen2.5"])
+    version = f"{known.revision}-{known.base_revision[:16]}-1"
+    with answering(like_the_hub(hub)) as (endpoint, asked):
+        ended = child(encode, endpoint, tmp_path / "cache")
+        assert ended.stdout.splitlines() == [f"colqwen2.5 {version} 128"], ended.stderr
+        assert not any("/main" in request.path for request in asked)
+        asked.clear()
+        again = child(encode, endpoint, tmp_path / "cache")
+        assert again.stdout == ended.stdout, again.stderr
+        assert not any(name in request.path for request in asked for name in hub)
+
+
 FETCH = f"""
 from pathlib import Path
 from visar.cli.options import fetch_model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -68,9 +68,14 @@ def choose_dtype(device: str, half: str = "bfloat16") -> torch.dtype:
 
 
 def attention_for(device: str) -> str | None:
-    """Return flash attention where it is installed and runs; None for the model's own choice."""
-    installed = importlib.util.find_spec("flash_attn") is not None
-    return "flash_attention_2" if device == "cuda" and installed else None
+    """Return flash attention where it can be imported and runs; None for the model's own choice."""
+    if device != "cuda":
+        return None
+    try:
+        importlib.import_module("flash_attn")
+    except (ImportError, OSError):  # often built for another torch
+        return None
+    return "flash_attention_2"
 
 
 def first_batch(device: str) -> int:
