@@ -82,6 +82,15 @@ def test_options_choose_grade_and_language(tmp_path: Path) -> None:
     assert (opened.name, len(opened.questions)) == ("harbour, grade 2", 1)
 
 
+def test_names_are_those_of_folders_and_repositories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_parquet(tmp_path / "harbour")
+    assert open_dataset("vidore/esg_v2", data=folder).name == "esg_v2"
+    monkeypatch.chdir(folder)
+    assert open_dataset("beir:.").name == open_dataset(".").name == "harbour"
+
+
 def test_a_config_for_each_language_as_mteb_has_them(tmp_path: Path) -> None:
     folder = write_parquet(tmp_path / "harbour")
     for part in ("corpus", "queries", "qrels"):

@@ -131,7 +131,10 @@ def _open_beir(place: str, folder: Path | None, written: str) -> Dataset:
     if data is None:
         prefix = [] if options.language is None else [f"{options.language}-*"]
         data = fetch(place, [*prefix, "corpus*", "queries*", "qrels*", "data/*"])
-    return BeirDataset(data, place.rstrip("/").rpartition("/")[2] or data.absolute().name, options)
+        return BeirDataset(data, place.rpartition("/")[2], options)
+    # Given with its folder, a name stays the data set's name.
+    named = Path(place) if existing(Path(place)) is None else data.absolute()
+    return BeirDataset(data, named.name, options)
 
 
 def _open_by_name(name: str, folder: Path | None) -> Dataset:
