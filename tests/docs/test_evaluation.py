@@ -69,7 +69,9 @@ def test_a_benchmark_is_converted(tmp_path: Path) -> None:
     assert open_dataset(tmp_path / "financebench.jsonl").questions()[0].evidence_pages == (1, 60)
 
 
-def test_runs_are_reported_and_compared(tmp_path: Path) -> None:
+def test_runs_are_reported_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("results", "earlier"):
         write_run(
             tmp_path / name,
@@ -81,7 +83,11 @@ def test_runs_are_reported_and_compared(tmp_path: Path) -> None:
         )
     assert run_commands(tmp_path, REPORT) == 2
     made = {path.name for path in (tmp_path / "shared").iterdir()}
-    assert {"report.html", "leaderboard.html", "leaderboard.md", "leaderboard.json"} <= made
+    files = r"`((?:report|leaderboard)[\w-]*\.\w+)`"
+    assert {*re.findall(files, REPORT), "leaderboard.json", "leaderboard.csv"} <= made
+    monkeypatch.chdir(tmp_path)
+    exec(block(REPORT, "python"), {})  # noqa: S102
+    assert "score-cluster" in capsys.readouterr().out
 
 
 def test_the_pages_name_every_converter_and_every_method_of_others() -> None:

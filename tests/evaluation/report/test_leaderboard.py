@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.evaluation.synthetic import PRIVATE, stamp, write_records, write_run
+from tests.explain.browser import needs_chromium, opened
 from visar.errors import InvalidOption, NotARun
 from visar.evaluation.records import Asked, Judged, Retrieved, read_lines
 from visar.evaluation.report import InvalidPages
@@ -153,6 +154,33 @@ def test_numbers_and_questions_can_be_downloaded(page: Path) -> None:
         == ("first", "colpali", "Late-Interaction, k = 5")
     ]
     assert number(row["R@k* %"]) == pytest.approx(recall)
+
+
+@needs_chromium
+def test_a_reader_sorts_and_filters_rows(page: Path) -> None:
+    with opened(page) as seen:
+        shown_table = seen.page.locator("#retrieval-mmlongbench")
+        rows = shown_table.locator("tbody tr")
+        heading = shown_table.get_by_role("button", name="Mean k")
+
+        def shown() -> list[float]:
+            cells = rows.locator("td:nth-child(9)").all()
+            return [float(cell.get_attribute("data-value") or "nan") for cell in cells]
+
+        before = shown()
+        heading.click()
+        assert shown() == sorted(before, reverse=True)
+        heading.click()
+        assert shown() == sorted(before)
+        # Rows without a p come last, whichever way.
+        seen.page.locator("#retrieval-mmlongbench").get_by_role(
+            "button", name="p", exact=True
+        ).click()
+        assert rows.last.locator("td").last.get_attribute("data-value") is None
+        seen.page.get_by_label("Filter rows").fill("colpali oracle")
+        assert rows.locator("visible=true").count() == 1
+        assert rows.locator(".bar").count() > 0
+        assert (seen.requests, seen.complaints) == ([], [])
 
 
 def test_answers_are_compared_with_the_same_generator_and_budget(

@@ -16,8 +16,15 @@ import pytest
 from tests.evaluation.synthetic import PRIVATE, write_records, write_run
 from visar.errors import MissingExtra, NotARun
 from visar.evaluation.frames import read_results
+from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Retrieved, read_lines
-from visar.evaluation.report import InvalidPages, introduce, write_report
+from visar.evaluation.report import (
+    InvalidPages,
+    introduce,
+    make_figures,
+    make_tables,
+    write_report,
+)
 
 FIGURES = {
     "figure-s1",
@@ -281,3 +288,15 @@ def test_a_detail_never_runs_code(small: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "details" / "one.npz", similarity=pickled, cost=pickled, k_star=1, id="x")
     with pytest.raises(NotARun, match=r"one\.npz"):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "their:method"])
+def test_any_method_alone_gives_a_report(small: Path, tmp_path: Path, method: str) -> None:
+    """Tables and figures that need others are left out."""
+    chosen = [one for one in read_lines(small, Retrieved)[0] if one.question in ("q1", "q5")]
+    alone = [replace(one, method=method) for one in chosen if one.method == "visar"]
+    (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
+    write_records(tmp_path / "retrieved.jsonl", alone)
+    results = read_results(tmp_path)
+    assert make_tables(results)[0].key == "questions"
+    make_figures(results, tmp_path)

@@ -133,7 +133,7 @@ def with_oracle(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of questions that Oracle has, with surplus = k − k_oracle and its bin."""
     oracle = frame[frame.method == "oracle"].set_index("question").k
     frame = frame[frame.question.isin(oracle.index)]
-    k_oracle = frame.question.map(oracle)
+    k_oracle = frame.question.map(oracle).astype(float)
     return frame.assign(surplus=frame.k - k_oracle, bin=k_oracle.map(oracle_bin))
 
 
