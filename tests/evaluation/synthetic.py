@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from visar.evaluation.inputs import Definitions
+from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_by_key
 from visar.evaluation.state import RunState
@@ -52,7 +53,12 @@ def write_run(
 
 def stamp(folder: Path) -> Path:
     """Give the records of a folder the digests of their inputs, as the runner does."""
-    state = RunState(read_by_key(folder, Asked), (), Definitions())
+    definitions = Definitions()
+    for manifest in read_manifests(folder):
+        definitions = definitions.updated(
+            Definitions.model_validate(manifest.get("definitions", {}))
+        )
+    state = RunState(read_by_key(folder, Asked), (), definitions)
     for kind in (Retrieved, Answered, Judged):
         schema: TypeAdapter[Any] = TypeAdapter(kind)
         for path in sorted(folder.glob(f"{kind.__name__.lower()}*.jsonl")):

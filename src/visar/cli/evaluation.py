@@ -178,6 +178,13 @@ Questions = Annotated[
 ]
 Comparison = Annotated[Path, typer.Option("--out", help="Where to.", metavar="DIR")]
 
+AllowDifferent = Annotated[
+    bool,
+    typer.Option(
+        "--allow-different",
+        help="Compare runs with different versions of data, models or ViSAR.",
+    ),
+]
 InvalidPages = Annotated[
     Literal["auto", "leave-out", "empty"],
     typer.Option(
@@ -320,13 +327,20 @@ def compare(
     baseline: Baseline = None,
     out: Comparison = Path("comparison"),
     invalid_pages: InvalidPages = "auto",
+    allow_different: AllowDifferent = False,
     as_json: Json = False,
 ) -> None:
     """Put runs side by side, with paired tests between their rows, as HTML, Markdown and JSON."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation.report.leaderboard import write_leaderboard
 
-    written = write_leaderboard(folders, out, baseline=baseline, invalid_pages=invalid_pages)
+    written = write_leaderboard(
+        folders,
+        out,
+        baseline=baseline,
+        invalid_pages=invalid_pages,
+        allow_different=allow_different,
+    )
     _show_written(written, as_json=as_json)
 
 

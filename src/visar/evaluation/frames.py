@@ -168,6 +168,7 @@ def make_results(
         "evidence_pages",
         "answerable",
         "corrected",
+        "text_digest",
     ]
     about = questions[names].rename(columns={"pages": "document_pages"})
     retrievals = retrievals.merge(about, on=["dataset", "question"])

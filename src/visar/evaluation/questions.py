@@ -54,13 +54,3 @@ class Dataset(Protocol):
     def path(self, document: str) -> Path | None:
         """The document's file or folder of page images; None if it is missing."""
         ...
-
-
-@runtime_checkable
-class Revised(Protocol):
-    """A data set that knows its revision, such as a commit at the hub."""
-
-    @property
-    def revision(self) -> str | None:
-        """The revision; None if it is unknown."""
-        ...

@@ -15,7 +15,7 @@ from visar.encoders.protocol import Encoder
 from visar.errors import InvalidOption
 from visar.evaluation.answering import answer, judge_answers, quote
 from visar.evaluation.calls import ONE_BY_ONE, ModelCalls, Pace
-from visar.evaluation.datasets import published_edition
+from visar.evaluation.datasets import find_revision, published_edition
 from visar.evaluation.inputs import (
     Definitions,
     define_calibration,
@@ -27,7 +27,6 @@ from visar.evaluation.judge import Judge, get_judge, judge_and_model, needs_mode
 from visar.evaluation.manifest import DataRead, Manifest, finish, write_manifest
 from visar.evaluation.plan import Plan, QuestionSet
 from visar.evaluation.preparing import prepare_documents, write_questions
-from visar.evaluation.questions import Revised
 from visar.evaluation.records import writer_name
 from visar.evaluation.searching import Search
 from visar.evaluation.work import Outcome, ProgressListener, Work
@@ -185,10 +184,11 @@ def _data_read(questions: QuestionSet) -> DataRead:
         (one.id, one.document, one.text, one.evidence_pages, one.answers, one.kind)
         for one in questions.questions
     ]
+    path = questions.dataset.path(questions.questions[0].document) if count else None
     return DataRead(
         source=questions.source,
         questions=count,
         edition=published_edition(questions.name, count),
-        revision=questions.dataset.revision if isinstance(questions.dataset, Revised) else None,
+        revision=None if path is None else find_revision(path),
         digest=digest(content),
     )

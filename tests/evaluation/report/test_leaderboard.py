@@ -17,6 +17,8 @@ from visar.evaluation.records import Asked, Judged, Retrieved, read_lines
 from visar.evaluation.report import InvalidPages
 from visar.evaluation.report.leaderboard import write_leaderboard
 
+DATA = {"source": "own", "questions": 4, "digest": "first"}
+
 
 def write_small(folder: Path, choices: dict[str, dict[str, tuple[int, ...]]]) -> Path:
     """A run of four questions with evidence 1 and 2, and what methods chose for them."""
@@ -253,3 +255,35 @@ def test_questions_on_pages_that_could_not_be_encoded(
     said = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["introduction"]
     left_out = "run, own, letters: 1 questions are left out, as in the paper"
     assert any(one.startswith(left_out) for one in said) is (way == "leave-out")
+
+
+def write_manifest(folder: Path, **values: Any) -> None:
+    (folder / "manifest.json").write_text(json.dumps({"started": "2026-01-02", **values}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"definitions": {"code": "2", "encoders": {"letters": "1"}}},
+        {"definitions": {"code": "1", "encoders": {"letters": "2"}}},
+        {"definitions": {"code": "1"}, "plan": {"as_authors": True}},
+        {"definitions": {"code": "1"}, "data": {"own": DATA | {"digest": "other"}}},
+    ],
+)
+def test_different_definitions_are_compared_only_if_told(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    runs = [write_small(tmp_path / name, {"my:good": {"a": BOTH}}) for name in ("one", "two")]
+    first = {"definitions": {"code": "1", "encoders": {"letters": "1"}}, "data": {"own": DATA}}
+    for run, values in zip(runs, (first, changed), strict=True):
+        write_manifest(run, **values)
+        # The digests of inputs go with the definitions.
+        stamp(run)
+    with pytest.raises(InvalidOption, match="--allow-different"):
+        write_leaderboard(runs, tmp_path / "out")
+    page = write_leaderboard(runs, tmp_path / "out", allow_different=True)
+    said = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["introduction"]
+    assert any(one.startswith("Not the same in all runs") for one in said)
+    write_manifest(runs[1], **first)
+    stamp(runs[1])
+    assert write_leaderboard(runs, tmp_path / "out").exists()

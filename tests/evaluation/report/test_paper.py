@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from visar.evaluation.authors import paper_generator
 from visar.evaluation.methods import METHODS
-from visar.evaluation.report.paper import Comparison, PaperRow, short_name, the_paper
+from visar.evaluation.report.paper import Comparison, PaperRow, the_paper
 
 ROWS = the_paper().rows
 
@@ -204,7 +205,7 @@ def test_sparsity_of_all_lies_where_accuracy_puts_it() -> None:
 
 @pytest.mark.parametrize("encoder", ["colpali", "vidore/colpali-v1.2", "colpali@main"])
 def test_models_go_by_their_short_and_hub_names(encoder: str) -> None:
-    generator = short_name("openai:Qwen/Qwen2.5-VL-7B-Instruct")
+    generator = paper_generator("openai:Qwen/Qwen2.5-VL-7B-Instruct")
     paper = Comparison("MMLongBench", generator=generator, has_answers=True)
     assert paper.value("accuracy", encoder, "visar", 5) == 35.42
 

@@ -11,7 +11,7 @@ from visar.evaluation.datasets.corrections import (
     missing_documents,
     read_corrections,
 )
-from visar.evaluation.datasets.hub import published_edition
+from visar.evaluation.datasets.hub import find_revision, published_edition
 from visar.evaluation.datasets.registry import dataset_names, open_dataset
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "correct",
     "dataset_names",
     "doubtful",
+    "find_revision",
     "incomplete_documents",
     "missing_documents",
     "open_dataset",

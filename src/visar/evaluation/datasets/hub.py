@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tarfile
 import tempfile
@@ -16,6 +17,9 @@ MMLONGBENCH_HUB = "yubo2333/MMLongBench-Doc"
 LONGDOCURL_HUB = "dengchao/LongDocURL"
 COLLECTION = "Lillianwei/Mdocagent-dataset"
 """Holds both benchmarks, each in a folder: the paper took them from here."""
+_REVISIONS = {COLLECTION: "0dfdcc9a777ebf393653e4b7fc442aa89a8cfabc"}
+"""Commits that the paper used; others are recorded as they are found."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 # All that are known to be published, by how many questions they have.
 _EDITIONS = {
@@ -55,12 +59,27 @@ def download(name: str, benchmark: str) -> Path:
     return folder
 
 
+def find_revision(path: Path) -> str | None:
+    """Return the commit at the hub that a data set's file came from; None for other files.
+
+    >>> find_revision(Path("hub/datasets--a--b/snapshots") / ("0" * 40) / "documents/a.pdf")[:4]
+    '0000'
+    """
+    found = _COMMIT.search(str(path.absolute()))
+    return found and found[0]
+
+
 def fetch(repository: str, files: Sequence[str]) -> Path:
     """The folder of a data set at the hub with the files of some patterns, downloaded if needed."""
     with extra_needed("A benchmark of the Hugging Face hub", "eval"):
         from huggingface_hub import errors, snapshot_download
     try:
-        found = snapshot_download(repository, repo_type="dataset", allow_patterns=list(files))
+        found = snapshot_download(
+            repository,
+            repo_type="dataset",
+            revision=_REVISIONS.get(repository),
+            allow_patterns=list(files),
+        )
     except errors.GatedRepoError as error:
         raise DatasetError(
             f"The data set {repository} is open only to those who accepted its terms: accept them "

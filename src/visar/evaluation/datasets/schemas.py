@@ -102,7 +102,7 @@ def _answer(value: Any) -> Any:
     if isinstance(value, dict):
         raise ValueError(f"must be text, a number or a list, not {shown(value)}")  # noqa: TRY004
     if isinstance(value, list):
-        return json.dumps(value, ensure_ascii=False, default=str) if value else ""
+        return json.dumps([str(item) for item in value], ensure_ascii=False) if value else ""
     return "" if value is None else str(value)
 
 

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from visar.evaluation.authors import paper_encoder, paper_generator
 from visar.evaluation.frames import ANSWER_KEY, Results
 from visar.evaluation.judge.agreement import count_agreement
 from visar.evaluation.methods import PAPER_INACTIVE
@@ -24,7 +25,7 @@ from visar.evaluation.report.methods import (
     where,
 )
 from visar.evaluation.report.notes import INTERVALS, SIGNIFICANT, answer_notes
-from visar.evaluation.report.paper import Comparison, short_name, the_paper
+from visar.evaluation.report.paper import Comparison, the_paper
 from visar.evaluation.report.retrieval_tables import on_shared_questions
 from visar.evaluation.statistics import bootstrap, mcnemar, summarize
 from visar.generation import extractive
@@ -111,7 +112,7 @@ def accuracy_tables(results: Results) -> list[Table]:
         for one in [*(other for other in settings if _joins(other, setting)), setting]:
             main = where(one.verdicts, is_main)
             for encoder, method in main[["encoder", "method"]].drop_duplicates().itertuples(False):
-                is_m3docrag = method == LATE and short_name(encoder) == "colpali"
+                is_m3docrag = method == LATE and paper_encoder(encoder) == "colpali"
                 row: Row = {
                     "Encoder": encoder,
                     "Method": _M3DOCRAG if is_m3docrag else label(method),
@@ -125,7 +126,7 @@ def accuracy_tables(results: Results) -> list[Table]:
                     row[f"Max-{k} %"] = one.accuracy(group)
                     row[f"p, Max-{k}"] = None if method == LATE else Cell(_p_value(group, fixed), 4)
                 rows.append(row)
-                if (short_name(encoder), label(method)) in in_paper:
+                if (paper_encoder(encoder), label(method)) in in_paper:
                     of_paper.append(dict(row))
         notes = [
             f"{INTERVALS} Bold: the highest of a column. {_MCNEMAR}.",
@@ -137,7 +138,7 @@ def accuracy_tables(results: Results) -> list[Table]:
             ("accuracy", "Accuracy of every encoder and method", rows),
         ):
             is_paper = shown is of_paper
-            if not shown or (is_paper and short_name(setting.generator) != "qwen2.5-vl"):
+            if not shown or (is_paper and paper_generator(setting.generator) != "qwen2.5-vl"):
                 continue
             mark_best(shown, budgets)
             more = []
@@ -153,7 +154,7 @@ def accuracy_tables(results: Results) -> list[Table]:
 
 def _reads_text(generator: str) -> bool:
     """Whether a language model is given the words of pages and not their images."""
-    published = PUBLISHED.get(short_name(generator))
+    published = PUBLISHED.get(paper_generator(generator))
     is_text_model = published is not None and published.reads == "text"
     return is_text_model or generator.startswith("openai-text:")
 
@@ -209,7 +210,7 @@ def match_tables(results: Results) -> list[Table]:
     numbered = [
         (number, key)
         for key in groups
-        for number in _MATCH_TABLES.get(short_name(key[0]), ("other",))
+        for number in _MATCH_TABLES.get(paper_generator(key[0]), ("other",))
     ]
     # "4" comes before "S3" … "S7", and these before "other".
     for number, (generator, prompt, judge) in sorted(numbered):

@@ -50,6 +50,7 @@ def write_leaderboard(
     *,
     baseline: str | None = None,
     invalid_pages: InvalidPages = "auto",
+    allow_different: bool = False,
 ) -> Path:
     """Write ``leaderboard.html`` with the same numbers as .md, .json and .csv.
 
@@ -67,6 +68,9 @@ def write_leaderboard(
     invalid_pages
         What becomes of questions about documents with pages that an encoder failed on, as in
         `write_report`.
+    allow_different
+        Compare runs even if the same name means different data, models or code in them; the page
+        then says what differs.
 
     Returns
     -------
@@ -78,7 +82,8 @@ def write_leaderboard(
     NotARun
         If a folder holds no run, or damaged records.
     InvalidOption
-        If a folder is named twice, or ``baseline`` is not the name of one row.
+        If a folder is named twice, ``baseline`` is not the name of one row, or a name means
+        different things in two runs.
     MissingExtra
         If Jinja is not installed.
     """
@@ -86,6 +91,12 @@ def write_leaderboard(
         name: apply_invalid_pages(read_results(folder), invalid_pages)
         for name, folder in _named(folders).items()
     }
+    different = _different_definitions(runs)
+    if different and not allow_different:
+        raise InvalidOption(
+            f"These runs were not computed in the same way: {'; '.join(different)}. Run them again "
+            "with the same versions, or pass --allow-different to compare them anyway."
+        )
     chosen = pd.concat([_retrieval_rows(name, results) for name, results in runs.items()])
     verdicts = pd.concat([_verdict_rows(name, results) for name, results in runs.items()])
     reference = _find_baseline(chosen, baseline)
@@ -97,7 +108,9 @@ def write_leaderboard(
         for judge, frame in verdicts[verdicts.dataset == dataset].groupby("judge"):
             tables.append(_answer_table(dataset, judge, frame, reference))
     records = {
-        "leaderboard-retrievals.csv": chosen.drop(columns=["same", "ranking", "evidence_pages"]),
+        "leaderboard-retrievals.csv": chosen.drop(
+            columns=["same", "text_digest", "ranking", "evidence_pages"]
+        ),
         "leaderboard-verdicts.csv": verdicts.drop(columns="same"),
     }
     for name, frame in records.items():
@@ -105,7 +118,7 @@ def write_leaderboard(
         write_whole(Path(out) / name, lines.encode())
     report = Report(
         "ViSAR leaderboard",
-        tuple(_introduction(runs)),
+        (*_introduction(runs), *(f"Not the same in all runs: {one}." for one in different)),
         with_own_keys(tables),
         (),
         json.dumps(
@@ -134,10 +147,35 @@ def _named(folders: Sequence[Path | str]) -> dict[str, Path]:
     return named
 
 
+def _different_definitions(runs: Mapping[str, Results]) -> list[str]:
+    """Return the names that mean something else in one run than in another."""
+    meanings: dict[str, dict[str, set[str]]] = {}
+    for run, results in runs.items():
+        for manifest in results.manifests[-1:]:
+            definitions = manifest.get("definitions", {})
+            named = {
+                "ViSAR": definitions.get("code", ""),
+                "the authors' definitions (--as-authors)": manifest.get("plan", {}).get(
+                    "as_authors", False
+                ),
+                **{f"data set {k}": v.get("digest") for k, v in manifest.get("data", {}).items()},
+                **{f"encoder {k}": v for k, v in definitions.get("encoders", {}).items()},
+                **{f"generator {k}": v for k, v in definitions.get("generators", {}).items()},
+                **{f"judge {k}": v for k, v in definitions.get("judges", {}).items()},
+            }
+            for name, meaning in named.items():
+                meanings.setdefault(name, {}).setdefault(str(meaning), set()).add(run)
+    return [
+        f"{name} differs between {' and '.join(min(one) for one in by_meaning.values())}"
+        for name, by_meaning in meanings.items()
+        if len(by_meaning) > 1
+    ]
+
+
 def _retrieval_rows(run: str, results: Results) -> pd.DataFrame:
     """Return the main methods' retrievals; those with a fixed k once for each of `FIXED_K`."""
     names = ["dataset", "encoder", "method", "question", "document", "document_pages", "pages"]
-    names += ["evidence_pages", "k", *_F1, "perfect_recall", "ndcg@5", "ranking"]
+    names += ["text_digest", "evidence_pages", "k", *_F1, "perfect_recall", "ndcg@5", "ranking"]
     frame = where(results.counted, is_main)[names]
     parts = [where(frame, is_adaptive).assign(name=lambda part: part.method)]
     for k in FIXED_K:
@@ -161,7 +199,8 @@ def _retrieval_rows(run: str, results: Results) -> pd.DataFrame:
 def _verdict_rows(run: str, results: Results) -> pd.DataFrame:
     """Return the verdicts on the main methods' answers, with what their questions are about."""
     about = results.questions.rename(columns={"pages": "document_pages"})
-    about = about[["dataset", "question", "document", "document_pages", "evidence_pages"]]
+    names = ["dataset", "question", "text_digest", "document", "document_pages", "evidence_pages"]
+    about = about[names]
     frame = where(results.verdicts, is_main).merge(about, on=["dataset", "question"])
     asked = zip(frame.generator, frame.prompt, strict=True)
     frame = frame.assign(generator=[name_generator(*one) for one in asked], name=frame.method)
@@ -173,11 +212,11 @@ def _verdict_rows(run: str, results: Results) -> pd.DataFrame:
 
 
 def _identity(frame: pd.DataFrame) -> list[str]:
-    """Name each question by its id, document and evidence: runs may mean different ones."""
-    names = ["question", "document", "document_pages", "evidence_pages"]
+    """Name each question by its id, text, document and evidence: runs may mean different ones."""
+    names = ["question", "text_digest", "document", "document_pages", "evidence_pages"]
     return [
-        json.dumps([question, document, pages, sorted({*evidence})])
-        for question, document, pages, evidence in frame[names].itertuples(index=False)
+        json.dumps([*about, sorted({*evidence})])
+        for *about, evidence in frame[names].itertuples(index=False)
     ]
 
 
@@ -209,7 +248,7 @@ def _runs_table(runs: Mapping[str, Results]) -> Table:
         last = results.manifests[-1] if results.manifests else {}
         versions: dict[str, str] = {}
         for manifest in results.manifests:
-            versions |= manifest.get("encoders", {})
+            versions |= manifest.get("definitions", {}).get("encoders", {})
         encoders = [f"{one} {versions.get(one, '')}".rstrip() for one in results.encoders]
         rows.append(
             {

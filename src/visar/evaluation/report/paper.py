@@ -9,12 +9,13 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from visar.encoders.registry import PUBLISHED as ENCODERS
+from visar.evaluation.authors import paper_encoder, paper_generator
 from visar.evaluation.frames import Results
 from visar.evaluation.report.markup import Cell
 from visar.evaluation.report.methods import label
 from visar.evaluation.report.notes import Counts, listed
 from visar.evaluation.state import CORRECTED
+from visar.generation.registry import INTERNVL
 from visar.generation.registry import PUBLISHED as GENERATORS
 
 
@@ -81,28 +82,9 @@ def _numbers() -> dict[tuple[object, ...], float]:
     return found
 
 
-# The paper's models go by our short names and by those of the hub.
-_SHORT_NAMES = {
-    **{one.repository: name for name, one in ENCODERS.items()},
-    **{one.repository: name for name, one in GENERATORS.items()},
-    "OpenGVLab/InternVL3_5-8B-Instruct": "internvl3.5",
-}
-_OTHER_INTERNVL = "OpenGVLab/InternVL3_5-8B-HF"
-
-
-def short_name(model: str) -> str:
-    """Return our short name of a model of the paper; also of "openai:MODEL" behind a server.
-
-    >>> short_name("openai:Qwen/Qwen2.5-VL-7B-Instruct")
-    'qwen2.5-vl'
-    """
-    bare = model.removeprefix("openai:").removeprefix("openai-text:").split("@")[0]
-    return _SHORT_NAMES.get(bare, bare)
-
-
 def is_paper_encoder(encoder: str) -> bool:
     """Whether the paper has numbers of an encoder."""
-    return short_name(encoder) in {row.encoder for row in the_paper().rows}
+    return paper_encoder(encoder) in {row.encoder for row in the_paper().rows}
 
 
 def paper_settings(results: Results) -> list[tuple[str, str]]:
@@ -126,15 +108,11 @@ def _data_obstacles(results: Results, dataset: str) -> list[str]:
 
 def _generator_obstacles(generator: str, prompt: str, models: Sequence[str]) -> list[str]:
     obstacles = []
-    if short_name(generator) not in {row.generator for row in the_paper().rows}:
+    if paper_generator(generator) not in {row.generator for row in the_paper().rows}:
         obstacles.append(f"the paper does not use the generator {generator}")
-    published = GENERATORS.get(generator)
-    loaded = (generator, *models, *([] if published is None else [published.repository]))
-    if any(_OTHER_INTERNVL in one for one in loaded):
-        obstacles.append(
-            f"{_OTHER_INTERNVL} has other weights than the paper's "
-            "OpenGVLab/InternVL3_5-8B-Instruct"
-        )
+    internvl = GENERATORS["internvl3.5"].repository
+    if any(internvl in one for one in (paper_generator(generator), *models)):
+        obstacles.append(f"{internvl} has other weights than the paper's {INTERNVL}")
     if prompt != "paper":
         obstacles.append("the answers are not asked for with the paper's prompt (--prompt paper)")
     return obstacles
@@ -176,10 +154,10 @@ class Comparison:
                 f"they are judged by {judge}, in the paper by {paper_judge} with its own prompt "
                 "(--judge paper)"
             )
-        elif short_name(f"Qwen/{paper_judge}") not in map(short_name, parts):
+        elif paper_generator(f"Qwen/{paper_judge}") not in map(paper_generator, parts):
             obstacles.append(f"they are judged by {judge}, in the paper by {paper_judge}")
         return cls._of(
-            results, dataset, *obstacles, generator=short_name(generator), has_answers=True
+            results, dataset, *obstacles, generator=paper_generator(generator), has_answers=True
         )
 
     @classmethod
@@ -192,7 +170,7 @@ class Comparison:
             obstacles.append(f"the paper does not use the encoder {encoder}")
         if generator is not None:
             obstacles += _generator_obstacles(generator, prompt, ())
-            if short_name(generator) != "qwen2.5-vl":
+            if paper_generator(generator) != "qwen2.5-vl":
                 obstacles.append("the paper's latencies are of Qwen2.5-VL-7B-Instruct")
         return cls._of(results, dataset, *obstacles, has_answers=True)
 
@@ -212,7 +190,7 @@ class Comparison:
         counted = paper.questions if self.has_answers else paper.questions_with_evidence
         left_out = paper.questions_left_out.get(self.dataset, {})
         known = counted.get(self.dataset, 0)
-        return known if encoder is None else known - left_out.get(short_name(encoder), 0)
+        return known if encoder is None else known - left_out.get(paper_encoder(encoder), 0)
 
     def value(
         self,
@@ -229,7 +207,7 @@ class Comparison:
         """
         if self.obstacles or encoder in self.with_empty_pages:
             return None
-        model = None if encoder is None else short_name(encoder)
+        model = None if encoder is None else paper_encoder(encoder)
         setting = (self.dataset, model, label(method), self.generator, max_k)
         return _numbers().get((table, measure, *setting))
 
