@@ -85,8 +85,8 @@ def bootstrap(
     Each sample draws n of the n questions with replacement; the interval runs from the 2.5th to
     the 97.5th percentile. Calls with the same number of questions draw the same ones.
 
-    >>> bootstrap([1, 1, 0, 1, 0, 1, 1, 0])
-    Interval(mean=0.625, low=0.25, high=0.875, count=8)
+    >>> bootstrap([1, 0, 1, 1] * 4)
+    Interval(mean=0.75, low=0.5, high=0.9375, count=16)
     """
     from scipy import stats
 

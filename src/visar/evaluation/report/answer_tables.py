@@ -122,7 +122,7 @@ def accuracy_tables(results: Results) -> list[Table]:
                 for k in setting.budgets:
                     group, fixed = one.of(encoder, method, k), one.of(encoder, LATE, k)
                     counts[f"{label(method)}, {one.generator}, Max-{k}", encoder] = len(group)
-                    row[f"n, Max-{k}"] = one.paper.count(len(group), encoder)
+                    row[f"n, Max-{k}"] = one.paper.count(len(group), encoder, method)
                     row[f"Max-{k} %"] = one.accuracy(group)
                     row[f"p, Max-{k}"] = None if method == LATE else Cell(_p_value(group, fixed), 4)
                 rows.append(row)
@@ -237,7 +237,7 @@ def _match_row(match: _Match, table: str) -> Row:
         "Data set": match.setting.dataset,
         "Encoder": first.encoder,
         "Max-k": int(first.max_k),
-        "Questions": match.setting.paper.count(len(gain), first.encoder),
+        "Questions": match.setting.paper.count(len(gain), first.encoder, first.method),
         "Fixed top-k %": match.setting.accuracy(match.fixed, table),
         "ViSAR %": match.setting.accuracy(match.own, table),
         "Difference": Cell(
@@ -416,7 +416,7 @@ def objective_tables(results: Results) -> list[Table]:
             for k in setting.budgets:
                 group = setting.of(encoder, method, k)
                 counts[f"{label(method)}, Max-{k}", encoder] = len(group)
-                row[f"n, Max-{k}"] = setting.paper.count(len(group), encoder)
+                row[f"n, Max-{k}"] = setting.paper.count(len(group), encoder, method)
                 row[f"Max-{k} %"] = setting.accuracy(group)
             rows.append(row)
         mark_best(rows, [f"Max-{k} %" for k in setting.budgets], "Encoder")

@@ -104,7 +104,7 @@ def _latency_table(
         seconds = group.seconds.dropna()
         counts[label(method), encoder] = len(seconds)
         beside = paper.value("retrieval_seconds", None, method)
-        row: Row = {"Method": label(method), "n": paper.count(len(seconds), encoder)}
+        row: Row = {"Method": label(method), "n": paper.count(len(seconds), encoder, method)}
         row["Retrieval s"] = _seconds(seconds, 4, None, beside)
         for heading, name in (("Generation", "generation"), ("End to end", "end_to_end")):
             for k in budgets:

@@ -211,9 +211,10 @@ class Comparison:
         setting = (self.dataset, model, label(method), self.generator, max_k)
         return _numbers().get((table, measure, *setting))
 
-    def count(self, questions: int, encoder: str | None) -> Cell:
+    def count(self, questions: int, encoder: str | None, method: str) -> Cell:
         """Return the number of questions, with the paper's if its numbers stand beside."""
         known = encoder is None or is_paper_encoder(encoder)
+        known = known and label(method) in {row.method for row in the_paper().rows}
         if self.obstacles or not known or encoder in self.with_empty_pages:
             return Cell(questions)
         return Cell(questions, paper=self.expected(encoder))

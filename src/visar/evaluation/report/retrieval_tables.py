@@ -131,7 +131,10 @@ def adaptive_tables(results: Results) -> list[Table]:
         rows, notes = _method_rows(results, frame, _ADAPTIVE, "visar", paper)
         counts = results.of(dataset).evidence_pages.map(lambda pages: len(set(pages)))
         counts = counts[counts > 0]
-        evidence: Row = {"Method": "evidence pages", "Questions": paper.count(len(counts), None)}
+        evidence: Row = {
+            "Method": "evidence pages",
+            "Questions": paper.count(len(counts), None, "evidence"),
+        }
         for heading, measure, value in (
             ("Mean k", "mean_k", counts.mean()),
             ("Median k", "median_k", counts.median()),
@@ -274,7 +277,7 @@ def _method_rows(
     for (encoder, method), group in frame.groupby(["encoder", "method"], sort=False):
         counts[label(method), encoder] = len(group)
         row: Row = {"Encoder": encoder, "Method": label(method)}
-        row["Questions"] = paper.count(len(group), encoder)
+        row["Questions"] = paper.count(len(group), encoder, method)
         for column in columns:
             beside = None if column.paper is None else paper.value(column.paper, encoder, method)
             row[column.heading] = _number(group, column, beside)
