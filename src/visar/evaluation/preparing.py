@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from visar.documents import ReadOptions
+from visar.documents import Limits, ReadOptions
 from visar.encoders.protocol import Encoder
 from visar.errors import DocumentError, InvalidOption
+from visar.evaluation.datasets.beir import CORPUS_LIMITS, BeirDataset
 from visar.evaluation.inputs import digest
 from visar.evaluation.plan import QuestionSet
 from visar.evaluation.questions import Question
@@ -30,7 +31,9 @@ def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder:
         if questions.published is None
         for name in documents_of(questions, plan.share)
     ]
-    options = ReadOptions(ocr=plan.ocr, ocr_engine=plan.ocr_engine)
+    has_corpus = any(isinstance(questions.dataset, BeirDataset) for questions in question_sets)
+    limits = CORPUS_LIMITS if has_corpus else Limits()
+    options = ReadOptions(ocr=plan.ocr, ocr_engine=plan.ocr_engine, limits=limits)
     if work.ray is not None:
         # All at once; the loop below finds them in the index.
         paths = [path for questions, name in wanted if (path := questions.dataset.path(name))]

@@ -74,9 +74,14 @@ def hub(folder: Path, *, cut: str = "") -> Iterator[tuple[str, list[str]]]:
     fetched: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
+        commit = REVISION
+
         def do_GET(self) -> None:
             if "/revision/" in self.path:
-                self.reply(json.dumps({"id": "a/b", "sha": REVISION, "siblings": []}).encode())
+                # A branch leads to a commit, and a commit to itself.
+                asked = self.path.rpartition("/revision/")[2].partition("?")[0]
+                self.commit = asked if len(asked) == len(REVISION) else REVISION
+                self.reply(json.dumps({"id": "a/b", "sha": self.commit, "siblings": []}).encode())
             elif "/tree/" in self.path:
                 entries = [
                     {
@@ -88,7 +93,8 @@ def hub(folder: Path, *, cut: str = "") -> Iterator[tuple[str, list[str]]]:
                     for name, path in files.items()
                 ]
                 self.reply(json.dumps(entries).encode())
-            elif (name := self.path.partition(f"/resolve/{REVISION}/")[2]) in files:
+            elif (name := self.path.partition("/resolve/")[2].partition("/")[2]) in files:
+                self.commit = self.path.partition("/resolve/")[2].partition("/")[0]
                 if self.command == "GET":
                     fetched.append(name)
                 self.reply(files[name].read_bytes(), broken=name == cut)
@@ -100,7 +106,7 @@ def hub(folder: Path, *, cut: str = "") -> Iterator[tuple[str, list[str]]]:
         def reply(self, content: bytes, *, broken: bool = False) -> None:
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
-            self.send_header("X-Repo-Commit", REVISION)
+            self.send_header("X-Repo-Commit", self.commit)
             digest = hashlib.sha1(content, usedforsecurity=False).hexdigest()
             self.send_header("ETag", f'"{digest}"')
             self.end_headers()
