@@ -34,18 +34,11 @@ def test_the_words_of_colbertv2_are_read_by_tesseract() -> None:
     assert "ocr_engine" not in as_authors({"encoders": ["colpali"]})
 
 
-@pytest.mark.parametrize(
-    ("given", "judges"),
-    [
-        (["rules"], ("paper",)),
-        (["rules", "llm"], ("paper", "rules", "llm")),
-        (["rules", "paper:openai:m"], ("rules", "paper:openai:m")),
-    ],
-)
-def test_the_judge_of_the_paper_is_among_the_judges(
-    given: list[str], judges: tuple[str, ...]
-) -> None:
-    assert as_authors({"judges": given})["judges"] == judges
+def test_settings_that_are_given_stay() -> None:
+    given = {"judges": ["rules"], "prompt": "default", "ocr_engine": "rapidocr"}
+    assert as_authors(given) == given
+    words = as_authors({"encoders": ["colbertv2"], "ocr_engine": "rapidocr"})
+    assert words["ocr_engine"] == "rapidocr"
 
 
 def test_other_weights_are_refused_for_internvl() -> None:

@@ -8,7 +8,7 @@ encoders and data sets are declared. Pages are rendered at 144 dpi in any case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,34 +24,27 @@ _WITH_AUTHORS_MODE = ("colmodernvbert", ENCODERS["colmodernvbert"].repository)
 
 
 def as_authors(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a plan, changed to what the paper's authors did.
+    """Return the settings of a plan with those of the paper's authors where it gives none.
 
-    Settings that say nothing about it stay. Judges that follow the paper's protocol stay, others
-    are joined by "paper", the default judge is replaced by it. Raises InvalidOption for a model
-    that has other weights than the paper's.
+    Encoders run in their authors' mode. Raises InvalidOption for a model that has other weights
+    than the paper's.
 
     >>> changed = as_authors({"encoders": ["colpali", "colmodernvbert"], "max_k": [5]})
     >>> changed["encoders"], changed["prompt"], changed["judges"], changed["max_k"]
     (('colpali', 'colmodernvbert+authors'), 'paper', ('paper',), [5])
     """
-    changed = {**values, "prompt": "paper", "judges": _judges(values.get("judges", ()))}
+    changed = {"prompt": "paper", "judges": ("paper",), **values}
     encoders = tuple(values.get("encoders", ()))
     if encoders:
         changed["encoders"] = tuple(map(_encoder, encoders))
     if any(parse_name(name).published == "colbertv2" for name in encoders):
-        changed["ocr_engine"] = "tesseract"
+        changed.setdefault("ocr_engine", "tesseract")
     for name in values.get("generators", ()):
-        if paper_generator(name) == GENERATORS[_INTERNVL].repository:
+        if name.partition("=")[0] in ("internvl3.5", GENERATORS["internvl3.5"].repository):
             raise InvalidOption(
                 f"{name} has other weights than the paper's InternVL3.5. {internvl_hint()}"
             )
     return changed
-
-
-def _judges(given: Sequence[str]) -> tuple[str, ...]:
-    if any(name.partition(":")[0] == "paper" for name in given):
-        return tuple(given)
-    return ("paper", *(name for name in given if name != "rules" or len(given) > 1))
 
 
 def _encoder(name: str) -> str:

@@ -92,10 +92,14 @@ def read_plan(
     values = {} if path is None else _read_toml(path)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
-        plan = Plan.model_validate(values | given)
+        settings = values | given
+        # First as they are, so that a wrong value is named as it was given.
+        plan = Plan.model_validate(settings)
         if checkpoint_is is not None:
-            plan = Plan.model_validate(tell_folder(checkpoint_is, plan.model_dump()))
-        return Plan.model_validate(as_authors(plan.model_dump())) if plan.as_authors else plan
+            settings = tell_folder(checkpoint_is, settings)
+        if plan.as_authors:
+            settings = as_authors(settings)
+        return Plan.model_validate(settings)
     except ValidationError as error:
         raise _refusal(error, path, given) from None
 
