@@ -403,8 +403,8 @@ def _print_outcome(folder: Path, outcome: Outcome) -> None:
     skipped = outcome.skipped
     lines = [
         f"{counted(outcome.questions, 'question')} on {counted(outcome.documents, 'document')}",
-        f"new: {outcome.retrieved} retrievals, {outcome.answered} answers, "
-        f"{outcome.judged} verdicts",
+        f"new: {counted(outcome.retrieved, 'retrieval')}, {counted(outcome.answered, 'answer')}, "
+        f"{counted(outcome.judged, 'verdict')}",
     ]
     if outcome.stale:
         lines.append(
