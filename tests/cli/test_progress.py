@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.typed import Visar
-from visar.cli import progress
+from visar.cli import output, progress
 
 MakePdf = Callable[..., Path]
 PAGES = tuple(
@@ -26,7 +27,14 @@ LINE = re.compile(r"^(\w+)(?: (\d+) of (\d+) ?\w*(?:, \d+ s left)?|, \d+ s so fa
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines come more often than any stage takes."""
+    """Lines come every millisecond, and with every step, however short."""
+    step = progress._Lines.step
+
+    def step_and_print(lines: progress._Lines, *args: Any) -> None:
+        step(lines, *args)
+        output.errors.print(lines._latest.line(time.monotonic()), soft_wrap=True)
+
+    monkeypatch.setattr(progress._Lines, "step", step_and_print)
     monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.001)
 
 

@@ -33,6 +33,9 @@ from visar.ingest.pipeline import Progress as PageProgress
 from visar.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from visar.evaluation.state import Progress, RunState
     from visar.evaluation.work import Outcome, ProgressListener
 
 app = typer.Typer(
@@ -40,6 +43,9 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+MOST_LISTED = 10
+"""Number of settings with missing results that the status lists, of each kind."""
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the run; results in it are reused.")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")]
@@ -283,7 +289,7 @@ def status(folder: RunFolder, *, as_json: Json = False) -> None:
             {
                 "questions": len(state.asked),
                 "unreadable": list(state.unreadable),
-                **{name: asdict(one) for name, one in found.items()},
+                **{name: asdict(one) | {"missing": one.missing} for name, one in found.items()},
             }
         )
         return
@@ -293,15 +299,24 @@ def status(folder: RunFolder, *, as_json: Json = False) -> None:
     for name, one in found.items():
         table.add_row(name, *(f"{count:,}" for count in (one.done, one.stale, one.missing)))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    lines = [counted(len(state.asked), "question")]
-    if any(one.stale for one in found.values()):
-        lines.append("Stale results have inputs that changed since. They are not counted.")
-    if state.unreadable:
-        lines.append(f"{counted(len(state.unreadable), 'line')} can't be read.")
-    if any(one.missing for one in found.values()):
-        lines.append("Re-run `visar eval run` with the same options to compute what is missing.")
-    for line in lines:
+    for line in _status_lines(state, found):
         console.print(Text(f"  {line}", "dim"), soft_wrap=True)
+
+
+def _status_lines(state: RunState, found: Mapping[str, Progress]) -> Iterator[str]:
+    """Yield what there is to say below the table of the status."""
+    yield counted(len(state.asked), "question")
+    if any(one.stale for one in found.values()):
+        yield "Stale results have inputs that changed since. They are not counted."
+    if state.unreadable:
+        yield f"{counted(len(state.unreadable), 'line')} can't be read."
+    for name, one in found.items():
+        for setting, count in sorted(one.missing_by_setting.items())[:MOST_LISTED]:
+            yield f"missing {name}: {setting}: {count:,}"
+        if (more := len(one.missing_by_setting) - MOST_LISTED) > 0:
+            yield f"missing {name}: {counted(more, 'more setting')} (--json)"
+    if any(one.missing for one in found.values()):
+        yield "Re-run `visar eval run` with the same options to compute what is missing."
 
 
 @app.command("report")

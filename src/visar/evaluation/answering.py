@@ -227,6 +227,7 @@ def _written(blank: Answered, answer: GeneratedAnswer, concurrency: int) -> Answ
         seconds=generation.seconds,
         model=generation.model,
         concurrency=concurrency,
+        note=generation.note,
     )
 
 

@@ -107,6 +107,8 @@ class Answered:
     concurrency: int = 1
     """How many questions the generator was asked at a time: with more than one, its seconds are
     those of a busy server, or of a whole batch."""
+    note: str | None = None
+    """What was left out of the prompt to fit the model's context."""
     inputs: str = ""
 
     @property

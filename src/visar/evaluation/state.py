@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -157,8 +157,13 @@ class Progress:
     done: int
     stale: int
     """Results in the folder whose inputs have changed; they are not counted."""
-    missing: int
-    """Results that the calls of the run ask for and the folder does not have."""
+    missing_by_setting: Mapping[str, int]
+    """Results that the calls of the run ask for and the folder does not have, by setting."""
+
+    @property
+    def missing(self) -> int:
+        """Number of missing results."""
+        return sum(self.missing_by_setting.values())
 
 
 def progress(state: RunState) -> dict[str, Progress]:
@@ -172,6 +177,9 @@ def progress(state: RunState) -> dict[str, Progress]:
     found = {}
     for name, planned, current, stale in kinds:
         settings = {setting for call in state.calls for setting in planned(call, asked)}
-        missing = len(settings - current.keys())
-        found[name] = Progress(len(current), state.stale[stale], missing)
+        missing = Counter(
+            " · ".join(str(part) for part in (setting[0], *setting[2:]))
+            for setting in settings - current.keys()
+        )
+        found[name] = Progress(len(current), state.stale[stale], dict(missing))
     return found

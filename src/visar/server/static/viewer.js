@@ -23,7 +23,7 @@ class Viewer extends HTMLElement {
     this.setAttribute("role", "region");
     this.tools = h("div", { class: "tools" });
     this.sheet = h("div", { class: "sheet" });
-    this.stage = h("div", { class: "stage", tabindex: 0, "aria-label": "Page content" }, this.sheet);
+    this.stage = h("div", { class: "stage", role: "region", tabindex: 0, "aria-label": "Page content" }, this.sheet);
     this.append(this.grip(), this.tools, this.stage);
     window.addEventListener("view", () => this.update());
     window.addEventListener("found", (event) => {
