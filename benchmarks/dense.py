@@ -1,7 +1,7 @@
 """The paper's dense similarity in blocks of pages, as a baseline for the exact selection.
 
-Inactive pages are skipped; of active pages every patch is multiplied with every patch. Stages 1
-and 2 are the engine's own, so that only what differs is compared.
+Inactive pages are skipped. For active pages, all patches are multiplied with all patches. Stages 1
+and 2 are the engine's own, so that only the difference is compared.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def dense_select(
     top_p: int | None = None,
     top_s: int | None = None,
 ) -> DenseSelection:
-    """Select pages with a dense matrix; ``top_j``, ``top_p``, ``top_s`` give the approximation."""
+    """Select pages with a dense matrix; ``top_j``, ``top_p``, ``top_s`` set the approximation."""
     products = Products(query, vectors)
     activations = products.activation
     weighed = weigh(products)
     if weighed is None:
-        raise ValueError("The benchmark's queries must say something about their documents.")
+        raise ValueError("The query has no active pages: use a query about the document.")
     del products
     weights = np.split(weighed.patches, vectors.offsets[1:-1])
     peaks = np.array([page.max(initial=0) for page in weights])
@@ -92,7 +92,7 @@ def _weighted(
 
 
 def _argmin_cost(ranked: Float64, n_pages: int, gamma: float, top_s: int | None) -> int:
-    """k* by the definition of J and the step beyond its minimum."""
+    """Return k* by the definition of J and the step past its minimum."""
     n = len(ranked)
     last = max(1, n - 1) if top_s is None else min(max(1, n - 1), top_s + 2)
     share = np.diag(ranked) / np.trace(ranked)

@@ -1,9 +1,10 @@
-"""How fast pages are read: words of a text layer and images, against the plain use of PDFium.
+"""Measure the speed of reading text and images of pages, compared with plain PDFium.
 
     python benchmarks/documents.py [file.pdf]
 
-Without a file it makes one: 40 two-column pages. Times are CPU milliseconds of the reading itself,
-which other programs disturb less than the clock, and wall milliseconds through the worker process.
+Without a file, it creates one with 40 two-column pages. Times are CPU milliseconds of reading,
+which are less sensitive to other load than wall time, and wall milliseconds through the worker
+process.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def make(path: Path) -> Path:
 
 
 def characters_one_by_one(pdf: pypdfium2.PdfDocument, number: int) -> None:
-    """The words and boxes of a page as pypdfium2's own functions give them, without any order."""
+    """Read the characters and boxes of a page with pypdfium2's own functions, unordered."""
     text_page = pdf[number - 1].get_textpage()
     word: list[tuple[str, tuple[float, ...]]] = []
     for index in range(text_page.count_chars()):
@@ -59,7 +60,7 @@ def milliseconds(read: Callable[[int], object], pages: int, clock: Callable[[], 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(sys.argv[1]) if len(sys.argv) > 1 else make(Path(folder) / "made.pdf")
-        pdf, source = pypdfium2.PdfDocument(path), PdfSource(path, None)
+        pdf, source = pypdfium2.PdfDocument(path), PdfSource.open(path, None)
         pages = min(len(source), 100)
         cpu, wall = time.process_time, time.perf_counter
         with open_document(path, ReadOptions(ocr="never")) as document:

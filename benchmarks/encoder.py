@@ -1,13 +1,12 @@
-"""Speed of the embedded encoder: tokens per second, beside the model it is made from.
+"""Measure the speed of the embedded encoder in tokens per second, compared with its base model.
 
     python benchmarks/encoder.py [--pages 32] [--rounds 3] [--save docs/encoder-speed.md]
 
-The text is random words of the model's vocabulary, 500 words a page. What is compared runs in
-turns, round by round, so that other work on the machine affects all alike: the ratios hold where
-the absolute numbers do not. Tokens per second of processor time are affected less; times the number
-of cores they are what an idle machine can reach at most. A token counts once, however many windows
-it is read in. Small batches lose time at the end of each, when a core has no window left; two
-threads that call ``encode_pages`` fill it.
+The text is random words of the model's vocabulary, 500 words per page. The variants run interleaved
+in rounds, so that other load affects all of them equally and ratios are reliable even if absolute
+numbers aren't. Tokens per second of CPU time are less affected; multiplied by the number of cores,
+they are the maximum on an idle machine. A token counts once, even if several windows read it. Small
+batches leave cores idle at their end, which a second thread calling ``encode_pages`` fills.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from visar.encoders.minilm import (
     MiniLM,
     load_tokenizer,
     original_model,
-    quantised_model,
+    quantized_model,
 )
 from visar.models.devices import usable_cores
 
 WORDS_PER_PAGE = 500
 
 
-def made_up_pages(count: int) -> list[Page]:
+def random_pages(count: int) -> list[Page]:
     vocabulary = sorted(w for w in load_tokenizer().get_vocab() if w.isalpha() and len(w) > 2)
     chosen = random.Random(0)
     box = (0.1, 0.1, 0.2, 0.2)
@@ -53,17 +52,17 @@ def made_up_pages(count: int) -> list[Page]:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """Seconds of one round."""
+class Times:
+    """The seconds of one round."""
 
     clock: float
     processor: float
 
 
-def time_of(work: Callable[[], object]) -> Taken:
+def time_of(work: Callable[[], object]) -> Times:
     clock, processor = time.perf_counter(), time.process_time()
     work()
-    return Taken(time.perf_counter() - clock, time.process_time() - processor)
+    return Times(time.perf_counter() - clock, time.process_time() - processor)
 
 
 def encode(encoder: EmbeddedEncoder, pages: list[Page], size: int, threads: int = 1) -> None:
@@ -72,16 +71,16 @@ def encode(encoder: EmbeddedEncoder, pages: list[Page], size: int, threads: int 
         list(pool.map(encoder.encode_pages, batches))
 
 
-def measure(pages: list[Page], rounds: int) -> tuple[int, dict[str, list[Taken]]]:
-    """Count the tokens of all pages, and time each round of each way of reading them."""
+def measure(pages: list[Page], rounds: int) -> tuple[int, dict[str, list[Times]]]:
+    """Count the tokens of all pages, and time each round of each variant."""
     with tempfile.TemporaryDirectory() as folder:
-        quantised = MiniLM(quantised_model(Path(folder)))
+        quantized = MiniLM(quantized_model(Path(folder)))
     original = MiniLM(original_model())
     encoder = EmbeddedEncoder()
     texts = [original.tokenize([word.text for word in page.words]).ids for page in pages]
     ways: dict[str, Callable[[], object]] = {
         "model as packaged": lambda: list(original.token_vectors(texts)),
-        "quantised model": lambda: list(quantised.token_vectors(texts)),
+        "quantized model": lambda: list(quantized.token_vectors(texts)),
         "`encode_pages`": lambda: encoder.encode_pages(pages),
         "`encode_pages`, batches of 1": lambda: encode(encoder, pages, 1),
         "`encode_pages`, batches of 8": lambda: encode(encoder, pages, 8),
@@ -89,14 +88,14 @@ def measure(pages: list[Page], rounds: int) -> tuple[int, dict[str, list[Taken]]
     }
     for work in ways.values():
         work()
-    times: dict[str, list[Taken]] = {name: [] for name in ways}
+    times: dict[str, list[Times]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, work in ways.items():
             times[name].append(time_of(work))
     return sum(len(ids) for ids in texts), times
 
 
-def table(tokens: int, times: dict[str, list[Taken]]) -> str:
+def table(tokens: int, times: dict[str, list[Times]]) -> str:
     first = next(iter(times.values()))
     lines = [
         "| | tokens/s | ratio | tokens per second of processor time | ratio |",
@@ -119,7 +118,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
-    tokens, times = measure(made_up_pages(options.pages), options.rounds)
+    tokens, times = measure(random_pages(options.pages), options.rounds)
     report = (
         f"{options.pages} pages, {tokens:,} tokens, {usable_cores()} cores, "
         f"{options.rounds} rounds (best speed, median ratio)\n\n{table(tokens, times)}\n"

@@ -1,14 +1,14 @@
-"""How fast documents are added, beside what their encoder alone could do.
+"""Measure the speed of adding documents, compared with the encoder alone.
 
     python -m benchmarks.ingest [--text FILE] [--scanned FILE] [--rounds 3] [--save]
 
-Text: adding a document, beside the encoder on pages that were read before; without OCR of figures.
-Without a file, the example report's text pages, repeated to 108. Scanned: adding with one worker
-and with all, beside reading and encoding page after page in this process. Without a file, 24 pages
-of the example report as images.
+Text: adding a document, compared with encoding pages that were already read, without OCR of
+figures. The default is the example report's text pages, repeated to 108. Scanned: adding with one
+worker and with all, compared with reading and encoding page by page in this process. The default is
+24 pages of the example report as images.
 
-What is compared runs in turns, round by round: other work on the machine hits all alike. CPU is
-what this process and those it started have used; "busy" is its share of the time of all cores.
+Variants run interleaved in rounds, so that other load affects all of them equally. CPU is the time
+of this process and its children; "busy" is its share of the time of all cores.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ HEADER = ("what", "pages", "pages a second", "of the first line", "CPU ms a page
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What one run took."""
+class Times:
+    """The time of one run."""
 
     clock: float
     processor: float
 
 
-def taken(work: Callable[[], None]) -> Taken:
+def measure_times(work: Callable[[], None]) -> Times:
     clock, before = time.perf_counter(), os.times()
     work()
-    # Processes count once they have ended.
+    # Child processes are included once they have ended.
     OCR_PROCESSES.close()
     after = os.times()
-    return Taken(time.perf_counter() - clock, sum(after[:4]) - sum(before[:4]))
+    return Times(time.perf_counter() - clock, sum(after[:4]) - sum(before[:4]))
 
 
 def compared(
     works: Mapping[str, Callable[[], None]], pages: int, rounds: int
 ) -> list[tuple[str, ...]]:
-    runs: dict[str, list[Taken]] = {name: [] for name in works}
+    runs: dict[str, list[Times]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
-            runs[name].append(taken(work))
+            runs[name].append(measure_times(work))
     first = next(iter(runs.values()))
     rows: list[tuple[str, ...]] = []
     for name, its in runs.items():
@@ -85,7 +85,7 @@ def compared(
 
 
 def empty_stores(folder: Path, count: int) -> Iterator[Store]:
-    """Made before they are needed, so that making them is not measured."""
+    """Yield stores that were created in advance, so that creating them isn't measured."""
     return iter([open_store(folder / f"index {number}") for number in range(count)])
 
 
@@ -140,7 +140,7 @@ def scanned_rows(
     return compared(works, pages, rounds)
 
 
-def made_text(path: Path, pages: int = TEXT_PAGES) -> Path:
+def create_text(path: Path, pages: int = TEXT_PAGES) -> Path:
     with pikepdf.open(REPORT) as report, pikepdf.new() as made:
         chosen = [page for n, page in enumerate(report.pages, 1) if n not in SCANNED_PAGES]
         for number in range(pages):
@@ -149,7 +149,7 @@ def made_text(path: Path, pages: int = TEXT_PAGES) -> Path:
     return path
 
 
-def made_scan(folder: Path) -> Path:
+def create_scan(folder: Path) -> Path:
     folder.mkdir()
     with open_document(REPORT, ReadOptions(ocr="never")) as document:
         for number in range(1, DECK_PAGES + 1):
@@ -170,8 +170,8 @@ def main() -> None:
     encoder.encode_query("loads the model")
     with tempfile.TemporaryDirectory() as made:
         stores = empty_stores(Path(made), 3 * arguments.rounds)
-        text = arguments.text or made_text(Path(made) / "text.pdf")
-        scanned = arguments.scanned or made_scan(Path(made) / "deck")
+        text = arguments.text or create_text(Path(made) / "text.pdf")
+        scanned = arguments.scanned or create_scan(Path(made) / "deck")
         measures = {
             "adding text": partial(text_rows, text),
             "adding scans": partial(scanned_rows, scanned),

@@ -1,7 +1,7 @@
-"""A question over many documents: candidates, how many pages to choose from, and what it costs.
+"""Measure questions about many documents: candidates, number of pages to choose from, and cost.
 
-``python -m benchmarks.library --index DIR --samples FILE [--save]``: the index holds documents of
-MMLongBench-Doc, the file its questions. Without them only what needs no documents is measured.
+``python -m benchmarks.library --index DIR --samples FILE [--save]``: the index has documents of
+MMLongBench-Doc, the file its questions. Without them, only measurements without documents run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from visar.retrieval.search import CANDIDATES
 from visar.store import DocumentVectors
 from visar.store.summaries import rotation
 
-PAGE = Path(__file__).parents[1] / "docs" / "library.md"
 SHOWN = (20, 50, 100, 200)
 SIZES = (1_000, 3_000, 10_000, 100_000)
 TOP = 10
@@ -44,7 +43,7 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its vectors; the positions of its evidence where they are known."""
+    """A question with its vectors, and the positions of its evidence if known."""
 
     query: Float32
     evidence: frozenset[int] = frozenset()
@@ -58,7 +57,7 @@ class Pages:
     vectors: NDArray[np.float16]
     offsets: NDArray[np.int64]
     document: NDArray[np.int64]
-    """Of each page."""
+    """The document of each page."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -67,7 +66,7 @@ class Pages:
         return [self.vectors[self.offsets[page] : self.offsets[page + 1]] for page in pages]
 
     def stored(self, page: slice | None = None) -> tuple[Document, DocumentVectors]:
-        """The pages as one document of a store."""
+        """Return the pages as one stored document."""
         chosen = page or slice(0, len(self))
         first, last = self.offsets[chosen.start], self.offsets[chosen.stop]
         return stored_document(
@@ -86,7 +85,7 @@ def stored_document(
 
 
 def read_library(index: str, samples: Path, every: int) -> tuple[Pages, list[Asked]]:
-    """The pages of an index, and the questions with evidence on them."""
+    """Return the pages of an index, and the questions with evidence on them."""
     from visar.index import Index
 
     with Index.open(index, create=False) as library:
@@ -114,11 +113,11 @@ def read_library(index: str, samples: Path, every: int) -> tuple[Pages, list[Ask
     return pages, asked[::every]
 
 
-def laid_out_library(n_documents: int, n_pages: int) -> tuple[Pages, list[Asked]]:
-    """Synthetic pages of 32 × 32 patches whose parts, as on real ones, stand together.
+def synthetic_library(n_documents: int, n_pages: int) -> tuple[Pages, list[Asked]]:
+    """Return synthetic pages of 32 × 32 patches with contiguous parts, as on real pages.
 
-    Bands of a page are blank, of a topic of its document, or of words that all documents share.
-    Two questions for each document name one of its topics, and words that match everywhere.
+    Bands of a page are blank, about a topic of its document, or have words that all documents
+    share. Two questions per document are about one of its topics, with words that match everywhere.
     """
     rng = np.random.default_rng(7)
     common, blank = planted._directions(rng, 1)[0], planted._directions(rng, 4)
@@ -157,7 +156,7 @@ def exact_scores(pages: Pages, asked: Sequence[Asked]) -> list[Scores]:
 
 
 def candidate_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
-    """How many of the ten best pages each summary finds among its first pages."""
+    """Return a table of how many of the ten best pages each summary finds in its top pages."""
     document, vectors = pages.stored()
     with tempfile.TemporaryDirectory() as folder:
         index = PageSummaries(Path(folder), vectors.vectors.shape[1])
@@ -165,7 +164,7 @@ def candidate_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores
         rows = [
             ("means alone", _means_alone(index, document)),
             ("signs alone", _signs_alone(index, document, len(pages))),
-            ("means, then signs", lambda query, n: index.candidates(query, "", n, [document])),
+            ("means, then signs", lambda query, n: index.candidates(query, n, [document])),
         ]
         table = []
         for name, find in rows:
@@ -182,8 +181,8 @@ Find = Callable[[Float32, int], Sequence[candidates.Candidate]]
 
 
 def _means_alone(index: PageSummaries, document: Document) -> Find:
-    summary = index._kept[document_key(document)]
-    stacked = candidates._stack(index._kept)
+    summary = index._summaries[document_key(document)]
+    stacked = candidates._stack(index._summaries)
 
     def find(query: Float32, n: int) -> list[candidates.Candidate]:
         scores = candidates._mean_scores(query, stacked, slice(0, len(summary.numbers)))
@@ -199,7 +198,7 @@ def _signs_alone(index: PageSummaries, document: Document, n_pages: int) -> Find
     def find(query: Float32, n: int) -> list[candidates.Candidate]:
         kept, candidates.CODED = candidates.CODED, n_pages
         try:
-            return index.candidates(query, "", n, [document])
+            return index.candidates(query, n, [document])
         finally:
             candidates.CODED = kept
 
@@ -207,7 +206,7 @@ def _signs_alone(index: PageSummaries, document: Document, n_pages: int) -> Find
 
 
 def rule_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
-    """What is chosen by how many candidates the method sees."""
+    """Return a table of the chosen pages by number of candidates."""
 
     def by_late_interaction(k: int) -> Callable[[Asked, Scores], list[int]]:
         return lambda _, scores: np.argsort(-scores, kind="stable")[:k].tolist()
@@ -275,7 +274,7 @@ def _quality(pages: Pages, asked: Sequence[Asked], chosen: Sequence[Sequence[int
 
 
 def precision_table(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
-    """What fewer bits a number cost: the 50 best pages, their vectors stored in another format."""
+    """Return a table of the cost of fewer bits, for the 50 best pages in other formats."""
 
     def as_int8(page: Float32) -> Float32:
         scale = np.abs(page).max(axis=1, keepdims=True) / 127
@@ -310,7 +309,7 @@ def _unit(vectors: Float32) -> Float32:
 
 
 def agreement(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> str:
-    """How often the pages chosen by summaries are those chosen by comparing every page."""
+    """Return how often summaries lead to the same choice as comparing every page."""
     document, vectors = pages.stored()
     same, held = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -319,7 +318,7 @@ def agreement(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> 
         for each, scores in zip(asked, exact, strict=True):
             best = np.argsort(-scores, kind="stable")[:CANDIDATES]
             n = candidates.COMPARED * CANDIDATES
-            found = [one.page - 1 for one in index.candidates(each.query, "", n, [document])]
+            found = [one.page - 1 for one in index.candidates(each.query, n, [document])]
             narrowed = sorted(found, key=lambda page: -scores[page])[:CANDIDATES]
             held.append(len(set(narrowed[:TOP]) & set(best[:TOP].tolist())) / TOP)
             same.append(
@@ -334,17 +333,17 @@ def agreement(pages: Pages, asked: Sequence[Asked], exact: Sequence[Scores]) -> 
 
 
 class _Repeated(PageSummaries):
-    """Summaries of few documents under many names: what a large library costs, without its disk."""
+    """Summaries of few documents under many names, to simulate a large library without the disk."""
 
     def repeat(self, documents: Sequence[Document], like: Sequence[Document]) -> None:
         for number, document in enumerate(documents):
-            one = self._kept[document_key(like[number % len(like)])]
-            self._kept[document_key(document)] = one
+            one = self._summaries[document_key(like[number % len(like)])]
+            self._summaries[document_key(document)] = one
         self._stacked = None
 
 
 def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list[list[str]]:
-    """What a question costs by the size of the library, relative to one document of 100 pages."""
+    """Return the cost of a question by size of the library, relative to a 100-page document."""
     single = PageVectors(document.vectors, document.offsets)
     parts = [document.stored(slice(first, first + 20)) for first in range(0, len(document), 20)]
     rows = []
@@ -362,7 +361,7 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
             for n, stored in enumerate(library[: len(like)]):
                 library[n] = like[n] if stored.id == like[n].id else stored
             index.repeat(library[len(like) :], like)
-            index.candidates(queries[0], "", 1, library)  # stacks them, as the first question does
+            index.candidates(queries[0], 1, library)  # stacks them, as the first question does
             find = _fastest(partial(_find, index, library), queries)
             compared = PageVectors(document.of(np.arange(200) % len(document)))
             chosen = PageVectors(document.of(range(50)))
@@ -374,9 +373,9 @@ def growth_table(kind: str, document: Pages, queries: Sequence[Float32]) -> list
                 select(query, chosen)
 
             whole = find + _fastest(choose, queries)
-            # Beside the others: how busy the machine is changes.
+            # Measured next to the others, because the machine's load changes.
             alone = _fastest(lambda query: select(query, single), queries)
-            means = candidates._stack(index._kept).means.nbytes
+            means = candidates._stack(index._summaries).means.nbytes
             rows.append(
                 [
                     kind,
@@ -397,11 +396,11 @@ def _same(vectors: DocumentVectors) -> DocumentVectors:
 def _find(
     index: PageSummaries, library: Sequence[Document], query: Float32
 ) -> list[candidates.Candidate]:
-    return index.candidates(query, "", 200, library)
+    return index.candidates(query, 200, library)
 
 
 def _fastest(ask: Callable[[Float32], object], queries: Sequence[Float32]) -> float:
-    """The mean over questions of the least seconds each took in three rounds, after a first one."""
+    """Return the mean over questions of the minimum seconds in three rounds, after a warm-up."""
     ask(queries[0])
     seconds = []
     for query in queries:
@@ -419,13 +418,13 @@ def main() -> None:
     parser.add_argument("--index", help="of documents of MMLongBench-Doc, embedded encoder")
     parser.add_argument("--samples", type=Path, help="their questions: samples.json")
     parser.add_argument("--every", type=int, default=1, help="only every n-th question")
-    parser.add_argument("--save", action="store_true", help=f"write the tables to {PAGE}")
+    parser.add_argument("--save", action="store_true", help="save to docs/benchmarks.md")
     chosen = parser.parse_args()
 
     def show(name: str, text: str) -> None:
         print(f"\n## {name}\n\n{text}", flush=True)
         if chosen.save:
-            save_section(name, text, PAGE)
+            save_section(name, text)
 
     growth = growth_table("1030 × 128 a page", *_growth_document(planted.planted_document(100, 3)))
     if chosen.index and chosen.samples:
@@ -440,7 +439,7 @@ def main() -> None:
         part = pages.stored(slice(first, first + 100))[1]
         text = Pages(part.vectors, part.offsets, np.zeros(100, np.int64))
         growth += growth_table("embedded encoder", text, [each.query for each in asked[:3]])
-    pages, asked = laid_out_library(40, 25)
+    pages, asked = synthetic_library(40, 25)
     show("candidates, synthetic pages", candidate_table(pages, asked, exact_scores(pages, asked)))
     heads = ["vectors", "pages", "candidates, ms", "question, ms", "of one document", "means, MB"]
     show("growth", markdown_table(heads, growth))

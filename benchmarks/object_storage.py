@@ -1,10 +1,10 @@
-"""How an index in object storage is written and read: cold, warm, and beside a folder.
+"""Measure writing and reading an index in object storage: cold, warm, and against a folder.
 
     python -m benchmarks.object_storage [--save]
 
-The storage is moto's server on loopback, which answers in milliseconds where S3 takes tens of them:
-the bytes and the requests are those of S3, the seconds are not. ``--location s3://bucket/prefix``
-takes another storage, with credentials from the environment.
+The storage is a local moto server, which responds in milliseconds while S3 takes tens of them.
+Bytes and requests are the same as with S3, but seconds aren't. ``--location s3://bucket/prefix``
+uses another storage, with credentials from the environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.storage import BUCKET, Reads, counted, object_storage
 from benchmarks.store import ENCODER, VECTORS, WORDS, add, embedding_of, page_of
 from benchmarks.tables import markdown_table, save_section
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 from visar.index import Index
 from visar.store import Store, open_store
 from visar.store.lance.store import LanceStore
@@ -36,7 +36,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "scaling.md"
 
 
 class Questions:
-    """An encoder of questions that are their own seed."""
+    """An encoder that uses questions as random seeds."""
 
     name, version, dimension = ENCODER.name, ENCODER.version, ENCODER.dimension
     reads: Literal["words", "image"] = "words"
@@ -51,7 +51,7 @@ class Questions:
 
 @contextlib.contextmanager
 def storage(location: str | None) -> Iterator[tuple[str, Reads]]:
-    """Give the place of an index, and what is read of it, which is counted on loopback alone."""
+    """Yield the location of an index and its read counter, which only works locally."""
     if location is not None:
         yield f"{location.rstrip('/')}/{uuid.uuid4().hex}", Reads()
         return
@@ -67,7 +67,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def fill(store: Store) -> tuple[float, int]:
-    """Add the documents; return the seconds, and the bytes of their vectors."""
+    """Add the documents; return the seconds and the bytes of their vectors."""
     rng = np.random.default_rng(0)
     pages = [(page_of(n, WORDS), embedding_of(rng, VECTORS, WORDS)) for n in range(1, PAGES + 1)]
     taken = sum(add(store, f"document-{number}", pages) for number in range(DOCUMENTS))
@@ -102,7 +102,7 @@ def rows_of(location: str, folder: Path) -> list[list[str]]:
 
 
 def questions(location: str, reads: Reads) -> list[list[str]]:
-    """Questions over all documents: of a new machine, a new process, and the same process."""
+    """Measure questions about all documents on a new machine, in a new and in the same process."""
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
     rows = []
     with Index(open_store(location)) as first, Index(open_store(location)) as second:
@@ -120,7 +120,7 @@ def questions(location: str, reads: Reads) -> list[list[str]]:
 
 
 def commits(location: str) -> list[str]:
-    """Documents of one page, one after another: what a commit costs."""
+    """Measure the cost of a commit, by adding documents of one page one by one."""
     store, rng = open_store(location), np.random.default_rng(0)
     page = [(page_of(1, WORDS), embedding_of(rng, VECTORS, WORDS))]
     taken = [add(store, f"single-{number}", page) for number in range(10)]

@@ -24,23 +24,25 @@ class Example:
     queries: list[NDArray[np.float16]]
 
 
-def planted_document(n_pages: int, n_queries: int, seed: int = 0) -> Example:
-    """Pages of 1030 × 128 that share topics, and questions about one topic each.
+def planted_document(
+    n_pages: int, n_queries: int, seed: int = 0, dimension: int = DIMENSION
+) -> Example:
+    """Return pages of 1030 vectors that share topics, and questions about one topic each.
 
-    A page speaks mostly of one topic and mentions another; a third of its patches is blank
-    paper, alike on all pages. A question names its topic with half of its vectors, the others
-    are words that match every page about equally. A handful of pages stresses its topic, all
-    others touch it faintly: about half of the pages end up inactive, as in the paper.
+    A page is mostly about one topic and mentions another; a third of its patches are blank and
+    similar on all pages. Half of a question's vectors are about its topic, the others are words
+    that match all pages about equally. A few pages focus on the topic, and the others mention it
+    slightly, so about half of the pages are inactive, as in the paper.
     """
     rng = np.random.default_rng([seed, n_pages])
-    common = _directions(rng, 1)[0]
-    topics = _directions(rng, TOPICS * WORDS).reshape(TOPICS, WORDS, DIMENSION)
-    blank = _directions(rng, 4)
-    # Fewer pages need a little more of a topic for half of them to stay above the mean.
+    common = _directions(rng, 1, dimension)[0]
+    topics = _directions(rng, TOPICS * WORDS, dimension).reshape(TOPICS, WORDS, dimension)
+    blank = _directions(rng, 4, dimension)
+    # With fewer pages, more of the topic is needed for half of them to be above the mean.
     faint = 0.1 * (1 + 25 / n_pages)
     pages = []
     for page in range(n_pages):
-        # As few pages stress a topic in a long document as in a short one.
+        # The number of pages that focus on a topic doesn't depend on the document's length.
         emphasis = np.exp(-(page // TOPICS))
         own = [(page % TOPICS, emphasis), (int(rng.integers(TOPICS)), 0.0)]
         pages.append(_page(rng, common, topics, blank, own, faint))
@@ -57,7 +59,7 @@ def _page(
     own: list[tuple[int, float]],
     faint: float,
 ) -> NDArray[np.float16]:
-    signal = np.zeros((PATCHES, DIMENSION))
+    signal = np.zeros((PATCHES, len(common)))
     kind = rng.choice(4, size=PATCHES, p=[0.30, 0.35, 0.15, 0.20])
     for place, (topic, emphasis) in enumerate(own):
         chosen = kind == place + 1
@@ -67,7 +69,7 @@ def _page(
         signal[chosen] = strength[:, None] * topics[topic, word]
     paper = kind == 0
     signal[paper] = 2 * blank[rng.integers(len(blank), size=paper.sum())]
-    noise = rng.normal(size=(PATCHES, DIMENSION)) / np.sqrt(DIMENSION)
+    noise = rng.normal(size=signal.shape) / np.sqrt(len(common))
     return _unit(0.6 * common + signal + 0.8 * noise).astype(np.float16)
 
 
@@ -77,15 +79,17 @@ def _query(
     topic: NDArray[np.float64],
     blank: NDArray[np.float64],
 ) -> NDArray[np.float16]:
-    noise = rng.normal(size=(QUERY_VECTORS, DIMENSION)) / np.sqrt(DIMENSION)
+    noise = rng.normal(size=(QUERY_VECTORS, len(common))) / np.sqrt(len(common))
     signal = 0.5 * blank[rng.integers(len(blank), size=QUERY_VECTORS)]
     named = QUERY_VECTORS // 2
     signal[:named] = topic[rng.integers(len(topic), size=named)]
     return _unit(0.6 * common + signal + 0.5 * noise).astype(np.float16)
 
 
-def _directions(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-    return _unit(rng.normal(size=(count, DIMENSION)))
+def _directions(
+    rng: np.random.Generator, count: int, dimension: int = DIMENSION
+) -> NDArray[np.float64]:
+    return _unit(rng.normal(size=(count, dimension)))
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,16 +1,16 @@
-"""How often the quotes hold the answer, with and without a reader, and what choosing them costs.
+"""Measure how often quotes contain the answer, with and without a reader, and their cost.
 
     python -m benchmarks.quotes QUESTIONS.jsonl --index INDEX [--samples samples.json]
         [--cells CELLS.jsonl] [--misses] [--save]
 
 A line of QUESTIONS.jsonl has ``document`` (a name in the index), ``pages``, ``question`` and
-``answers`` (texts of which one must stand in a quote). ``--samples`` adds the questions of
-MMLongBench-Doc whose answer stands on one of their evidence pages. A question counts if one of its
-pages was chosen. An answer stands in a quote if the quote has its words, without regard to case,
-spaces and the kind of dash or quotation mark. Nothing is fitted: every document is left out.
+``answers`` (strings, one of which must be in a quote). ``--samples`` adds the questions of
+MMLongBench-Doc whose answer is on one of their evidence pages. A question counts if one of its
+pages was chosen. A quote contains an answer if it has the same words, ignoring case, spaces and
+types of dashes and quotation marks. Nothing is fitted on these documents.
 
-A line of CELLS.jsonl has ``document``, ``pages``, ``question``, ``row``, ``column`` and ``cell``:
-how often the marked cell of a quoted table is the right one.
+A line of CELLS.jsonl has ``document``, ``pages``, ``question``, ``row``, ``column`` and ``cell``,
+to measure how often the marked cell of a quoted table is correct.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import visar
 from benchmarks.tables import markdown_table, save_section
 from visar import Index
 from visar.quotes.choice import (
-    Candidate,
     Question,
     Quotes,
+    ScoredPassage,
     WeightedPage,
     find_quotes,
-    standardized,
+    standardize,
 )
 from visar.results import Passage, SearchResult
 from visar.retrieval.search import Searcher
@@ -47,7 +47,7 @@ SHORTEST_ANSWER = 3
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its answers and the pages they stand on."""
+    """A question with its answers and their pages."""
 
     document: str
     pages: list[int]
@@ -55,21 +55,21 @@ class Asked:
     answers: list[str]
     source: str
 
-    def stands_in(self, text: str) -> bool:
-        """Whether a text has one of the answers."""
-        return any(stands_in(answer, text) for answer in self.answers)
+    def contains_answer(self, text: str) -> bool:
+        """Return whether a text contains one of the answers."""
+        return any(contains_answer(answer, text) for answer in self.answers)
 
 
-def normalised(text: str) -> str:
+def normalized(text: str) -> str:
     text = re.sub(r"[‐‑–—−]", "-", text.casefold())
     text = re.sub(r"[“”„]", '"', re.sub(r"[‘’]", "'", text))
     return " ".join(text.split())
 
 
-def stands_in(answer: str, text: str) -> bool:
-    """Whether a text has an answer, not as a part of a longer number or word."""
-    wanted = re.escape(normalised(answer)).replace(r"\ ", r"\s")
-    return bool(re.search(rf"(?<!\w)(?<!\d[.,]){wanted}(?![.,]?\d)(?!\w)", normalised(text)))
+def contains_answer(answer: str, text: str) -> bool:
+    """Return whether a text contains an answer, but not as part of a longer number or word."""
+    pattern = re.escape(normalized(answer)).replace(r"\ ", r"\s")
+    return bool(re.search(rf"(?<!\w)(?<!\d[.,]){pattern}(?![.,]?\d)(?!\w)", normalized(text)))
 
 
 def read_questions(path: Path) -> list[Asked]:
@@ -81,7 +81,7 @@ def read_questions(path: Path) -> list[Asked]:
 
 
 def read_samples(path: Path, index: Index) -> list[Asked]:
-    """Read questions of MMLongBench-Doc whose answer stands on a page with evidence."""
+    """Read questions of MMLongBench-Doc whose answer is on an evidence page."""
     known = {document.name: document for document in index.documents()}
     asked = []
     for sample in json.loads(path.read_text(encoding="utf-8")):
@@ -90,7 +90,7 @@ def read_samples(path: Path, index: Index) -> list[Asked]:
         if document is None or len(answer) < SHORTEST_ANSWER:
             continue
         texts = [index.page(document.id, n).words for n in pages if 1 <= n <= document.pages]
-        if any(stands_in(answer, " ".join(word.text for word in words)) for words in texts):
+        if any(contains_answer(answer, " ".join(word.text for word in words)) for words in texts):
             source = "MMLongBench-Doc"
             asked.append(Asked(sample["doc_id"], pages, sample["question"], [answer], source))
     return asked
@@ -98,37 +98,37 @@ def read_samples(path: Path, index: Index) -> list[Asked]:
 
 @dataclass
 class Count:
-    """What one way of choosing quotes achieves."""
+    """The quality of one way of choosing quotes."""
 
     chosen: int = 0
     first: int = 0
     quoted: int = 0
 
     def add(self, asked: Asked, quotes: Sequence[Passage]) -> None:
-        held = [asked.stands_in(quote.text) for quote in quotes]
+        held = [asked.contains_answer(quote.text) for quote in quotes]
         self.chosen += 1
         self.first += bool(held and held[0])
         self.quoted += any(held)
 
 
-RANKINGS: dict[str, Callable[[Sequence[Candidate]], np.ndarray]] = {
-    "coverage alone": lambda found: standardized([one.coverage for one in found]),
-    "closeness alone": lambda found: standardized([one.closeness for one in found]),
+RANKINGS: dict[str, Callable[[Sequence[ScoredPassage]], np.ndarray]] = {
+    "coverage alone": lambda found: standardize([one.coverage for one in found]),
+    "closeness alone": lambda found: standardize([one.closeness for one in found]),
     "both": lambda found: np.array([one.score for one in found]),
 }
 
 
 def weigh(searcher: Searcher, found: SearchResult, pages: Sequence[PageId]) -> list[WeightedPage]:
-    """Read pages with the weights that a search gave them."""
+    """Read pages with the weights from a search."""
     trace = found.trace
-    assert trace is not None  # noqa: S101 - it was searched here
+    assert trace is not None  # noqa: S101 - local searches have a trace
     return searcher.weigh(trace.question, trace.relevance.token_weights, pages)
 
 
 def count_quotes(
     asked: Iterable[Asked], index: Index, misses: bool
 ) -> dict[tuple[str, str], Count]:
-    """Ask each question in its document, with and without the reader of the index."""
+    """Ask each question about its document, with and without the index's reader."""
     counts: dict[tuple[str, str], Count] = {}
     known = {document.name: document.id for document in index.documents()}
     for one in asked:
@@ -155,16 +155,15 @@ def count_quotes(
 
 
 def _print_miss(asked: Asked, found: SearchResult) -> None:
-    if not any(asked.stands_in(quote.text) for quote in found.passages[:1]):
+    if not any(asked.contains_answer(quote.text) for quote in found.passages[:1]):
         print(f"\n{asked.document[:30]} {asked.pages} {asked.text} {asked.answers}")
         for quote in found.passages:
-            print(
-                f"  {'*' if asked.stands_in(quote.text) else ' '} {quote.page}: {quote.text!r:.200}"
-            )
+            mark = "*" if asked.contains_answer(quote.text) else " "
+            print(f"  {mark} {quote.page}: {quote.text!r:.200}")
 
 
 def measure_time(asked: Sequence[Asked], index: Index) -> list[list[str]]:
-    """Compare the time that quotes take with that of the paper's method on the same questions."""
+    """Compare the time for quotes with that of the paper's method on the same questions."""
     selecting = choosing = reading = 0.0
     known = {document.name: document.id for document in index.documents()}
     reader = index.reader()
@@ -191,7 +190,7 @@ def measure_time(asked: Sequence[Asked], index: Index) -> list[list[str]]:
 
 
 def count_cells(path: Path, index: Index) -> list[list[str]]:
-    """Count the marked cells of quoted tables that are right, and those that are not."""
+    """Count correct and incorrect marked cells of quoted tables."""
     known = {document.name: document.id for document in index.documents()}
     asked = found = quoted = marked = right = 0
     for line in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
@@ -201,11 +200,11 @@ def count_cells(path: Path, index: Index) -> list[list[str]]:
         result = index.search(line["question"], documents=[line["document"]])
         found += bool(set(line["pages"]) & {hit.page for hit in result.pages})
         cells = [cell for passage in result.passages for cell in passage.cells]
-        quoted += any(stands_in(line["cell"], passage.text) for passage in result.passages)
+        quoted += any(contains_answer(line["cell"], passage.text) for passage in result.passages)
         answers = [cell for cell in cells if cell.answer]
         marked += bool(answers)
-        right += bool(answers) and normalised(answers[0].text) == normalised(line["cell"])
-        if answers and normalised(answers[0].text) != normalised(line["cell"]):
+        right += bool(answers) and normalized(answers[0].text) == normalized(line["cell"])
+        if answers and normalized(answers[0].text) != normalized(line["cell"]):
             print(f"marked {answers[0].text!r}, not {line['cell']!r}: {line['question']}")
     return [[str(number) for number in (asked, found, quoted, marked, right)]]
 

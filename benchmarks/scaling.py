@@ -1,10 +1,10 @@
-"""What a library costs at 10 thousand, 1 million and 100 million pages.
+"""Compute the cost of a library with 10 thousand, 1 million and 100 million pages.
 
     python -m benchmarks.scaling [--save] [--ocr-share 0.5] [--gpu-hour 0.6] …
 
-Arithmetic over constants, no measurement: those of :data:`MEASURED` are from the tables of
-docs/benchmarks.md and docs/scaling.md, those of :class:`Assumptions` are guesses to be replaced by
-your own, each by an option of its name.
+This is arithmetic with constants, not a measurement. `MEASURED` is from the tables in
+docs/benchmarks.md and docs/scaling.md. `Assumptions` are guesses, which you can replace with
+options of the same name.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ MEASURED = {
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What was not measured: prices in dollars, and what depends on your documents."""
+    """Values that weren't measured: prices in dollars, and properties of the documents."""
 
     cpu_hour: float = 0.04
-    """A core, rented by the hour."""
+    """Price of a core per hour."""
     gpu_hour: float = 0.80
-    """A GPU with 24 GB."""
+    """Price of a GPU with 24 GB per hour."""
     gpu_pages: float = 8.0
-    """Pages a second that ColPali encodes on it."""
+    """Pages per second that ColPali encodes on this GPU."""
     gigabyte_month: float = 0.023
-    """Object storage."""
+    """Price of object storage per GB and month."""
     million_puts: float = 5.0
-    """Requests that write to it."""
+    """Price of write requests to object storage."""
     memory_gigabyte_month: float = 3.0
-    """Memory of a server."""
+    """Price of server memory per GB and month."""
     disk_gigabyte_month: float = 0.08
-    """Disk of a server."""
+    """Price of server disk per GB and month."""
     ocr_share: float = 0.1
-    """Of pages without a text layer."""
+    """Share of pages without a text layer."""
     document_pages: float = 40.0
-    """Of a document."""
+    """Pages per document."""
 
 
 def cost(pages: int, given: Assumptions) -> dict[str, tuple[float, float, float]]:
-    """Bytes, core or GPU seconds, and dollars (those of bytes a month) of each stage."""
+    """Return the bytes, core or GPU seconds, and dollars (per month for bytes) of each stage."""
     core = given.cpu_hour / 3600
     gpu = given.gpu_hour / 3600
     stored = given.gigabyte_month / 1e9
@@ -67,7 +67,7 @@ def cost(pages: int, given: Assumptions) -> dict[str, tuple[float, float, float]
     embedded, visual = pages * measured["embedded"], pages / given.gpu_pages
     base = pages * (measured["words bytes"] + measured["file bytes"])
     by_words, by_patches = (pages * measured[f"{n} bytes"] for n in ("embedded", "colpali"))
-    # Rows, catalog, and their manifests: about eight writes for each document.
+    # Rows, catalog and their manifests take about eight writes per document.
     puts = 8 * pages / given.document_pages
     kept = given.memory_gigabyte_month / 1e9
     catalog, means, bits = (pages * measured[f"{n} bytes"] for n in ("catalog", "means", "bits"))
@@ -88,7 +88,7 @@ def cost(pages: int, given: Assumptions) -> dict[str, tuple[float, float, float]
 
 
 def amount(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """A number with the unit that suits it.
+    """Format a number with a suitable unit.
 
     >>> amount(7_200, [(3600, "h"), (1, "s")]), amount(0, [(1, "s")])
     ('2 h', '–')
@@ -104,7 +104,7 @@ SECONDS = [(86_400 * 365, "years"), (86_400, "days"), (3600, "h"), (60, "min"), 
 
 
 def tables(given: Assumptions) -> tuple[str, str]:
-    """The costs, and the assumptions behind them."""
+    """Return the tables of costs and assumptions."""
     of_size = {name: cost(pages, given) for name, pages in SIZES.items()}
     rows = []
     for stage in next(iter(of_size.values())):

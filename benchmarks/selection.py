@@ -1,9 +1,9 @@
-"""Cost of selecting pages, against late interaction and the paper's dense similarity.
+"""Measure the cost of selecting pages, compared with late interaction and dense similarity.
 
-Everything is measured in one run and given as ratios: times alone mean little on a shared
-machine. ``--embeddings DIR`` measures saved embeddings of real documents instead: .npz files
-with ``vectors`` (Σn, D), ``offsets`` (N + 1), ``queries`` (all stacked), ``query_offsets``.
-``--save`` writes the table into docs/benchmarks.md.
+Results are ratios within one run, because absolute times mean little on a shared machine.
+``--embeddings DIR`` uses saved embeddings of real documents: .npz files with ``vectors`` (Σn, D),
+``offsets`` (N + 1), ``queries`` (all stacked) and ``query_offsets``. ``--save`` writes the table to
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.tables import markdown_table, save_section
 
 SIZES = (20, 50, 100, 200, 468)
 REPEATS = 3
-# Beyond this size the dense version takes minutes a query: one query is enough to compare.
+# Above this size the dense version takes minutes per query, so only one query is compared.
 LONG_DOCUMENT = 150
 
 DENSE, APPROXIMATE, EXACT, FULL = "dense", "dense approx.", "ViSAR exact", "ViSAR full matrix"
@@ -43,17 +43,17 @@ class QueryRun:
     late: float
     times: dict[str, float]
     same: bool | None
-    """Whether the dense version chose the same pages; None when it was not run."""
+    """Whether the dense version chose the same pages; None if it wasn't run."""
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One document's medians over its queries."""
+class Measurement:
+    """The measurements of a document, with medians over its queries."""
 
     example: Example
     runs: list[QueryRun]
     peak: float
-    """Megabytes that one selection allocates at most."""
+    """The peak memory of a selection in megabytes."""
 
     def median(self, name: str) -> float | None:
         known = [run.times[name] for run in self.runs if name in run.times]
@@ -68,14 +68,14 @@ class Measured:
         return statistics.median(run.times[EXACT] / run.late for run in self.runs)
 
 
-def measure(example: Example, *, dense: bool) -> Measured:
+def measure(example: Example, *, dense: bool) -> Measurement:
     vectors = visar.prepare(example.vectors, example.offsets)
     runs = []
     for number, query in enumerate(example.queries):
         compare = dense and (number == 0 or len(vectors) <= LONG_DOCUMENT)
         runs.append(measure_query(query, vectors, compare=compare))
     peak = peak_megabytes(lambda: visar.select(example.queries[0], vectors))
-    return Measured(example, runs, peak)
+    return Measurement(example, runs, peak)
 
 
 def measure_query(
@@ -106,7 +106,7 @@ def once(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def peak_megabytes(call: Callable[[], Any]) -> float:
-    """Return the most memory that a call allocates at a time."""
+    """Return the peak memory of a call in megabytes."""
     gc.collect()
     tracemalloc.start()
     call()
@@ -115,7 +115,7 @@ def peak_megabytes(call: Callable[[], Any]) -> float:
     return peak / 1e6
 
 
-def rows(measured: list[Measured]) -> Iterator[list[str]]:
+def rows(measured: list[Measurement]) -> Iterator[list[str]]:
     for m in measured:
         selections = [run.selection for run in m.runs]
         compared = [run.same for run in m.runs if run.same is not None]

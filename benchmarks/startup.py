@@ -1,9 +1,9 @@
-"""How long commands take to start, beside the imports they cannot do without.
+"""Measure the startup time of commands, compared with their essential imports.
 
     python -m benchmarks.startup [--rounds 7] [--save]
 
-Each command and what it is compared with run in turns, in processes of their own, everything in the
-page cache. The ratio is that of the medians.
+Each command and its reference run interleaved in separate processes, with a warm page cache. The
+ratio is that of the medians.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENCODE = f"""
 from visar.encoders.embedded import EmbeddedEncoder
 EmbeddedEncoder().encode_query({QUESTION!r})
 """
-# A command, what it is compared with, and the ratio that it should stay below.
+# A command, its reference, and the maximum ratio.
 CASES = (
     ("visar --version", ["--version"], "import typer, rich", 2.0),
     ("visar --help", ["--help"], "import typer, rich", 2.0),
@@ -51,7 +51,7 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "VISAR_INDEX": str(Path(folder) / "index")}
-        # An installed package is compiled.
+        # Compile first, because installed packages are compiled.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         seconds([*VISAR, "add", "--quiet", "--ocr", "never", str(REPORT)], environment)
         for name, command, script, bar in CASES:

@@ -1,10 +1,9 @@
-"""How fast the index of one machine is written and read, beside the same bytes in .npy files.
+"""Measure writing and reading a local index, compared with the same bytes in .npy files.
 
     python -m benchmarks.store [--save]
 
-Everything is warm: in the page cache of the operating system, as a document in use is. What is
-compared is timed in turns, and the best of each is taken: what else the machine does only ever
-adds.
+All data is in the page cache, as for documents in use. Variants are timed interleaved, and the best
+time of each counts, because other load only adds to it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.tables import markdown_table, save_section
 from visar.documents.page import Page, Word
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 from visar.results import Document, EncoderRef
 from visar.store import Store, open_store
 from visar.store.sqlite import SqliteStore
@@ -40,10 +39,12 @@ def page_of(number: int, words: int) -> Page:
 
 
 def embedding_of(rng: np.random.Generator, vectors: int, words: int) -> PageEmbedding:
-    made = rng.standard_normal((vectors, ENCODER.dimension), np.float32)
-    made /= np.linalg.norm(made, axis=1, keepdims=True)
+    values = rng.standard_normal((vectors, ENCODER.dimension), np.float32)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
     boxes = rng.random((vectors, 4), np.float32)
-    return PageEmbedding(made.astype(np.float16), boxes, rng.integers(-1, words, vectors, np.int32))
+    return PageEmbedding(
+        values.astype(np.float16), boxes, rng.integers(-1, words, vectors, np.int32)
+    )
 
 
 def add(store: Store, name: str, pages: list[tuple[Page, PageEmbedding]]) -> float:
@@ -58,14 +59,14 @@ def add(store: Store, name: str, pages: list[tuple[Page, PageEmbedding]]) -> flo
 
 
 def touch(vectors: NDArray[np.float16], offsets: NDArray[np.int64]) -> float:
-    """Read something of every page of the file system, as a question reads every vector."""
+    """Read from every memory page, as a question reads every vector."""
     return float(
         sum(vectors[start:end:2].view(np.uint16).sum() for start, end in pairwise(offsets))
     )
 
 
 def best(actions: list[Callable[[], object]]) -> list[float]:
-    """The least seconds of each, timed in turns."""
+    """Return the minimum seconds of each action, timed interleaved."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(REPEATS):
         for action, taken in zip(actions, times, strict=True):
@@ -108,7 +109,7 @@ def growing(folder: Path) -> list[list[str]]:
     small = [(page_of(1, 20), embedding_of(rng, 30, 20))]
     store = open_store(folder / "small")
     times = [add(store, f"small-{number}", small) for number in range(SMALL_DOCUMENTS)]
-    # The tenth and the last, each with its neighbours: one alone is mostly noise.
+    # Average the tenth and the last with their neighbors, because single times are noisy.
     tenth, last = statistics.median(times[5:25]), statistics.median(times[-20:])
     return [
         [
@@ -122,7 +123,7 @@ def growing(folder: Path) -> list[list[str]]:
 
 def listing(folder: Path) -> list[list[str]]:
     store = SqliteStore.open(folder / "many")
-    # How fast they get there is measured above.
+    # The speed of writing is measured above.
     store._connection.execute("PRAGMA synchronous = OFF")
     rng = np.random.default_rng(0)
     small = [(page_of(1, 2), embedding_of(rng, 2, 2))]
@@ -150,8 +151,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", action="store_true", help="write the table to the docs")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as values:
+        folder = Path(values)
         rows = [*loading(folder), *growing(folder), *listing(folder)]
     table = markdown_table(("what", "takes", "ratio", "aim"), rows)
     print(table)

@@ -1,11 +1,13 @@
-"""Markdown tables of the benchmarks, printed and saved to pages of docs/."""
+"""Print benchmark results as Markdown tables, and save them to pages of docs/."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "benchmarks.md"
+RELIABILITY = DOCS / "reliability.md"
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

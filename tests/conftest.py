@@ -1,4 +1,4 @@
-"""Shared by all tests."""
+"""Fixtures, helpers and settings for all tests."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
 
+import pikepdf
 import pytest
 from hypothesis import HealthCheck, settings
 from reportlab.pdfgen.canvas import Canvas
 
-# Processes of pytest-xdist are told a width; what is tested decides on its own.
+# pytest-xdist sets the width of the terminal for its workers, but programs choose it themselves.
 os.environ.pop("COLUMNS", None)
 
 from tests.generation.smollm import smollm as smollm
 from visar.index import Index
 from visar.samples import REPORT
 
-# A script that runs the tests in its background has Ctrl-C ignored, and every program they start
-# would inherit that. A handler is not inherited: programs begin with the default again.
+# In a script's background job, Ctrl-C is ignored, and programs started by tests would inherit that.
+# A handler isn't inherited: with one, programs start with the default again.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What whoever runs the tests has set for their own commands is not for those of the tests.
+# Don't use the settings file of the person who runs the tests.
 os.environ["VISAR_CONFIG"] = str(Path(__file__).parent / "no-such-config.toml")
 
-# A busy machine is no error of what is tested.
+# Tests may be slow on a busy machine.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("patient", patient)
-# What lands must not depend on chance: the same examples every time there, new ones elsewhere.
+# Examples are the same for every run in CI, so that it isn't flaky, and random elsewhere.
 settings.register_profile("ci", patient, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "patient")
 
 
 PROGRAMS = ("Chromium", "LibreOffice", "strace", "Tesseract")
-"""Optional programs: without Chromium a test is skipped because "Chromium is not installed"."""
+"""Optional programs. Tests that need one are skipped with a reason such as "Chromium is not
+installed"."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> Generator[None, None, None]:
-    """Close with the tests that were skipped because a program isn't installed."""
+    """End the summary with the number of tests skipped because a program isn't installed."""
     yield
     missing = Counter(
         program
@@ -61,20 +63,20 @@ def pytest_terminal_summary(
 
 @pytest.fixture(scope="session")
 def report() -> Path:
-    """The example: 40 pages of text, tables and charts, two of them scanned."""
+    """The example report: 40 pages of text, tables and charts, two of them scanned."""
     return REPORT
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Index:
-    """An index with the example in it, for tests that only read."""
+    """An index with the example report, for tests that only read it."""
     index = Index.open(tmp_path_factory.mktemp("library") / "index")
     index.add(report)
     return index
 
 
 def write_pdf(path: Path, *pages: str) -> Path:
-    """Write a PDF with one paragraph a page."""
+    """Write a PDF with one paragraph per page."""
     sheet = Canvas(str(path), pagesize=(400, 500), invariant=True)
     for text in pages:
         for number, line in enumerate(text.split("\n")):
@@ -84,9 +86,38 @@ def write_pdf(path: Path, *pages: str) -> Path:
     return path
 
 
+def write_slow_pdf(path: Path, pages: int, name: str = "w", lines: int = 0) -> Path:
+    """Write a small PDF whose pages take a fifth of a second each: all show the same 500 words.
+
+    With 400,000 ``lines``, they take more than half a second.
+    """
+    words = (f"1 0 0 1 {n % 20 * 25} {n // 20 * 20} Tm ({name}{n}) Tj" for n in range(500))
+    with pikepdf.new() as pdf:
+        font = pikepdf.Dictionary(
+            Type=pikepdf.Name.Font, Subtype=pikepdf.Name.Type1, BaseFont=pikepdf.Name.Helvetica
+        )
+        resources = pikepdf.Dictionary(Font=pikepdf.Dictionary(F=pdf.make_indirect(font)))
+        content = pdf.make_stream(
+            "\n".join(["BT /F 1 Tf", *words, "ET", *["0 0 m 9 9 l S"] * lines]).encode()
+        )
+        for _ in range(pages):
+            pdf.add_blank_page(page_size=(500, 500))
+            pdf.pages[-1].obj.update({"/Contents": content, "/Resources": resources})
+        pdf.save(path)
+    return path
+
+
+def damage_page(path: Path, page: int) -> Path:
+    """Replace a page of a PDF, counted from 1, with an invalid object."""
+    with pikepdf.open(path, allow_overwriting_input=True) as pdf:
+        pdf.Root.Pages.Kids[page - 1] = pdf.make_indirect(pikepdf.Array([1]))
+        pdf.save(path)
+    return path
+
+
 @pytest.fixture
 def make_pdf(tmp_path: Path) -> Callable[..., Path]:
-    """Make a PDF with one paragraph a page."""
+    """Return a function that writes a PDF with one paragraph per page."""
 
     def make(name: str, *pages: str) -> Path:
         return write_pdf(tmp_path / name, *pages)
@@ -96,7 +127,10 @@ def make_pdf(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Make a tiny checkpoint of a visual encoder's family, once; give its adapter's folder."""
+    """Return a function that creates a tiny checkpoint of an encoder family, once for each.
+
+    It returns the folder of the checkpoint's adapter.
+    """
     from tests.encoders import tiny
 
     folder = tmp_path_factory.mktemp("checkpoints")

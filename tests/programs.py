@@ -1,4 +1,4 @@
-"""ViSAR as a program in a process of its own: commands that a page shows, and servers."""
+"""ViSAR in a separate process: commands from the docs, and servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def run_shown(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a page shows it, in a folder with an index of its own."""
+    """Run a command from the docs in a folder, which also holds its index."""
     program = folder / "visar"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m visar "$@"\n')
     program.chmod(0o755)
@@ -32,26 +32,34 @@ def run_shown(command: str, folder: Path, **environment: str) -> subprocess.Comp
     )
 
 
-@contextlib.contextmanager
-def server_program(
-    *arguments: str, **environment: str
-) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Run a command that serves; gives the address it names, and its process, killed at the end."""
-    process = subprocess.Popen(
+def start_server(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    """Start a command that runs a server."""
+    return subprocess.Popen(
         [sys.executable, "-m", "visar", *arguments],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "COLUMNS": "500", **environment},
     )
+
+
+def server_address(process: subprocess.Popen[str]) -> str:
+    """Wait for a server to print its address; raises AssertionError if it exits before."""
     assert process.stderr is not None
-    try:
-        said = ""
-        while not (found := re.search(r"at (http://\S+)", said)):
-            line = process.stderr.readline()
-            assert line, f"visar {arguments[0]} has ended: {said}"
-            said += line
-        yield found[1], process
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    output = ""
+    while not (match := re.search(r"at (http://\S+)", output)):
+        line = process.stderr.readline()
+        assert line, f"the server has exited: {output}"
+        output += line
+    return match[1]
+
+
+@contextlib.contextmanager
+def server_program(
+    *arguments: str, **environment: str
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run a command that runs a server; yields its address and process, and kills it at the end."""
+    with start_server(*arguments, **environment) as process:
+        try:
+            yield server_address(process), process
+        finally:
+            process.kill()

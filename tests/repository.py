@@ -1,4 +1,4 @@
-"""The repository as a reader gets it, and the program uv, which makes environments quickly."""
+"""The tracked files of the repository, and uv, which creates environments quickly."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _UV = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.env
 
 
 def tracked_files() -> list[Path]:
-    """Return the files that a clone would have, as they are now."""
+    """Return the paths of all tracked files that exist."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z"],  # noqa: S607 - whichever git is there
+        ["git", "ls-files", "-z"],  # noqa: S607 - any git will do
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -31,11 +31,11 @@ def tracked_files() -> list[Path]:
 
 
 def uv_program() -> str:
-    """Return the path of uv; skip the test where it is missing or has no packages to install."""
+    """Return the path of uv; skip the test if uv is missing or can't install packages."""
     if _UV is None:
         pytest.skip("uv is not installed: pip install uv")
     if not _reaches_packages(_UV):
-        pytest.skip("packages cannot be had from PyPI")
+        pytest.skip("PyPI can't be reached")
     return _UV
 
 

@@ -1,4 +1,4 @@
-"""Object storage on loopback: moto's server in a process of its own."""
+"""Object storage on localhost: moto's server in a separate process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUCKET = "s3://visar"
 
 
 def free_port() -> int:
-    """A port that nobody uses at the moment."""
+    """Return a port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def object_storage() -> Iterator[dict[str, str]]:
-    """Start a server with the bucket :data:`BUCKET`; gives the environment that reaches it."""
+    """Run a server with the bucket `BUCKET`; yields the environment variables to access it."""
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
@@ -53,7 +53,7 @@ def object_storage() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
-    """The address of a bucket, in an environment that reaches it."""
+    """Address of a bucket, with the environment variables set to access it."""
     pytest.importorskip("lancedb")
     with object_storage() as variables, pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
@@ -62,7 +62,7 @@ def bucket() -> Iterator[str]:
 
 
 def _make_bucket(address: str) -> None:
-    """As soon as the server answers."""
+    """Create the bucket as soon as the server responds."""
     for _ in range(300):
         try:
             request = urllib.request.Request(address, method="PUT")  # noqa: S310
@@ -71,24 +71,24 @@ def _make_bucket(address: str) -> None:
             time.sleep(0.1)
         else:
             return
-    raise AssertionError("the server does not answer")
+    raise AssertionError("the server doesn't respond")
 
 
 @dataclass
 class Reads:
-    """What was read from object storage."""
+    """The number of requests to object storage, and of bytes read."""
 
     requests: int = 0
     bytes: int = 0
 
     def reset(self) -> None:
-        """Count from here on."""
+        """Start counting from zero."""
         self.requests = self.bytes = 0
 
 
 @pytest.fixture
 def reads(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
-    """Counts what goes over the wire: all requests, and the bytes of what they answer."""
+    """Counts of all requests to the bucket, and of the bytes in the responses."""
     assert bucket
     with counted(os.environ["AWS_ENDPOINT_URL"]) as (address, reads):
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
@@ -97,7 +97,7 @@ def reads(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
 
 @contextlib.contextmanager
 def counted(endpoint: str) -> Iterator[tuple[str, Reads]]:
-    """Start a proxy before a server; gives its address, and what went through it."""
+    """Run a proxy in front of a server; yields its address and the counts of its traffic."""
     host, port = endpoint.removeprefix("http://").split(":")
     reads, lock = Reads(), threading.Lock()
 
@@ -109,16 +109,16 @@ def counted(endpoint: str) -> Iterator[tuple[str, Reads]]:
             server = http.client.HTTPConnection(host, int(port))
             with contextlib.closing(server):
                 server.request(self.command, self.path, body, dict(self.headers))
-                answer = server.getresponse()
-                content = answer.read()
+                response = server.getresponse()
+                content = response.read()
             with lock:
                 reads.requests += 1
                 reads.bytes += len(content)
-            self.send_response_only(answer.status)
-            for name, value in answer.getheaders():
+            self.send_response_only(response.status)
+            for name, value in response.getheaders():
                 if name.lower() not in ("transfer-encoding", "connection", "content-length"):
                     self.send_header(name, value)
-            length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+            length = response.getheader("Content-Length") if self.command == "HEAD" else None
             self.send_header("Content-Length", length or str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -128,10 +128,10 @@ def counted(endpoint: str) -> Iterator[tuple[str, Reads]]:
     for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
         setattr(Proxy, f"do_{method}", Proxy.forward)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
-        serving = threading.Thread(target=proxy.serve_forever)
-        serving.start()
+        thread = threading.Thread(target=proxy.serve_forever)
+        thread.start()
         try:
             yield f"http://127.0.0.1:{proxy.server_port}", reads
         finally:
             proxy.shutdown()
-            serving.join()
+            thread.join()

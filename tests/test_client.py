@@ -1,4 +1,4 @@
-"""Clients against real servers, and servers that fail. What both do is in test_library.py."""
+"""Clients with real and failing servers. Tests that all libraries share are in test_library.py."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def address(index: Index) -> Iterator[str]:
         yield address
 
 
-def test_other_line_ends_do_not_end_an_event(address: str) -> None:
-    """Unicode's separators are part of a line of server-sent events."""
+def test_unicode_line_separators_do_not_end_an_event(address: str) -> None:
+    """In server-sent events, they are part of a line."""
     question = "Which colour\u2028has the\x85door?"
     with Client(address, token=TOKEN) as client:
         stream = client.stream(question)
@@ -46,14 +46,14 @@ def test_other_line_ends_do_not_end_an_event(address: str) -> None:
         assert "green" in stream.answer.text
 
 
-def test_the_pages_of_a_result_get_their_images_from_the_server(address: str) -> None:
+def test_pages_of_a_result_load_images_from_the_server(address: str) -> None:
     with Client(address, token=TOKEN) as client:
         hit = client.ask(QUESTION).pages[0]
         assert hit.image(36).size == (200, 250)
         assert hit.words[-1].text == "door."
 
 
-def test_the_token_of_the_environment_is_used(
+def test_the_token_in_the_environment_is_used(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Client(address) as client, pytest.raises(ServiceError, match="token"):
@@ -63,7 +63,7 @@ def test_the_token_of_the_environment_is_used(
         assert len(client.documents()) == 1
 
 
-def test_a_file_that_grows_while_it_is_sent_stops_no_other(
+def test_a_file_that_grows_during_its_upload_does_not_stop_others(
     address: str, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     growing = write_pdf(tmp_path / "log.pdf", "The log.")
@@ -88,7 +88,7 @@ def test_a_file_that_grows_while_it_is_sent_stops_no_other(
         index.remove(one.id)
 
 
-def test_more_documents_than_one_request_lists(
+def test_documents_are_listed_with_several_requests(
     address: str, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added = [
@@ -97,19 +97,19 @@ def test_more_documents_than_one_request_lists(
     ]
     monkeypatch.setattr("visar.requests.PAGE_SIZE", 2)
 
-    async def listed() -> list[str]:
+    async def list_names() -> list[str]:
         async with AsyncClient(address, token=TOKEN) as client:
             return [one.name for one in await client.documents()]
 
     names = ["door.pdf", "0.pdf", "1.pdf", "2.pdf", "3.pdf"]
     with Client(address, token=TOKEN) as client:
         assert [one.name for one in client.documents()] == names
-    assert asyncio.run(listed()) == names
+    assert asyncio.run(list_names()) == names
     for one in added:
         index.remove(one.id)
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
+def test_an_unreachable_server_is_named_in_the_error() -> None:
     nowhere = "http://127.0.0.1:9"
     with Client(nowhere) as client:
         with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
@@ -119,7 +119,7 @@ def test_a_server_that_is_not_there_is_named() -> None:
 
 
 class _Proxy(BaseHTTPRequestHandler):
-    """Answers as a proxy does whose server is down, or breaks a stream off."""
+    """Responds like a proxy whose server is down, or with part of a stream."""
 
     def do_GET(self) -> None:
         self.send_error(502)
@@ -129,7 +129,7 @@ class _Proxy(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
-        self.wfile.write(self.server.sent)  # type: ignore[attr-defined]
+        self.wfile.write(self.server.content)  # type: ignore[attr-defined]
 
     def log_message(self, *_: object) -> None:
         pass
@@ -147,7 +147,7 @@ def proxy() -> Iterator[tuple[str, ThreadingHTTPServer]]:
             thread.join()
 
 
-def test_another_kind_of_answer_is_an_error(proxy: tuple[str, ThreadingHTTPServer]) -> None:
+def test_a_response_of_a_proxy_is_an_error(proxy: tuple[str, ThreadingHTTPServer]) -> None:
     with Client(proxy[0]) as client, pytest.raises(ServiceError, match="502"):
         client.documents()
 
@@ -155,23 +155,23 @@ def test_another_kind_of_answer_is_an_error(proxy: tuple[str, ThreadingHTTPServe
 def test_an_answer_that_breaks_off_is_an_error(
     address: str, proxy: tuple[str, ThreadingHTTPServer]
 ) -> None:
-    """The first events of a real answer, and then the connection ends."""
+    """The proxy sends the first events of a real answer and closes the connection."""
     with Client(address, token=TOKEN) as real:
         body = {"question": QUESTION}
         with real._http.stream("POST", "/ask/stream", json=body) as response:
             events = b"".join(response.iter_bytes()).split(b"\n\n")
-    whole = [event for event in events if b"event: answer" not in event]
-    proxy[1].sent = b"\n\n".join(whole) + b"\n\n"  # type: ignore[attr-defined]
+    first = [event for event in events if b"event: answer" not in event]
+    proxy[1].content = b"\n\n".join(first) + b"\n\n"  # type: ignore[attr-defined]
     with Client(proxy[0]) as client:
         stream = client.stream(QUESTION)
         assert stream.search.pages[0].page == 1
         with pytest.raises(ServiceError):
             _ = stream.answer
 
-    async def answered() -> None:
+    async def read_answer() -> None:
         async with AsyncClient(proxy[0]) as client:
             stream = await client.stream(QUESTION)
             await stream.answer()
 
     with pytest.raises(ServiceError):
-        asyncio.run(answered())
+        asyncio.run(read_answer())

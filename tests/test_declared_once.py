@@ -1,6 +1,6 @@
-"""Every result is declared once, in results.py: no other class repeats three of its fields.
+"""Every result type is declared once, in `visar.results`.
 
-The same field has the same name and the same type.
+No other class may have three or more of its fields, with the same names and types.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from pathlib import Path
 import visar
 
 PACKAGE = Path(visar.__file__).parent
-RESULTS = ("results.py", "query.py")
-# The method itself imports nothing of ours: its selection is the numpy record that results are
-# read from.
-METHOD = "core/"
+RESULTS = (*(f"results/{path.name}" for path in (PACKAGE / "results").glob("*.py")), "query.py")
+# The core imports none of our packages. Results are created from its numpy records.
+CORE = "core/"
 ALLOWED = {
-    "documents/page.py: Cell": "a cell of a page by the indices of its words, before any result",
-    "encoders/wire.py: Description": "a message of the encoder service, which knows no results",
-    "evaluation/records.py: Answered": "a line of an evaluation's record, about one answer",
+    "documents/page.py: Cell": "a cell on a page, by the indices of its words",
+    "encoders/remote.py: Description": "a message of the encoder service, not of a library",
+    "evaluation/records.py: AnswerRecord": "a line of an evaluation's record, about one answer",
     "evaluation/report/paper.py: PaperRow": "a row of the paper's tables",
-    "generation/protocol.py: Reply": "what plug-in generators return",
+    "generation/generator.py: Reply": "what plug-in generators return",
     "library.py: SearchOptions": "the type of keyword arguments that become a Query",
-    "retrieval/candidates.py: Candidate": "a page by a first stage, before any result",
-    "store/lance/catalog.py: DocumentState": "a document as rows of tables",
+    "retrieval/candidates.py: Candidate": "a page found by the first stage of a search",
+    "store/lance/catalog.py: DocumentState": "a document as table rows",
 }
 
 
-def declared(path: Path) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the classes of a file with the fields that they declare themselves."""
+def classes_in(path: Path) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the names of a file's classes with the fields that each declares."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ClassDef):
             names = [
@@ -42,17 +41,17 @@ def declared(path: Path) -> Iterator[tuple[str, frozenset[str]]]:
 
 def test_no_other_class_has_three_fields_of_a_result() -> None:
     results = {
-        name: fields for file in RESULTS for name, fields in declared(PACKAGE / file) if fields
+        name: fields for file in RESULTS for name, fields in classes_in(PACKAGE / file) if fields
     }
     assert {"Answer", "Document", "Explanation", "Job", "PageHit", "SearchResult"} <= set(results)
-    again = [
+    repetitions = [
         f"{declaration} repeats {sorted(fields & known)} of {result}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if (relative := path.relative_to(PACKAGE).as_posix()) not in RESULTS
-        and not relative.startswith(METHOD)
-        for name, fields in declared(path)
+        and not relative.startswith(CORE)
+        for name, fields in classes_in(path)
         if (declaration := f"{relative}: {name}") not in ALLOWED
         for result, known in results.items()
         if len(fields & known) >= 3
     ]
-    assert not again, "\n".join(again)
+    assert not repetitions, "\n".join(repetitions)

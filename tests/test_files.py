@@ -1,4 +1,4 @@
-"""A file is there as a whole, or as it was."""
+"""Test atomic writes of files."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import pytest
 from visar.files import write_whole
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.json"
     write_whole(path, b"one")
     write_whole(path, b"two")
     assert [file.read_bytes() for file in path.parent.iterdir()] == [b"two"]
 
 
-def test_others_may_read_it_as_any_other_file(tmp_path: Path) -> None:
+def test_file_has_the_usual_permissions(tmp_path: Path) -> None:
     write_whole(tmp_path / "whole", b"")
     (tmp_path / "plain").write_bytes(b"")
     assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_the_umask_of_the_process_is_never_touched(
+def test_umask_of_the_process_is_not_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even for a moment it would open the files that other threads create."""
+    """Even a brief change would affect the files that other threads create."""
     monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the umask was changed"))
     write_whole(tmp_path / "a", b"one")
     assert (tmp_path / "a").read_bytes() == b"one"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no umask")
-def test_the_umask_is_respected(tmp_path: Path) -> None:
+def test_umask_is_applied(tmp_path: Path) -> None:
     program = (
         "import os, pathlib, sys; from visar.files import write_whole; os.umask(0o027); "
         "write_whole(pathlib.Path(sys.argv[1]), b'')"
@@ -44,16 +44,14 @@ def test_the_umask_is_respected(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
     write_whole(path, b"one")
 
-    def full(_: int) -> None:
+    def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space left"):
         write_whole(path, b"two")
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"one"]

@@ -1,4 +1,4 @@
-"""Dependencies point one way: no room imports from a room to its right."""
+"""Layers: no module imports from a layer above its own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 import visar
 
 PACKAGE = Path(visar.__file__).parent
-ROOMS = [
-    # Small modules that everything may use.
+LAYERS = [
+    # Small modules that all others may import.
     {"_version", "errors", "files", "lazy", "text", "network", "plugins", "samples", "serving"},
-    {"query", "serialization"},
+    {"telemetry"},
+    {"forks", "query", "serialization"},
     {"core"},
     {"trace"},
     {"documents"},
@@ -20,11 +21,11 @@ ROOMS = [
     {"encoders"},
     {"results", "notebook"},
     {"store"},
-    {"ingest"},
+    {"access", "ingest"},
     {"quotes"},
     {"retrieval"},
     {"generation"},
-    {"library", "public"},
+    {"library", "public", "threads"},
     {"explain"},
     {"index"},
     {"evaluation"},
@@ -34,11 +35,11 @@ ROOMS = [
     {"cli"},
     {"__init__", "__main__"},
 ]
-PLACE = {room: place for place, rooms in enumerate(ROOMS) for room in rooms}
+LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
-def imported(tree: ast.AST) -> Iterator[str]:
-    """The modules that a file imports, at its top, in functions, or for types alone."""
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Yield the modules that a file imports, including those in functions and for type checking."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -47,23 +48,25 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room_of(module: str) -> str:
+def level_of_module(module: str) -> int:
     _, _, rest = module.partition(".")
-    name = rest.partition(".")[0]
-    return name if name in PLACE else "__init__"
+    return LEVELS.get(rest.partition(".")[0], LEVELS["__init__"])
 
 
-def test_no_room_imports_from_a_room_to_its_right() -> None:
-    wrong = [
+def level_of_file(path: Path) -> int:
+    return LEVELS[path.relative_to(PACKAGE).parts[0].removesuffix(".py")]
+
+
+def test_no_module_imports_from_a_layer_above() -> None:
+    violations = [
         f"{path.relative_to(PACKAGE)} imports {module}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        for module in imported(ast.parse(path.read_text(encoding="utf-8")))
-        if module.partition(".")[0] == "visar"
-        and PLACE[room_of(module)] > PLACE[path.relative_to(PACKAGE).parts[0].removesuffix(".py")]
+        for module in imported_modules(ast.parse(path.read_text(encoding="utf-8")))
+        if module.partition(".")[0] == "visar" and level_of_module(module) > level_of_file(path)
     ]
-    assert not wrong
+    assert not violations
 
 
-def test_every_room_has_its_place() -> None:
-    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert rooms - {"__pycache__", "py"} <= set(PLACE)
+def test_every_module_belongs_to_a_layer() -> None:
+    names = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert names - {"__pycache__", "py"} <= set(LEVELS)

@@ -1,4 +1,4 @@
-"""One contract for every library: an index, and clients of a server that has one."""
+"""Tests of the library protocol, run for an index and for both clients of a server."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ PAGES = (
 SECRET = ReadOptions(password="sesame")  # noqa: S106
 
 
-class Awaited:
-    """An `AsyncClient` that every call waits for, so that it reads like any other library."""
+class BlockingAsyncClient:
+    """An `AsyncClient` whose methods block, so that it can be tested like the other libraries."""
 
     def __init__(self, address: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -63,12 +63,12 @@ class Awaited:
 
         search, pieces, answer = self._run(read())
 
-        class Read(list[str]):
+        class Stream(list[str]):
             pass
 
-        read_stream = Read(pieces)
-        read_stream.search, read_stream.answer = search, answer  # type: ignore[attr-defined]
-        return read_stream
+        result = Stream(pieces)
+        result.search, result.answer = search, answer  # type: ignore[attr-defined]
+        return result
 
     def add_all(self, *args: Any, each: Any = None, **options: Any) -> Any:
         result = self._run(self._client.add_all(*args, **options))
@@ -105,13 +105,13 @@ def library(
         if request.param == "Index":
             yield index
             return
-        client: Any = Client if request.param == "Client" else Awaited
+        client: Any = Client if request.param == "Client" else BlockingAsyncClient
         opened = cast("AbstractContextManager[Library]", behind_server(index, client))
         with opened as library:
             yield library
 
 
-def test_a_search_is_the_same_however_it_is_asked(library: Library, tmp_path: Path) -> None:
+def test_a_search_has_the_same_result_in_every_library(library: Library, tmp_path: Path) -> None:
     found = library.search(QUESTION, max_k=2)
     assert found.pages[0].page == 2
     assert found.query.max_k == 2
@@ -123,11 +123,11 @@ def test_a_search_is_the_same_however_it_is_asked(library: Library, tmp_path: Pa
     assert found.summary
     with Index.open(tmp_path / "index") as index:
         index.add(write_pdf(tmp_path / "manual.pdf", *PAGES))
-        here = index.search(QUESTION, max_k=2)
-    # Numbers cross the network whole.
-    assert found.pages == here.pages
-    assert found.passages == here.passages
-    assert found.decision.cost == here.decision.cost if here.decision else False
+        local = index.search(QUESTION, max_k=2)
+    # JSON doesn't round numbers.
+    assert found.pages == local.pages
+    assert found.passages == local.passages
+    assert found.decision.cost == local.decision.cost if local.decision else False
 
 
 def test_options_choose_documents_and_method(library: Library) -> None:
@@ -147,7 +147,7 @@ def test_options_choose_documents_and_method(library: Library) -> None:
 @pytest.mark.parametrize(
     "options", [{"max_k": 0}, {"k": 3}, {"method": "no-such"}, {"where": "year >"}]
 )
-def test_bad_options_are_refused(library: Library, options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(library: Library, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         library.search(QUESTION, **options)
 
@@ -157,7 +157,7 @@ def test_an_empty_question_is_refused(library: Library) -> None:
         library.search("")
 
 
-def test_an_answer_is_quoted_or_streamed(library: Library) -> None:
+def test_an_answer_can_be_complete_or_streamed(library: Library) -> None:
     answer = library.ask(QUESTION)
     assert "seven years" in answer.text
     assert (answer.found, answer.generation, answer.citations) == (True, None, ())
@@ -168,8 +168,8 @@ def test_an_answer_is_quoted_or_streamed(library: Library) -> None:
     assert stream.answer.passages == answer.passages
 
 
-def test_an_answer_takes_at_most_ten_pages(library: Library, tmp_path: Path) -> None:
-    """Searches and explicit numbers have no such limit."""
+def test_an_answer_uses_at_most_ten_pages_by_default(library: Library, tmp_path: Path) -> None:
+    """Searches don't have this limit."""
     pages = [f"Part {number}. The warranty is seven years." for number in range(24)]
     pages += [f"Recipe {number}. Boil water and add salt." for number in range(60)]
     document = library.add(write_pdf(tmp_path / "parts.pdf", *pages)).id
@@ -195,7 +195,7 @@ def test_an_answer_takes_at_most_ten_pages(library: Library, tmp_path: Path) -> 
         library.remove(document)
 
 
-def test_explanations_are_of_the_pages_that_were_searched(library: Library) -> None:
+def test_explanations_cover_the_pages_searched(library: Library) -> None:
     found = library.search(QUESTION)
     explained = library.explain(found)
     assert [one.page for one in explained.pages] == [1, 2, 3, 4]
@@ -206,13 +206,13 @@ def test_explanations_are_of_the_pages_that_were_searched(library: Library) -> N
     patches = library.patches(found, hit.document, hit.page)
     assert len(patches.boxes) == len(patches.weights) == len(patches.cosines[0])
     assert max(patches.weights) > 0
-    place = (hit.document, hit.page)
-    assert all(pair.shared > 0 for pair in library.pairs(found, place, place))
+    page_id = (hit.document, hit.page)
+    assert all(pair.shared > 0 for pair in library.pairs(found, page_id, page_id))
     with pytest.raises(NotInIndex):
         library.patches(found, hit.document, 99)
 
 
-def test_heat_and_report_need_nothing_but_a_library(library: Library) -> None:
+def test_heat_and_report_work_with_every_library(library: Library) -> None:
     answer = library.ask(QUESTION)
     hit, picture = next(iter(pages_with_heat(library, answer.search, dpi=36)))
     assert hit.page == 2
@@ -221,7 +221,7 @@ def test_heat_and_report_need_nothing_but_a_library(library: Library) -> None:
     assert QUESTION in report
 
 
-def test_pages_and_images(library: Library) -> None:
+def test_pages_and_images_can_be_read(library: Library) -> None:
     page = library.page("manual.pdf", 3)
     assert page.words[0].text == "Cleaning."
     assert (page.width, page.height, page.text_source) == (400, 500, "text layer")
@@ -232,9 +232,7 @@ def test_pages_and_images(library: Library) -> None:
         library.image("other.pdf", 1)
 
 
-def test_a_document_without_text_is_added_and_known_as_such(
-    library: Library, tmp_path: Path
-) -> None:
+def test_a_document_without_text_is_marked(library: Library, tmp_path: Path) -> None:
     blank = library.add(write_pdf(tmp_path / "blank.pdf", "", ""))
     partly = library.add(write_pdf(tmp_path / "partly.pdf", "", "Chapter two. The wall is white."))
     try:
@@ -244,7 +242,7 @@ def test_a_document_without_text_is_added_and_known_as_such(
         answer = library.ask("What colour is the wall?", documents=[blank.id])
         assert (answer.text, answer.search.strength) == ("", "none")
         assert answer.search.documents[0].no_text
-        # Blank pages are no failures.
+        # Blank pages don't count as failures.
         found = library.search("What colour is the wall?", documents=[partly.id])
         assert (found.pages[0].page, found.pages_invalid) == (2, 0)
     finally:
@@ -252,11 +250,11 @@ def test_a_document_without_text_is_added_and_known_as_such(
             library.remove(document.id)
 
 
-def test_documents_are_added_found_and_removed(library: Library, tmp_path: Path) -> None:
+def test_documents_can_be_added_found_and_removed(library: Library, tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "wall.pdf", "The wall is white.")
     added = library.add(
         path,
-        # A name that an address would take for something else.
+        # These characters have a meaning in URLs.
         name="wall?#1 50%.pdf",
         metadata={"year": 1999, "kind": "note", "draft": True},
         collection="walls",
@@ -277,27 +275,28 @@ def test_documents_are_added_found_and_removed(library: Library, tmp_path: Path)
         library.remove(added.id)
 
 
-def test_what_cannot_be_read_stops_nothing_else(library: Library, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_does_not_stop_others(library: Library, tmp_path: Path) -> None:
     good = [write_pdf(tmp_path / f"{name}.pdf", f"A {name}.") for name in ("oak", "b" * 120)]
     bad = tmp_path / "notes.pdf"
     bad.write_text("no document")
     paths = [good[0], bad, tmp_path / "missing.pdf", good[1]]
-    seen: list[Document | Refusal] = []
+    reported: list[Document | Refusal] = []
     result = library.add_all(
-        paths, collection="trees", each=lambda _, one: seen.append(one), metadata={"n": 1}
+        paths, collection="trees", each=lambda _, one: reported.append(one), metadata={"n": 1}
     )
     assert [one.name for one in result.added] == [path.name for path in good]
     assert sorted(one.path for one in result.refused) == sorted(map(str, paths[1:3]))
     assert all(one.reason for one in result.refused)
-    assert sorted(map(str, seen)) == sorted(map(str, (*result.added, *result.refused)))
-    assert library.documents(where="n = 1", collection="trees") == list(result.added)
+    assert sorted(map(str, reported)) == sorted(map(str, (*result.added, *result.refused)))
+    found = library.documents(where="n = 1", collection="trees")
+    assert sorted(found, key=str) == sorted(result.added, key=str)
     for one in result.added:
         library.remove(one.id)
     with pytest.raises(DocumentError):
         library.add(bad)
 
 
-def test_collections_hold_documents_for_a_while(library: Library) -> None:
+def test_documents_can_be_added_to_and_removed_from_collections(library: Library) -> None:
     library.collect("manuals", ["manual.pdf"])
     library.collect("others", [library.get("manual.pdf").id])
     assert library.collections() == [Collection("manuals", 1), Collection("others", 1)]
@@ -318,7 +317,7 @@ def test_a_password_opens_an_encrypted_document(library: Library, tmp_path: Path
     library.remove(added.id)
 
 
-def test_jobs_are_those_of_uploads(library: Library, tmp_path: Path) -> None:
+def test_only_servers_have_jobs(library: Library, tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "roof.pdf", "The roof is blue.")
     added = library.add(path, metadata={"year": 3})
     finished = [job for job in library.jobs() if job.document == added.id]
@@ -328,7 +327,7 @@ def test_jobs_are_those_of_uploads(library: Library, tmp_path: Path) -> None:
     library.remove(added.id)
 
 
-def test_results_survive_json(library: Library) -> None:
+def test_results_can_be_converted_to_json_and_back(library: Library) -> None:
     answer = library.ask(QUESTION, max_k=2)
     again = from_plain(visar.Answer, to_plain(answer))
     assert to_plain(again) == to_plain(answer)
@@ -350,16 +349,16 @@ def test_results_survive_json(library: Library) -> None:
         ("add", {"options": ReadOptions(limits=Limits(max_pages=1))}, "limits"),
     ],
 )
-def test_a_client_names_what_it_cannot_honour(
+def test_a_client_refuses_options_that_it_does_not_support(
     tmp_path: Path, method: str, given: dict[str, Any], option: str
 ) -> None:
     path = write_pdf(tmp_path / "a.pdf", "A.")
-    asked: Any = {"add": path, "add_all": [path]}.get(method, QUESTION)
+    argument: Any = {"add": path, "add_all": [path]}.get(method, QUESTION)
     with (
-        Client("http://127.0.0.1:9") as client,  # it must not even be tried
+        Client("http://127.0.0.1:9") as client,  # nothing listens there, and nothing must be sent
         pytest.raises(InvalidOption, match=option),
     ):
-        getattr(client, method)(asked, **given)
+        getattr(client, method)(argument, **given)
 
 
 def test_both_clients_have_every_method_of_the_protocol() -> None:
@@ -372,5 +371,5 @@ def test_both_clients_have_every_method_of_the_protocol() -> None:
 
 
 def check_types(index: Index, client: Client) -> tuple[Library, Library]:
-    """Let mypy compare the signatures: this is never called."""
+    """Let mypy compare the signatures. Never called."""
     return index, client

@@ -1,4 +1,4 @@
-"""The token of a service: from the environment, or from a file that it names."""
+"""The token of a server, from the environment or from a file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_token_is_read_from_the_file_that_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_token_is_read_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert own_token() is None
     file = tmp_path / "token"
     file.write_text("a-long-enough-secret\n")
@@ -30,13 +28,13 @@ def test_a_token_is_read_from_the_file_that_is_named(
     assert own_token() == "another"
 
 
-def test_a_file_without_a_token_is_refused_and_no_server_starts_without(
+def test_a_server_does_not_start_with_a_missing_or_empty_token_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, visar: Visar
 ) -> None:
     monkeypatch.setenv("VISAR_TOKEN_FILE", str(tmp_path / "token"))
-    with pytest.raises(InvalidOption, match=r"cannot be read: .*No such file"):
+    with pytest.raises(InvalidOption, match="VISAR_TOKEN_FILE"):
         own_token()
     (tmp_path / "token").write_text("\n")
-    ran = visar("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it does not come to it
+    ran = visar("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it doesn't start
     assert ran.code == 2
-    assert "which is empty" in " ".join(ran.err.split())
+    assert "VISAR_TOKEN_FILE" in ran.err

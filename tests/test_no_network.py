@@ -1,4 +1,4 @@
-"""Nothing goes over the network unasked: what a real process looks up and writes."""
+"""ViSAR doesn't use the network unless it is told to, and leaves no device id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.documents.conftest import text_image
 
 # onnxruntime writes a device id when it is imported, and looks up a server 9, 15 and 23 seconds
-# later. The datagram to port 9 of this machine shows that those who watch would see others.
+# later. The datagram to port 9 shows that the test would notice network traffic.
 PROGRAM = """
 import socket, sys, time
 import visar
@@ -29,10 +29,10 @@ IMPORT = "import visar, onnxruntime"
 
 
 def run_at_home(home: Path, command: list[str], **variables: str) -> str:
-    """Run a program for which ``home`` is all there is of its user's files."""
-    # Nothing else: onnxruntime keeps quiet where CI is set.
-    kept = ("PATH", "LD_LIBRARY_PATH", "LANG")
-    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    """Run a program with another home directory, and return its output."""
+    # Don't pass CI, which turns onnxruntime's telemetry off.
+    inherited = ("PATH", "LD_LIBRARY_PATH", "LANG")
+    environment = {name: os.environ[name] for name in inherited if name in os.environ}
     environment |= {"HOME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ran = subprocess.run(
         command, env=environment | variables, capture_output=True, text=True, check=True
@@ -45,16 +45,16 @@ def device_ids(home: Path) -> list[Path]:
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_asking_a_scanned_document_looks_nothing_up_and_leaves_no_device_id(tmp_path: Path) -> None:
-    """The embedded encoder and OCR, each in a process of its own, use onnxruntime."""
+def test_asking_about_a_scan_does_not_use_the_network(tmp_path: Path) -> None:
+    """The embedded encoder and OCR use onnxruntime, each in its own process."""
     scan, log, home = tmp_path / "scan.png", tmp_path / "log", tmp_path / "home"
     text_image("Income tax is due in April.").save(scan)
     home.mkdir()
-    watched = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=network", "-o", str(log)]
+    strace = ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=network", "-o", str(log)]
     program = [sys.executable, "-c", PROGRAM, str(tmp_path / "index"), str(scan)]
-    assert "April" in run_at_home(home, [*watched, *program])
-    sent = re.findall(r"(?:connect|send\w+)\(.*?sin6?_port=htons\((\d+)\)", log.read_text())
-    assert sent == ["9"]
+    assert "April" in run_at_home(home, [*strace, *program])
+    ports = re.findall(r"(?:connect|send\w+)\(.*?sin6?_port=htons\((\d+)\)", log.read_text())
+    assert ports == ["9"]
     assert device_ids(home) == []
 
 
@@ -63,7 +63,7 @@ def test_importing_onnxruntime_after_visar_leaves_no_device_id(tmp_path: Path) -
     assert device_ids(tmp_path) == []
 
 
-def test_who_has_decided_about_telemetry_is_obeyed(tmp_path: Path) -> None:
+def test_the_users_telemetry_setting_is_kept(tmp_path: Path) -> None:
     program = "import os, visar; print(os.environ['ORT_DISABLE_TELEMETRY'])"
-    said = run_at_home(tmp_path, [sys.executable, "-c", program], ORT_DISABLE_TELEMETRY="0")
-    assert said == "0\n"
+    output = run_at_home(tmp_path, [sys.executable, "-c", program], ORT_DISABLE_TELEMETRY="0")
+    assert output == "0\n"

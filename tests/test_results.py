@@ -1,4 +1,4 @@
-"""Searches and answers show themselves in notebooks; what documents say stays text."""
+"""The HTML of searches and answers in notebooks, in which text from documents is escaped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_answer_shows_its_quotes_and_pages(answer: Answer) -> None:
     assert "The warranty is seven years" in shown
     assert "<td>a&amp;b.pdf</td><td>1</td>" in shown
     assert f"{answer.search.k} of 3 pages" in shown
-    assert shown.count(ESCAPED) >= 3  # in the question, the quotation and the match
+    assert shown.count(ESCAPED) >= 3  # in the question, the quote and the match
     assert "<img" not in shown
 
 
@@ -41,6 +41,7 @@ def test_a_search_shows_its_pages(answer: Answer) -> None:
     assert "<svg" in shown
 
 
-def test_an_answer_that_was_not_found_says_so(answer: Answer) -> None:
-    nothing = replace(answer, text="")._repr_html_()
-    assert "No answer found." in nothing
+def test_a_missing_answer_is_shown_as_such(answer: Answer) -> None:
+    shown = replace(answer, text="")._repr_html_()
+    assert shown != answer._repr_html_()
+    assert "No answer" in shown

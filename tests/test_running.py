@@ -1,4 +1,4 @@
-"""The tests run from a script as from a terminal, and tell which programs they missed."""
+"""The tests can be run by a script, and report which programs are missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q")
 
 
 def run(*command: str, **environment: str) -> str:
-    # Nothing of the pytest that runs this test, such as the number of its worker.
+    # Don't pass variables of the outer pytest, such as the number of its worker.
     inherited = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     ran = subprocess.run(
         command,
@@ -29,15 +29,15 @@ def run(*command: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("processes", ["0", "1"])
-def test_ctrl_c_reaches_programs_where_a_script_ignores_it(processes: str) -> None:
-    """A shell without job control ignores SIGINT in what it starts in the background."""
+def test_ctrl_c_reaches_programs_if_a_script_ignores_it(processes: str) -> None:
+    """A shell without job control ignores SIGINT in background jobs."""
     ignored = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
     test = "tests/cli/test_encoders.py::test_ctrl_c_stops_it"
     assert "1 passed" in run(*ignored, *PYTEST, "-n", processes, test)
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_the_closing_lines_count_what_was_skipped_for_missing_programs(
+def test_the_summary_counts_tests_skipped_for_missing_programs(
     processes: str, tmp_path: Path
 ) -> None:
     arguments = ("-n", processes, "-k", "tesseract", "tests/documents/test_ocr.py")

@@ -1,6 +1,6 @@
-"""What is shipped: wheel and sdist, container files and the release's workflow.
+"""The release: wheel, sdist, container image and workflow.
 
-Containers cannot be built where the tests run: their files are linted.
+The image can't be built where the tests run, so its files are only checked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,8 +19,12 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from tests.documents.conftest import text_at, write_pdf
+from tests.programs import server_program
 from tests.repository import ROOT, uv_program
 from visar._version import DISTRIBUTION, __version__
 from visar.samples import REPORT
@@ -54,7 +59,7 @@ def test_the_dockerfile_is_clean() -> None:
         ("github-workflows", ".github/workflows/release.yml"),
     ],
 )
-def test_the_files_of_others_follow_their_schemas(schema: str, file: str) -> None:
+def test_configuration_files_follow_their_schemas(schema: str, file: str) -> None:
     run(
         *(sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"),
         ROOT / file,
@@ -65,14 +70,14 @@ def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-def test_the_map_for_contributors_has_every_package() -> None:
+def test_the_contributing_guide_lists_every_package() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert packages <= set(re.findall(r"^\| `(\w+)` \|", text, flags=re.M))
 
 
-def test_the_image_holds_what_it_copies_and_nobody_is_root() -> None:
-    """What is copied passes .dockerignore; the user has a number, and no build tool is left."""
+def test_the_image_copies_what_it_needs_and_does_not_run_as_root() -> None:
+    """All copied files pass .dockerignore, the user has a number, and pip isn't used at the end."""
     text = (ROOT / "Dockerfile").read_text()
     final = text.rpartition("\nFROM ")[2]
     copied = {
@@ -89,39 +94,96 @@ def test_the_image_holds_what_it_copies_and_nobody_is_root() -> None:
     assert re.search(r"^VOLUME /index$", final, flags=re.M)
 
 
+def locked(file: str) -> dict[str, Version]:
+    """Return the packages in a lock file that have a hash, with their versions."""
+    pinned = re.findall(
+        r"^([\w.-]+)==(\S+)(?: ;.*)? \\\n +--hash=sha256:[0-9a-f]{64}",
+        (ROOT / "requirements" / file).read_text(encoding="utf-8"),
+        flags=re.M,
+    )
+    return {canonicalize_name(name): Version(version) for name, version in pinned}
+
+
+@pytest.mark.parametrize(
+    ("file", "extras"), [("image.txt", {"ocr", "reader", "server"}), ("ci.txt", {"dev"})]
+)
+def test_locked_versions_match_the_dependencies(file: str, extras: set[str]) -> None:
+    """If this fails, run `make lock`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = {Requirement(one) for one in project["dependencies"]}
+    while extras:
+        for one in project["optional-dependencies"][extras.pop()]:
+            requirement = Requirement(one)
+            if requirement.name == DISTRIBUTION:
+                extras |= requirement.extras
+            else:
+                required.add(requirement)
+    versions = locked(file)
+    missing = [
+        str(one)
+        for one in required
+        if one.name != "torch"  # its build depends on the machine
+        and not one.specifier.contains(versions.get(canonicalize_name(one.name), "0"))
+    ]
+    assert not missing
+
+
+def test_actions_and_images_of_the_release_are_pinned() -> None:
+    workflow = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    actions = re.findall(r"uses: (\S+)", workflow)
+    assert actions
+    assert [one for one in actions if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []
+    images = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), flags=re.M)
+    assert images
+    assert [one for one in images if not re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", one)] == []
+
+
+def test_the_health_check_needs_the_right_token(tmp_path: Path) -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    (check,) = re.findall(r'^HEALTHCHECK .*\n +CMD \["python", "-c", "(.*)"\]$', text, flags=re.M)
+    token = "correct-horse-battery-staple"  # noqa: S105
+    arguments = ("serve", "--index", str(tmp_path / "index"), "--port", "0")
+    with server_program(*arguments, VISAR_TOKEN=token) as (address, _):
+        command = [sys.executable, "-c", check.replace("8764", address.rpartition(":")[2])]
+        for given, is_healthy in ((token, True), ("wrong", False)):
+            environment = os.environ | {"VISAR_TOKEN": given}
+            ran = subprocess.run(command, env=environment, capture_output=True, check=False)
+            assert (ran.returncode == 0) == is_healthy, ran.stderr
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheel and sdist, built with the hatchling that is installed."""
+    """Folder with the wheel and sdist, built with the installed hatchling."""
     for module in ("build", "hatchling", "twine"):
         pytest.importorskip(module)
     folder = tmp_path_factory.mktemp("dist")
-    # The wheel is built from the sdist, which so holds all it needs.
+    # The wheel is built from the sdist, which must therefore be complete.
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     return folder
 
 
-def test_wheel_and_sdist_hold_every_file_of_the_package(dist: Path) -> None:
+def test_wheel_and_sdist_contain_every_file_of_the_package(dist: Path) -> None:
     run(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir())
-    wanted = {
+    expected = {
         f"visar/{path.relative_to(PACKAGE).as_posix()}"
         for path in PACKAGE.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     sample = f"visar/samples/{REPORT.name}"
-    assert {"visar/server/static/index.html", "visar/py.typed", sample} <= wanted
+    assert {"visar/server/static/index.html", "visar/py.typed", sample} <= expected
     (wheel,), (source,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as opened:
-        assert {name for name in opened.namelist() if name.startswith("visar/")} == wanted
+        assert {name for name in opened.namelist() if name.startswith("visar/")} == expected
     with tarfile.open(source) as opened_source:
-        held = {name.partition("/src/")[2] for name in opened_source.getnames() if "/src/" in name}
-    assert wanted <= held
+        names = {name.partition("/src/")[2] for name in opened_source.getnames() if "/src/" in name}
+    assert expected <= names
 
 
 @pytest.fixture(scope="module")
 def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with the wheel in it, installed by its name.
+    """The ``bin`` folder of an environment in which the wheel is installed by name.
 
-    What it depends on is that of this environment, by a .pth file.
+    Its dependencies come from the environment of the tests, through a .pth file.
     """
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
@@ -129,7 +191,7 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages,) = folder.glob("lib/python*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]
     (packages / "others.pth").write_text("\n".join(others) + "\n")
-    # The environment of the tests, which this one sees, has the same version from the source.
+    # The environment of the tests has the same version, installed from the source.
     quiet = ("--quiet", "--no-deps", "--no-index", "--ignore-installed")
     by_name = ("--find-links", dist, f"{DISTRIBUTION}[ocr,reader,server]=={__version__}")
     run(sys.executable, "-m", "pip", "--python", python, "install", *quiet, *by_name)
@@ -137,29 +199,29 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def apart(tmp_path: Path) -> dict[str, Any]:
-    """Where and how the installed program runs: away from the source."""
+def isolated(tmp_path: Path) -> dict[str, Any]:
+    """Options that run the installed program away from the source."""
     hidden = {"PYTHONPATH", "VISAR_TOKEN", "VISAR_INDEX"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     return {"cwd": tmp_path, "env": environment | {"VISAR_INDEX": str(tmp_path / "index")}}
 
 
 def test_the_wheel_works_in_an_empty_environment(
-    installed: Path, apart: dict[str, Any], tmp_path: Path
+    installed: Path, isolated: dict[str, Any], tmp_path: Path
 ) -> None:
-    where = run(installed / "python", "-c", "import visar; print(visar.__file__)", **apart)
+    where = run(installed / "python", "-c", "import visar; print(visar.__file__)", **isolated)
     assert Path(where.strip()).is_relative_to(installed.parent)
-    assert run(installed / "visar", "--version", **apart) == f"visar {__version__}\n"
+    assert run(installed / "visar", "--version", **isolated) == f"visar {__version__}\n"
     pages = ("Boats need wind.", "Income tax is due in April.", "Nets are mended in winter.")
     document = write_pdf(tmp_path / "notes.pdf", *(text_at(20, 300, page) for page in pages))
     question = "When is income tax due?"
-    answer = json.loads(run(installed / "visar", "ask", document, question, "--json", **apart))
+    answer = json.loads(run(installed / "visar", "ask", document, question, "--json", **isolated))
     assert "April" in answer["text"]
     with subprocess.Popen(
         [installed / "visar", "serve", "--port", "0"],
         stderr=subprocess.PIPE,
         text=True,
-        **apart,
+        **isolated,
     ) as server:
         try:
             assert server.stderr is not None
@@ -172,10 +234,8 @@ def test_the_wheel_works_in_an_empty_environment(
             server.terminate()
 
 
-def test_the_wheel_runs_by_its_name_with_dependencies_of_its_own(
-    dist: Path, tmp_path: Path
-) -> None:
-    """As ``uvx visar-rag`` once it is released: what ships must do without what is in the clone."""
+def test_the_wheel_runs_with_uvx(dist: Path, tmp_path: Path) -> None:
+    """Like ``uvx visar-rag`` after the release, without any file of the repository."""
     named = f"{DISTRIBUTION}[ocr,reader] @ {next(dist.glob('*.whl')).as_uri()}"
     out = run(
         *(uv_program(), "tool", "run", "--python", sys.executable, "--from", named),

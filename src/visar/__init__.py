@@ -1,4 +1,4 @@
-"""ViSAR: decide per question how many pages of a document are needed, from its embeddings."""
+"""Answer questions about long documents, and decide per question how many pages are needed."""
 
 import os
 from typing import TYPE_CHECKING
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from visar.client import AsyncClient, Client
     from visar.core import PageVectors, Selection, maxsim, prepare, select
     from visar.documents import Limits, Page, ReadOptions, Word
-    from visar.encoders.protocol import Encoder, PageEmbedding
+    from visar.encoders.encoder import Encoder, PageEmbedding
     from visar.evaluation.questions import Dataset, Question
-    from visar.generation.protocol import Generator, Prompt, Reply
+    from visar.generation.generator import Generator, Prompt, Reply
     from visar.index import Index
     from visar.library import AnswerStream, Library
     from visar.results import Answer, Document, PageHit, SearchResult
@@ -51,19 +51,19 @@ __all__ = [
     "select",
 ]
 
-# onnxruntime writes a device id and looks up its maker's server unless this is set before its first
-# import, by whatever package; its own function for it (disable_telemetry_events) does not stop what
-# the import has begun. Who has set it to something else has decided.
+# Without this, importing onnxruntime writes a device id and later contacts its maker's server. It
+# must be set before the first import by any package: disable_telemetry_events() comes too late. A
+# value that the user has set is kept.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-# Imported when they are asked for: the method needs numpy alone, and the command line often less.
+# Imported on first use: `visar.select` only needs numpy, and the command line often less.
 _MODULES = {
     "visar.core": ("PageVectors", "maxsim", "prepare"),
     "visar.notebook": ("Selection", "select"),
     "visar.documents": ("Limits", "Page", "ReadOptions", "Word"),
-    "visar.encoders.protocol": ("Encoder", "PageEmbedding"),
+    "visar.encoders.encoder": ("Encoder", "PageEmbedding"),
     "visar.evaluation.questions": ("Dataset", "Question"),
-    "visar.generation.protocol": ("Generator", "Prompt", "Reply"),
+    "visar.generation.generator": ("Generator", "Prompt", "Reply"),
     "visar.client": ("AsyncClient", "Client"),
     "visar.index": ("Index",),
     "visar.library": ("AnswerStream", "Library"),

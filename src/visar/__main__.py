@@ -1,4 +1,4 @@
-"""``python -m visar``."""
+"""Run the command line with ``python -m visar``."""
 
 from visar.cli import main
 

@@ -1,6 +1,6 @@
-"""A library behind ``visar serve``, for programs that wait and for those that don't.
+"""Clients for ``visar serve``: `Client`, and `AsyncClient` for asyncio.
 
-`visar.requests` builds the requests; `Client` and `AsyncClient` send them.
+`visar.requests` builds the requests; the clients send them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -37,7 +36,7 @@ from visar._version import __version__
 from visar.documents.options import ReadOptions
 from visar.errors import DocumentError, ServiceError, error_from_code
 from visar.library import AnswerStream, AskOptions
-from visar.network import TOKEN_VARIABLE, parse_address
+from visar.network import TOKEN_VARIABLE, network_reason, parse_address
 from visar.results import (
     Additions,
     Answer,
@@ -45,18 +44,19 @@ from visar.results import (
     Job,
     Refusal,
     SearchResult,
+    with_source,
 )
 from visar.text import clean_line
 
 if TYPE_CHECKING:
     import httpx2
 
-    from visar.encoders.protocol import Encoder
+    from visar.encoders.encoder import Encoder
     from visar.ingest.pipeline import Progress
 
 P = ParamSpec("P")
 T = TypeVar("T")
-SECONDS_PER_ANSWER = 900.0
+DEFAULT_TIMEOUT = 900.0
 _SECONDS_PER_POLL = 0.3
 _CHUNK = 1 << 20
 
@@ -67,21 +67,21 @@ def _file_chunks(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-async def _read_in_threads(path: Path) -> AsyncIterator[bytes]:
+async def _async_file_chunks(path: Path) -> AsyncIterator[bytes]:
     chunks = _file_chunks(path)
     while chunk := await asyncio.to_thread(next, chunks, b""):
         yield chunk
 
 
-def _added(job: Job) -> str:
-    """Return the id of the document that a job added; raises DocumentError if it failed."""
+def _document_id(job: Job) -> str:
+    """Return the id of the document that a job added; raises DocumentError if the job failed."""
     if job.state != "done" or job.document is None:
         reason = job.reason or "the job was cancelled"
         raise DocumentError(job.name, f"was not added: {reason.rstrip('.')}")
     return job.document
 
 
-def _report(job: Job, progress: Progress | None) -> None:
+def _report_progress(job: Job, progress: Progress | None) -> None:
     if progress is not None and job.stage and job.pages:
         progress(job.stage, job.pages_done, job.pages)  # type: ignore[arg-type]
 
@@ -95,7 +95,7 @@ def _additions(results: Iterable[Document | Refusal]) -> Additions:
 
 
 class _Connection:
-    """The address of a server, and what its errors mean."""
+    """Base class of the clients: connection settings and error handling."""
 
     def __init__(self, address: str, token: str | None, timeout: float) -> None:
         import httpx2
@@ -108,7 +108,7 @@ class _Connection:
             "headers": {"User-Agent": f"visar/{__version__}"}
             | ({"Authorization": f"Bearer {token}"} if token else {}),
             "timeout": httpx2.Timeout(timeout, connect=10.0),
-            # Requests go to the address given, whatever proxy the environment names.
+            # Ignore proxies in the environment: requests only go to this address.
             "trust_env": False,
         }
 
@@ -116,20 +116,20 @@ class _Connection:
         return f"{type(self).__name__}({self.location!r})"
 
     @contextmanager
-    def _reached(self) -> Iterator[None]:
-        """Raise ServiceError where the network fails."""
+    def _network_errors(self) -> Iterator[None]:
+        """Context manager: raise ServiceError for errors of the network."""
         import httpx2
 
         try:
             yield
         except httpx2.TransportError as error:
-            reason = clean_line(str(error), 200) or type(error).__name__
             raise ServiceError(
-                f"Can't reach {self.location}: {reason}. Is visar serve running there?"
+                f"Can't reach {self.location}: {network_reason(error)}. Is visar serve running "
+                "there?"
             ) from error
 
-    def _check(self, response: httpx2.Response) -> None:
-        """Raise the error that a response reports."""
+    def _raise_for_error(self, response: httpx2.Response) -> None:
+        """Raise the error that a response reports, if any."""
         if response.is_success:
             return
         try:
@@ -137,14 +137,14 @@ class _Connection:
             code, detail = str(problem["code"]), clean_line(str(problem["detail"]), 500)
         except (ValueError, TypeError, KeyError):
             raise ServiceError(
-                f"{self.location} answers {response.status_code}, but not as visar serve does. "
-                "Check the address, and any proxy in between."
+                f"Unexpected response from {self.location}, with status {response.status_code}: "
+                "is it visar serve? Check the address and any proxy in between."
             ) from None
         raise error_from_code(code, detail)
 
 
-def _waiting(build: Callable[P, requests.Call[T]]) -> Callable[Concatenate[Client, P], T]:
-    """Return the method of `Client` that sends the request that a function builds."""
+def _method(build: Callable[P, requests.Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    """Return a method of `Client` that builds a request with a function and sends it."""
 
     @functools.wraps(build)
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -153,10 +153,10 @@ def _waiting(build: Callable[P, requests.Call[T]]) -> Callable[Concatenate[Clien
     return method
 
 
-def _awaited(
+def _async_method(
     build: Callable[P, requests.Call[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
-    """Return the method of `AsyncClient` that sends the request that a function builds."""
+    """Return a method of `AsyncClient` that builds a request with a function and sends it."""
 
     @functools.wraps(build)
     async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -166,23 +166,25 @@ def _awaited(
 
 
 class Client(_Connection):
-    """A library behind a server: the same methods as `visar.Index`. Safe for threads.
+    """A library behind ``visar serve``, with the methods of `visar.Library`. Thread-safe.
+
+    Use it in a ``with`` block, or call `close`, to close its connections.
+
+    Methods raise the same errors as those of `visar.Index`. They also raise ServiceError if the
+    server can't be reached, rejects the token, or isn't ``visar serve``.
 
     Parameters
     ----------
     address
-        Address such as ``http://127.0.0.1:8764``.
+        Address of the server, such as ``http://127.0.0.1:8764``.
     token
-        Token of the server; by default the environment variable ``VISAR_TOKEN``.
+        Access token; by default the environment variable ``VISAR_TOKEN``.
     timeout
-        Seconds to wait for an answer.
-
-    Methods raise the errors of `visar.Index`, and ServiceError if the server can't be reached or
-    doesn't answer as ``visar serve`` does.
+        Seconds to wait for a response.
     """
 
     def __init__(
-        self, address: str, *, token: str | None = None, timeout: float = SECONDS_PER_ANSWER
+        self, address: str, *, token: str | None = None, timeout: float = DEFAULT_TIMEOUT
     ) -> None:
         import httpx2
 
@@ -199,32 +201,37 @@ class Client(_Connection):
         """Close the connections."""
         self._http.close()
 
-    get = _waiting(requests.get)
-    remove = _waiting(requests.remove)
-    unlock = _waiting(requests.unlock)
-    collections = _waiting(requests.collections)
-    collect = _waiting(requests.collect)
-    uncollect = _waiting(requests.uncollect)
-    jobs = _waiting(requests.jobs)
-    explain = _waiting(requests.explain)
-    patches = _waiting(requests.patches)
-    pairs = _waiting(requests.pairs)
-    page = _waiting(requests.page)
-    image = _waiting(requests.image)
-    search = _waiting(requests.search)
-    ask = _waiting(requests.ask)
+    get = _method(requests.get)
+    remove = _method(requests.remove)
+    unlock = _method(requests.unlock)
+    collections = _method(requests.collections)
+    collect = _method(requests.collect)
+    uncollect = _method(requests.uncollect)
+    jobs = _method(requests.jobs)
+    explain = _method(requests.explain)
+    patches = _method(requests.patches)
+    pairs = _method(requests.pairs)
+    page = _method(requests.page)
+    image = _method(requests.image)
+    search = _method(requests.search)
+    ask = _method(requests.ask)
+    threads = _method(requests.threads)
+    thread = _method(requests.thread)
+    create_thread = _method(requests.create_thread)
+    rename_thread = _method(requests.rename_thread)
+    delete_thread = _method(requests.delete_thread)
 
     def documents(
         self, *, where: str | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return documents in the order they were added: all, or those that match."""
-        found: list[Document] = []
-        while len(found) % requests.PAGE_SIZE == 0:
-            part = self._send(requests.documents(where, collection, len(found)))
+        """Return all documents, or those that match, in the order they were added."""
+        result: list[Document] = []
+        while len(result) % requests.PAGE_SIZE == 0:
+            part = self._send(requests.documents(where, collection, len(result)))
             if not part:
                 break
-            found += part
-        return found
+            result += part
+        return result
 
     def add(
         self,
@@ -239,7 +246,7 @@ class Client(_Connection):
     ) -> Document:
         """Upload a file, wait until it is in the index, and return the document.
 
-        Of ``options`` only the password is sent: a server has its own settings for OCR and limits.
+        ``options`` may only set a password: the server has its own settings for OCR and limits.
 
         Raises
         ------
@@ -262,9 +269,10 @@ class Client(_Connection):
         collection: str | None = None,
         ray: str | None = None,
     ) -> Additions:
-        """Upload files, then wait until they are in the index; a refused one stops no other.
+        """Upload files and wait until they are in the index.
 
-        ``each`` is called with every result. The other options are those of `add`.
+        A file that can't be added doesn't stop the others. ``each`` is called with the path and
+        result of each file. The other options are those of `add`.
         """
         password = requests.password(options, ray)
         uploads: list[tuple[str, Job | DocumentError]] = []
@@ -288,64 +296,60 @@ class Client(_Connection):
         return _additions(results)
 
     def stream(self, question: str, **options: Unpack[AskOptions]) -> AnswerStream:
-        """Answer a question piece by piece; the options are those of `ask`."""
+        """Answer a question and stream the text; the options are those of `ask`."""
         events = self._events(requests.query_body(question, options))
         search = next(events)
-        assert isinstance(search, SearchResult)  # noqa: S101 - every answer begins with it
+        assert isinstance(search, SearchResult)  # noqa: S101 - always the first event
 
         def pieces() -> Generator[str, None, Answer]:
             for event in events:
                 if isinstance(event, Answer):
                     return event
                 yield str(event)
-            raise ServiceError(f"The answer of {self.location} broke off.")
+            raise ServiceError(f"The answer from {self.location} broke off. Ask again.")
 
         return AnswerStream(search, pieces())
 
     def _events(self, body: Any) -> Iterator[requests.Event]:
         import httpx2
 
-        with self._reached(), self._http.stream("POST", "/ask/stream", json=body) as response:
+        with (
+            self._network_errors(),
+            self._http.stream("POST", "/ask/stream", json=body) as response,
+        ):
             if not response.is_success:
                 response.read()
-            self._check(response)
+            self._raise_for_error(response)
             for event in httpx2.EventSource(response, max_event_size=None):
-                yield self._sourced(requests.event(event.event, event.json()))
+                yield with_source(requests.event(event.event, event.json()), self)
 
     def _send(self, call: requests.Call[T]) -> T:
         content = None if call.upload is None else _file_chunks(call.upload)
-        with self._reached():
+        with self._network_errors():
             response = self._http.request(call.method, call.path, content=content, **call.options())
-        self._check(response)
-        return self._sourced(call.read(response))
-
-    def _sourced(self, result: T) -> T:
-        """Let the pages of a result get their images and words from here."""
-        if isinstance(result, Answer):
-            return replace(result, search=self._sourced(result.search))
-        if isinstance(result, SearchResult):
-            runner_up = result.runner_up and replace(result.runner_up, source=self)
-            pages = tuple(replace(hit, source=self) for hit in result.pages)
-            return replace(result, pages=pages, runner_up=runner_up)
-        return result
+        self._raise_for_error(response)
+        return with_source(call.read(response), self)
 
     def _finish(self, job: Job, password: str | None, progress: Progress | None) -> Document:
         """Wait for a job, with the password if it needs one, and return the document."""
         job = self._wait(job, progress)
         if job.code == "password" and password is not None:
             job = self._wait(self._send(requests.retry(job.id, password)), progress)
-        return self.get(_added(job))
+        return self.get(_document_id(job))
 
     def _wait(self, job: Job, progress: Progress | None) -> Job:
         while not job.is_finished:
             time.sleep(_SECONDS_PER_POLL)
             job = self._send(requests.job(job.id))
-            _report(job, progress)
+            _report_progress(job, progress)
         return job
 
 
 class AsyncAnswerStream(AsyncIterator[str]):
-    """An answer while it is written: iterate over its pieces, then await `answer`."""
+    """An answer that is being written: iterate over pieces of its text, then await `answer`.
+
+    `search` holds the pages before the first piece arrives.
+    """
 
     def __init__(self, search: SearchResult, events: AsyncGenerator[requests.Event, None]) -> None:
         self.search = search
@@ -360,23 +364,23 @@ class AsyncAnswerStream(AsyncIterator[str]):
         raise StopAsyncIteration
 
     async def answer(self) -> Answer:
-        """Return the whole answer; waits for the rest of it."""
+        """Wait for the rest of the answer and return all of it."""
         async for _ in self:
             pass
         if self._answer is None:
-            raise ServiceError("The server's answer broke off.")
+            raise ServiceError("The server's answer broke off. Ask again.")
         return self._answer
 
     async def close(self) -> None:
-        """Stop the generator."""
+        """Stop generating the answer."""
         await self._events.aclose()
 
 
 class AsyncClient(_Connection):
-    """The same as `Client`, for programs with an event loop: every method is awaited."""
+    """`Client` for asyncio: await every method, and use it in an ``async with`` block."""
 
     def __init__(
-        self, address: str, *, token: str | None = None, timeout: float = SECONDS_PER_ANSWER
+        self, address: str, *, token: str | None = None, timeout: float = DEFAULT_TIMEOUT
     ) -> None:
         import httpx2
 
@@ -393,32 +397,37 @@ class AsyncClient(_Connection):
         """Close the connections."""
         await self._http.aclose()
 
-    get = _awaited(requests.get)
-    remove = _awaited(requests.remove)
-    unlock = _awaited(requests.unlock)
-    collections = _awaited(requests.collections)
-    collect = _awaited(requests.collect)
-    uncollect = _awaited(requests.uncollect)
-    jobs = _awaited(requests.jobs)
-    explain = _awaited(requests.explain)
-    patches = _awaited(requests.patches)
-    pairs = _awaited(requests.pairs)
-    page = _awaited(requests.page)
-    image = _awaited(requests.image)
-    search = _awaited(requests.search)
-    ask = _awaited(requests.ask)
+    get = _async_method(requests.get)
+    remove = _async_method(requests.remove)
+    unlock = _async_method(requests.unlock)
+    collections = _async_method(requests.collections)
+    collect = _async_method(requests.collect)
+    uncollect = _async_method(requests.uncollect)
+    jobs = _async_method(requests.jobs)
+    explain = _async_method(requests.explain)
+    patches = _async_method(requests.patches)
+    pairs = _async_method(requests.pairs)
+    page = _async_method(requests.page)
+    image = _async_method(requests.image)
+    search = _async_method(requests.search)
+    ask = _async_method(requests.ask)
+    threads = _async_method(requests.threads)
+    thread = _async_method(requests.thread)
+    create_thread = _async_method(requests.create_thread)
+    rename_thread = _async_method(requests.rename_thread)
+    delete_thread = _async_method(requests.delete_thread)
 
     async def documents(
         self, *, where: str | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return documents in the order they were added: all, or those that match."""
-        found: list[Document] = []
-        while len(found) % requests.PAGE_SIZE == 0:
-            part = await self._send(requests.documents(where, collection, len(found)))
+        """Return all documents, or those that match, in the order they were added."""
+        result: list[Document] = []
+        while len(result) % requests.PAGE_SIZE == 0:
+            part = await self._send(requests.documents(where, collection, len(result)))
             if not part:
                 break
-            found += part
-        return found
+            result += part
+        return result
 
     async def add(
         self,
@@ -437,10 +446,10 @@ class AsyncClient(_Connection):
         job = await self._wait(uploaded, progress)
         if job.code == "password" and password is not None:
             job = await self._wait(await self._send(requests.retry(job.id, password)), progress)
-        return await self.get(_added(job))
+        return await self.get(_document_id(job))
 
     async def add_all(self, paths: Iterable[str | os.PathLike[str]], **options: Any) -> Additions:
-        """Upload files one after the other; the options are those of `add`."""
+        """Upload files one by one; the options are those of `add`."""
         results: list[Document | Refusal] = []
         for path in map(str, paths):
             try:
@@ -450,35 +459,35 @@ class AsyncClient(_Connection):
         return _additions(results)
 
     async def stream(self, question: str, **options: Unpack[AskOptions]) -> AsyncAnswerStream:
-        """Answer a question piece by piece; the options are those of `ask`."""
+        """Answer a question and stream the text; the options are those of `ask`."""
         events = self._events(requests.query_body(question, options))
         search = await anext(events)
-        assert isinstance(search, SearchResult)  # noqa: S101 - every answer begins with it
+        assert isinstance(search, SearchResult)  # noqa: S101 - always the first event
         return AsyncAnswerStream(search, events)
 
     async def _events(self, body: Any) -> AsyncGenerator[requests.Event, None]:
         import httpx2
 
-        with self._reached():
+        with self._network_errors():
             async with self._http.stream("POST", "/ask/stream", json=body) as response:
                 if not response.is_success:
                     await response.aread()
-                self._check(response)
+                self._raise_for_error(response)
                 async for event in httpx2.EventSource(response, max_event_size=None):
                     yield requests.event(event.event, event.json())
 
     async def _send(self, call: requests.Call[T]) -> T:
-        content = None if call.upload is None else _read_in_threads(call.upload)
-        with self._reached():
+        content = None if call.upload is None else _async_file_chunks(call.upload)
+        with self._network_errors():
             response = await self._http.request(
                 call.method, call.path, content=content, **call.options()
             )
-        self._check(response)
+        self._raise_for_error(response)
         return call.read(response)
 
     async def _wait(self, job: Job, progress: Progress | None) -> Job:
         while not job.is_finished:
             await asyncio.sleep(_SECONDS_PER_POLL)
             job = await self._send(requests.job(job.id))
-            _report(job, progress)
+            _report_progress(job, progress)
         return job

@@ -1,4 +1,4 @@
-"""Everything ViSAR refuses to do, said so that the reader knows what to change."""
+"""The exceptions of ViSAR, whose messages say what happened and what to do."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ def install_hint(extra: str = "") -> str:
 
 
 class VisarError(Exception):
-    """Base class of every error that ViSAR raises on purpose."""
+    """Base class of all errors that ViSAR raises on purpose."""
 
     code: str = "failed"
-    """The kind of error for programs, as servers send it. It never changes."""
+    """Stable code of the error for programs, which servers send."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Made anew from its message: processes send errors to each other, whatever arguments the
-        # constructors of subclasses take.
-        return _restored, (type(self), self.args, self.__dict__)
+        # Errors must be picklable, but the constructors of subclasses take different arguments.
+        return _restore, (type(self), self.args, self.__dict__)
 
 
-def _restored(
+def _restore(
     kind: type[VisarError], args: tuple[object, ...], state: dict[str, object]
 ) -> VisarError:
     error = kind.__new__(kind, *args)
@@ -41,27 +40,31 @@ def _restored(
 
 
 class InvalidVectors(VisarError, ValueError):
-    """Embeddings of the wrong shape, kind, length or content."""
+    """Embeddings with an invalid shape, type, length or content."""
 
 
 class InvalidOption(VisarError, ValueError):
-    """An option outside its range."""
+    """An invalid option or argument."""
 
     code = "invalid"
 
 
 class EmptyQuestion(VisarError, ValueError):
-    """A question without anything to look for."""
+    """A question without any words to search for."""
 
     code = "empty_question"
 
 
 class DamagedModel(VisarError):
-    """A model file that is not the one this version knows."""
+    """A model file whose content isn't the expected one."""
 
 
 class EncoderUnavailable(VisarError, ImportError):
     """An encoder whose packages are not installed."""
+
+
+class EncoderError(VisarError):
+    """An encoder that failed on pages or a question."""
 
 
 class GeneratorUnavailable(VisarError, ImportError):
@@ -69,91 +72,102 @@ class GeneratorUnavailable(VisarError, ImportError):
 
 
 class ReaderError(VisarError):
-    """A reader that is not installed, cannot be made, or fails."""
+    """A reader that isn't installed, can't be loaded, or fails."""
 
 
 class GenerationError(VisarError):
-    """An answer that could not be had: the message says from whom, why, and what to do."""
+    """A generator that failed to write an answer."""
 
     code = "generator"
 
 
 class PromptTooLong(GenerationError):
-    """A prompt that does not fit into a model's context."""
+    """A prompt that doesn't fit into a model's context."""
 
     share: float = 0.5
-    """The share of it that fits; half where the model does not tell."""
+    """Share of the prompt that fits, or half if it is unknown."""
 
 
 class CheckpointError(VisarError):
-    """A model's checkpoint that is not to be had, or is of a kind that cannot be used."""
+    """A checkpoint of a model that can't be found, downloaded or used."""
 
 
 class OutOfMemory(VisarError, MemoryError):
-    """A single page that does not fit into the memory of a device."""
+    """A single page that doesn't fit into the memory of a device."""
 
 
 class MissingExtra(VisarError, ImportError):
-    """An optional part is not installed."""
+    """An optional dependency that isn't installed."""
 
     code = "extra"
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part: {install_hint(extra)}")
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an optional dependency: {install_hint(extra)}")
         self.extra = extra
 
 
 @contextmanager
-def extra_needed(what: str, extra: str) -> Iterator[None]:
-    """Raise MissingExtra if what is imported in the block is not installed."""
+def extra_needed(feature: str, extra: str) -> Iterator[None]:
+    """Convert an ImportError in the block to MissingExtra."""
     try:
         yield
     except ImportError as error:
-        raise MissingExtra(what, extra) from error
+        raise MissingExtra(feature, extra) from error
 
 
 class StoreError(VisarError):
-    """The index cannot do what was asked, or holds what it should not."""
+    """An index that failed, is damaged, or can't do a request."""
 
     code = "index"
 
 
+class DiskFull(StoreError):
+    """A full disk."""
+
+    code = "disk_full"
+
+
+class ReadOnlyIndex(StoreError):
+    """An index, or a disk, that can't be written."""
+
+    code = "read_only"
+
+
 class NotAnIndex(StoreError):
-    """The place does not hold an index this version of ViSAR can read."""
+    """A location without an index that this version of ViSAR can read."""
 
 
 class NotInIndex(StoreError, LookupError):
-    """No such document in the index, or no such vectors for it."""
+    """A document, page or vectors that aren't in the index."""
 
     code = "not_found"
 
 
 class DocumentError(VisarError):
-    """A document that cannot be read; the message names it and says why."""
+    """A document that can't be read; the message names it and the reason."""
 
     code = "document"
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name} {reason}.")
+        self.reason = reason
         self.name = name
 
 
 class EncryptedDocument(DocumentError):
-    """A document that needs a password, or another one."""
+    """A document that needs a password, or whose password is wrong."""
 
     code = "password"
 
     HINT = "Give its password with --password, or VISAR_PASSWORD in the environment"
 
     def __init__(self, name: str, *, wrong_password: bool) -> None:
-        state = (
-            "is encrypted, and the password does not open it" if wrong_password else "is encrypted"
-        )
-        super().__init__(name, f"{state}. {self.HINT}")
+        problem = "is encrypted, and the password is wrong" if wrong_password else "is encrypted"
+        super().__init__(name, f"{problem}. {self.HINT}")
 
 
 class PageError(DocumentError):
-    """A page that cannot be read; the others of its document may be fine."""
+    """A page that can't be read; other pages of its document may be fine."""
 
     def __init__(self, name: str, page: int, reason: str) -> None:
         super().__init__(f"{name}, page {page},", reason)
@@ -162,35 +176,37 @@ class PageError(DocumentError):
 
 
 class CalibrationError(VisarError):
-    """A calibration that cannot be read, written or fitted; the message says what to do."""
+    """A calibration that can't be read, written or fitted."""
 
 
 class DatasetError(VisarError):
-    """A benchmark, or corrections to it, that cannot be had or used; the message says where."""
+    """A benchmark, or corrections to it, that can't be found, downloaded or used."""
 
 
 class MalformedMessage(VisarError, ValueError):
-    """A message between an encoder's service and its user that is not as the format says."""
+    """An invalid message between a remote encoder and its client."""
 
 
 class ServiceError(VisarError):
-    """An encoder's service that cannot be started, reached or used; the message says what to do."""
+    """A service that can't be started, reached or used."""
 
 
 class NotARun(VisarError):
-    """The folder does not hold an evaluation's run that this version of ViSAR can read."""
+    """A folder without an evaluation run that this version of ViSAR can read."""
 
 
 def error_from_code(code: str, message: str) -> VisarError:
-    """Return the error that a server reports, of the class that the library there raised."""
+    """Return the error that a server reports, with the class of its code."""
     kinds = (
         InvalidOption,
         EmptyQuestion,
         GenerationError,
         StoreError,
+        DiskFull,
+        ReadOnlyIndex,
         NotInIndex,
         DocumentError,
         EncryptedDocument,
     )
     kind = next((one for one in kinds if one.code == code), ServiceError)
-    return _restored(kind, (message,), {})
+    return _restore(kind, (message,), {})

@@ -1,4 +1,4 @@
-"""Writing files atomically."""
+"""Atomic writes of files and folders."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one step: readers see the old content or the new, never a part of it.
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Write a file atomically: readers see either the old or the new content.
 
     Missing parent folders are created. The content is on disk when the call returns. After a
-    failure the old file is as it was, and nothing else is left.
+    failure the old file is unchanged, and no temporary file is left.
 
     Parameters
     ----------
     path
-        The file to create or replace.
+        File to create or replace.
     content
-        All of its bytes.
+        New content of the file.
+    mode
+        Permissions of the file, before the umask.
 
     Raises
     ------
     OSError
-        The file cannot be written.
+        The file can't be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")
-    # The kernel applies the umask, as for any new file: it is never asked for or changed here,
-    # because it belongs to the whole process.
+    # The kernel applies the umask. Reading the umask would change it for the whole process.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    handle = os.open(part, flags, 0o666)
+    handle = os.open(part, flags, mode)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -47,17 +48,20 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def made_whole(target: Path) -> Iterator[Path]:
-    """Give a path to make a file or a folder at, which is then ``target`` in one step.
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Context manager: write a file or folder to a temporary path, then rename it to ``target``.
 
-    It is there whole or not at all. Where another process was faster, a folder of its stays.
+    If another process has created the folder in the meantime, that one is kept.
     """
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
         yield part
-        for path in [part] if part.is_file() else [p for p in part.rglob("*") if p.is_file()]:
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
+        for path in (part, *part.rglob("*")):
+            if path.is_dir():
+                sync_folder(path)
+            else:
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
         try:
             part.replace(target)
         except OSError:
@@ -71,17 +75,25 @@ def made_whole(target: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
 
 
-def copy_whole(source: Path, target: Path) -> None:
-    """Copy a file, or a folder of files, in one step: the copy is there whole or not at all."""
-    with made_whole(target) as part:
+def copy_atomically(source: Path, target: Path) -> None:
+    """Copy a file, or a folder of files, atomically."""
+    with atomic_path(target) as part:
         if source.is_dir():
             shutil.copytree(source, part)
         else:
             shutil.copyfile(source, part)
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder and its missing parents durably."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        sync_folder(path.parent)
+
+
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk, where folders can be synchronised: not on Windows."""
+    """Flush the entries of a folder to disk, if the system supports it (not on Windows)."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""A library on this machine."""
+"""`Index`: a library in a folder or in object storage."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 
+from visar.access import AccessTokens
 from visar.documents import Page, ReadOptions
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
+from visar.forks import disable_after_fork
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget, quoted_answer, written_answer
-from visar.generation.protocol import Generator
+from visar.generation.followups import standalone_question
+from visar.generation.generator import Generator
+from visar.ingest.ocr_processes import OCR_PROCESSES
 from visar.ingest.sources import SourcePool
 from visar.ingest.stored_pages import StoredPages
 from visar.library import AnswerStream, AskOptions, SearchOptions, limit_pages
@@ -35,6 +39,9 @@ from visar.results import (
     PatchPair,
     Refusal,
     SearchResult,
+    Thread,
+    Turn,
+    with_source,
 )
 from visar.retrieval.candidates import Candidates
 from visar.retrieval.corpus import (
@@ -47,8 +54,10 @@ from visar.retrieval.corpus import (
 from visar.retrieval.methods import Method, MethodFunction
 from visar.retrieval.recent import RecentSearches
 from visar.retrieval.search import Searcher
-from visar.store import Compaction, DocumentVectors, Problem, Store, open_store
-from visar.store.filters import filtered
+from visar.store import Backup, Compaction, DocumentVectors, Problem, Store, open_store
+from visar.store.filters import filter_documents
+from visar.telemetry import span
+from visar.threads import Threads
 from visar.trace import PageId
 
 if TYPE_CHECKING:
@@ -61,21 +70,20 @@ DEFAULT_ENCODER = "embedded"
 
 
 class Index:
-    """A library in a folder or in object storage. One object serves many threads.
+    """A library in a local folder or in object storage. Thread-safe.
 
-    Open it with `Index.open`; close it, or use it in a ``with`` block, to end the processes
-    that read documents and to free models.
+    Open one with `Index.open`. A ``with`` block, or `close`, stops its processes and frees models.
 
     Parameters
     ----------
     store
-        Store of the documents, pages and vectors.
+        Storage of the documents, pages and vectors.
     device
         Device that models run on: "auto", "cpu", "cuda" or "mps".
     options
-        Password, OCR and limits for reading documents, also when their pages are shown later.
+        Password, OCR and limits for reading documents and for showing their pages later.
     reader
-        Model that re-reads passages: "auto" (the installed one), "none", a name or a reader.
+        Model that rereads passages: "auto" (the installed one), "none", a name or a `Reader`.
     """
 
     def __init__(
@@ -88,19 +96,21 @@ class Index:
     ) -> None:
         check_device(device)
         self._store = store
-        # Other processes open the index with these, beside its location.
-        self.storage_options = store.storage_options
+        self.tokens = AccessTokens(store)
+        self.storage_options = store.storage_options  # for other processes that open the index
         self._device = device
         self._reader = reader
         self._models = SharedModels()
         self._options = options or ReadOptions()
         self._candidates = Candidates(store)
         self._recent = RecentSearches()
+        self.conversations = Threads(store)
         self._sources = SourcePool()
         self._stored_pages = StoredPages(store, self._sources, self._options_for)
         self._corpora = CorpusCache(store, self._stored_pages)
-        # Of documents with other options: a password opens them again when pages are shown.
-        self._options_of: dict[str, ReadOptions] = {}
+        # For documents that were read with other options: showing a page needs the password again.
+        self._document_options: dict[str, ReadOptions] = {}
+        disable_after_fork(self)
 
     @classmethod
     def open(
@@ -113,22 +123,11 @@ class Index:
         reader: str | Reader = AUTO,
         storage_options: Mapping[str, str] | None = None,
     ) -> Index:
-        """Open the index at a location, making it where there is none.
+        """Open an index. If there is none, create it unless ``create`` is false.
 
-        Parameters
-        ----------
-        location
-            A folder, or an address such as ``s3://bucket/prefix``; by default ``VISAR_INDEX``, or
-            a folder of the user's.
-        create
-            Whether a missing index is made; otherwise it is an error.
-        device, options, reader, storage_options
-            See `Index` and `visar.store.open_store`.
-
-        Raises
-        ------
-        StoreError
-            If there is no index that this version can read.
+        ``location`` is a folder, or an address such as ``s3://bucket/prefix``; by default it is
+        ``VISAR_INDEX``, or a folder in the user's data directory. For other options, see `Index`
+        and `visar.store.open_store`. Raises StoreError if there is no index that can be read.
         """
         store = open_store(location, create=create, options=storage_options)
         return cls(store, device=device, options=options, reader=reader)
@@ -143,8 +142,10 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """End the processes that read documents, and free models and vectors."""
+        """Stop the processes that read documents and run OCR, and free models and vectors."""
         self._sources.close()
+        # Shared by all indexes of the program: another one restarts them if it needs them.
+        OCR_PROCESSES.close()
         self._corpora.clear()
         self._candidates.clear()
         self._recent.clear()
@@ -159,76 +160,67 @@ class Index:
     def documents(
         self, *, where: str | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return documents in the order they were added: all, or those of a filter or collection.
-
-        ``where`` is a filter of their metadata, such as ``'year >= 2020 and kind = "report"'``.
-        """
-        return filtered(self._store.documents(collection=collection), where)
+        """Return all documents, or those that match, in the order they were added."""
+        return filter_documents(self._store.documents(collection=collection), where)
 
     def collections(self) -> list[Collection]:
-        """Return the collections by name."""
+        """Return the collections, sorted by name."""
         return [Collection(name, count) for name, count in self._store.collections().items()]
 
     def collect(self, collection: str, documents: Iterable[str]) -> None:
-        """Put documents into a collection, which begins with its first document."""
+        """Add documents to a collection, and create it if needed."""
         self._store.collect(collection, [self.get(one).id for one in documents])
 
     def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
-        """Take documents, or all, out of a collection; the documents stay."""
+        """Remove documents from a collection, by default all; the library keeps them."""
         chosen = None if documents is None else [self.get(one).id for one in documents]
         self._store.uncollect(collection, chosen)
 
     def original(self, document: str) -> Path | None:
-        """Return the file or folder that the index keeps of a document, if it keeps one."""
+        """Return the original file or folder of a document, if the index keeps it."""
         return self._store.original(self.get(document).id)
 
     def get(self, document: str) -> Document:
-        """Return a document by its id, the beginning of its id, or its name.
-
-        Raises NotInIndex if no document, or more than one, is meant.
-        """
+        """Return a document by its id, a prefix of its id, or its name; see `visar.Library.get`."""
         return self._store.get(document)
 
     def pages(self, document: str) -> tuple[Page, ...]:
-        """Return the pages of a document with their words and blocks."""
+        """Return all pages of a document with their words and blocks."""
         return self._stored_pages.read(self.get(document))
 
     def page(self, document: str, number: int) -> Page:
-        """Return one page of a document with its words and blocks; 1 is the first."""
+        """Return a page of a document with its words and blocks. The first page is 1."""
         return self._stored_pages.read(self.get(document), [number])[0]
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
-        """Return one page of a document as a picture, drawn from the file it was added from.
-
-        Raises DocumentError if the file is gone, has changed, or needs a password (`unlock`).
-        """
+        """Render a page as an image; raises DocumentError if the document's file is gone."""
         stored = self.get(document)
         options = self._options_for(stored.id)
         with self._sources.lease(stored, options, self._store.original(stored.id)) as source:
             return source.image(number, dpi)
 
     def unlock(self, document: str, password: str) -> None:
-        """Keep the password of a document, to draw its pages with.
+        """Keep the password of an encrypted document in memory, so that its pages can be shown.
 
-        Raises EncryptedDocument, and keeps nothing, if it is not the right one.
+        Raises EncryptedDocument if the password is wrong.
         """
         stored = self.get(document)
         options = replace(self._options, password=password)
         with self._sources.lease(stored, options, self._store.original(stored.id)):
-            self._options_of[stored.id] = options
+            self._document_options[stored.id] = options
 
     def vectors(self, document: str, *, encoder: str | Encoder | None = None) -> DocumentVectors:
-        """Return the vectors that an encoder gave the pages of a document."""
+        """Return an encoder's vectors for the pages of a document."""
         return self._store.vectors(self.get(document).id, EncoderRef.of(self.encoder(encoder)))
 
     def encode_question(
         self, question: str, *, encoder: str | Encoder | None = None
     ) -> NDArray[np.float32]:
-        """Return the vectors of a question: what ``visar.select`` takes with those of pages."""
+        """Return an encoder's vectors for a question, as ``visar.select`` takes them."""
         return self.encoder(encoder).encode_query(question)
 
     def encoder(self, encoder: str | Encoder | None = None) -> Encoder:
-        """Return the encoder of that name, made once and shared; an encoder is returned as is."""
+        """Return an encoder by name, created once and shared; an `Encoder` is returned as is."""
         if encoder is not None and not isinstance(encoder, str):
             return encoder
         from visar.encoders.registry import get_encoder
@@ -237,7 +229,7 @@ class Index:
         return self._models.get(("encoder", name), lambda: get_encoder(name, device=self._device))
 
     def generator(self, generator: str | Generator, *, base_url: str | None = None) -> Generator:
-        """Return the generator of that name, made once and shared; a generator as is."""
+        """Return a generator by name, created once and shared; a `Generator` is returned as is."""
         if not isinstance(generator, str):
             return generator
         from visar.generation.registry import get_generator
@@ -248,16 +240,16 @@ class Index:
         )
 
     def reader(self) -> Reader | None:
-        """Return the model that re-reads passages, made once and shared; None if there is none."""
+        """Return the model that rereads passages, created once and shared, or None."""
         return self._models.get("reader", lambda: choose_reader(self._reader, device=self._device))
 
     def preload(self, encoder: str | Encoder | None = None) -> None:
-        """Begin to load models that load quickly, while this thread does something else."""
+        """Start loading the encoder and the reader in the background, if they load quickly."""
         load_ahead(self.encoder(encoder))
         load_ahead(self.reader())
 
     def release(self) -> None:
-        """Free the memory of all loaded models; the next use loads them again."""
+        """Free the memory of all models. They are loaded again when they are needed."""
         self._models.release()
 
     def add(
@@ -271,26 +263,25 @@ class Index:
         metadata: Mapping[str, Any] | None = None,
         collection: str | None = None,
     ) -> Document:
-        """Add a document; see `visar.Library.add`.
-
-        An interrupted call resumes where it stopped. Words read by OCR are kept: another encoder
-        takes them from the index.
-        """
+        """Add a document, also from a web address. Repeat to resume. See `visar.Library.add`."""
+        from visar.ingest.downloads import local_file
         from visar.ingest.pipeline import add_document
 
         chosen = options or self._options
-        added = add_document(
-            self._store,
-            path,
-            self.encoder(encoder),
-            options=chosen,
-            progress=progress,
-            name=name,
-            metadata=metadata,
-            collection=collection,
-        )
-        self._keep_options([added], chosen)
-        return added
+        with local_file(path, chosen.limits, progress) as (file, source):
+            document = add_document(
+                self._store,
+                file,
+                self.encoder(encoder),
+                options=chosen,
+                progress=progress,
+                name=name,
+                source=source,
+                metadata=metadata,
+                collection=collection,
+            )
+        self._keep_options([document], chosen)
+        return document
 
     def add_all(
         self,
@@ -304,56 +295,60 @@ class Index:
         collection: str | None = None,
         ray: str | None = None,
     ) -> Additions:
-        """Add files, the documents of folders, and objects at addresses such as ``s3://bucket/key``.
+        """Add files, folders, web addresses, and objects at addresses such as ``s3://bucket/key``.
 
-        One that is refused does not stop the others. ``each`` is called with each document that is
-        added or refused, before a later error of the index ends the call. ``metadata`` and
-        ``collection`` hold for all. ``ray`` is the address of a Ray cluster that does the work; it
-        needs the name of an encoder.
+        ``each`` is called with the path and result of each document. ``ray`` is the address of a
+        Ray cluster that does the work; the encoder must then be given by name.
         """
         from visar.ingest.batch import Batch
 
         chosen = options or self._options
-        named = encoder or DEFAULT_ENCODER
-        made = self.encoder(named)
-        batch = Batch(self._store, made, named, self._device, chosen, metadata, collection)
+        requested = encoder or DEFAULT_ENCODER
+        loaded = self.encoder(requested)
+        batch = Batch(self._store, loaded, requested, self._device, chosen, metadata, collection)
         additions = batch.add_all(paths, progress, each, ray=ray)
         self._keep_options(additions.added, chosen)
         return additions
 
     def remove(self, document: str) -> Document:
-        """Remove a document with everything that belongs to it; its file stays."""
+        """Remove a document and everything stored for it. The file it was added from stays."""
         removed = self._store.remove(self.get(document).id)
         self._forget_removed()
         return removed
 
     def jobs(self) -> list[Job]:
-        """Return the jobs of the servers of a local index, the newest first."""
+        """Return the upload jobs of servers that share a local index, newest first."""
         from visar.ingest.jobs import read_jobs
 
         return read_jobs(self.location)
 
     def _options_for(self, document: str) -> ReadOptions:
-        return self._options_of.get(document, self._options)
+        return self._document_options.get(document, self._options)
 
     def _keep_options(self, documents: Iterable[Document], options: ReadOptions) -> None:
         if options != self._options:
-            self._options_of.update((document.id, options) for document in documents)
+            self._document_options.update((document.id, options) for document in documents)
         self._forget_removed()
 
     def _forget_removed(self) -> None:
-        """Keep no password and no open file of documents that are gone or were replaced."""
-        if kept := {*self._options_of, *self._sources.documents()}:
-            for document in kept - {one.id for one in self._store.documents()}:
-                self._options_of.pop(document, None)
+        """Drop the passwords and open files of documents that were removed or replaced."""
+        if known := {*self._document_options, *self._sources.documents()}:
+            for document in known - {one.id for one in self._store.documents()}:
+                self._document_options.pop(document, None)
                 self._sources.forget(document)
 
+    def backup(
+        self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
+    ) -> Backup:
+        """Copy the index to a new folder while it is in use; see `visar.store.Store.backup`."""
+        return self._store.backup(target, progress)
+
     def verify(self) -> list[Problem]:
-        """Read everything and report what is wrong. Changes nothing."""
+        """Check all stored data and return the problems found. Changes nothing."""
         return self._store.verify()
 
     def compact(self) -> Compaction:
-        """Drop what interrupted additions have left behind and merge small files."""
+        """Clean up after interrupted adds, and merge small files."""
         return self._store.compact()
 
     def searcher(
@@ -364,28 +359,23 @@ class Index:
         collection: str | None = None,
         where: str | None = None,
     ) -> Searcher:
-        """Return what searches these documents, or all: loaded once for many questions.
+        """Return a searcher for these documents, or all, to reuse for many questions.
 
-        Documents without vectors of the encoder are left out, and named in every result.
-
-        Raises
-        ------
-        NotInIndex
-            If there are no such documents, or none has vectors of the encoder.
+        It skips documents without vectors from the encoder; raises NotInIndex if none is left.
         """
         chosen = self.encoder(encoder)
         reference = EncoderRef.of(chosen)
-        # The whole search works on this one reading of the catalog.
-        asked = choose_documents(
+        # Read once, so that the whole search works on the same state of the catalog.
+        matching = choose_documents(
             self._candidates.read_catalog(),
             self.location,
             documents=documents,
             collection=collection,
             where=where,
         )
-        able, left_out = split_by_encoder(asked, reference)
+        searchable, left_out = split_by_encoder(matching, reference)
         return Searcher(
-            self._corpora.get(able, reference),
+            self._corpora.get(searchable, reference),
             chosen,
             candidates=self._candidates,
             left_out=left_out,
@@ -410,13 +400,9 @@ class Index:
     ) -> SearchResult:
         """Find the pages a question needs; see `visar.Library.search`.
 
-        Instead of a question, ``image`` is a picture to look for, such as a cut-out of a page, if
-        the encoder reads page images. Encoders, methods and functions may be given themselves.
-
-        The results of the latest questions are kept: asking the same again, while neither the
-        documents nor an option has changed, returns the same result.
+        To search by image, pass ``image`` instead of a question; the encoder must read page images.
         """
-        named = method if isinstance(method, str) else "visar"
+        method_name = method if isinstance(method, str) else "visar"
         query = Query(
             question=question,
             documents=None if documents is None else tuple(documents),
@@ -424,34 +410,18 @@ class Index:
             where=where,
             exact=exact,
             encoder=encoder if isinstance(encoder, str) else None,
-            method=named,
+            method=method_name,
             k=k,
             max_k=max_k,
             neighbors=neighbors,
         )
         searcher = self.searcher(documents, encoder, collection=collection, where=where)
-        if image is not None or method is not named:
+        if image is not None or method is not method_name:
             return searcher.search(query, method=method, image=image)
-        options = (question, exact, method, k, max_k, neighbors)
-        return self._recent.find((*searcher.key, *options), lambda: searcher.search(query))
+        return self._recent.find((*searcher.key, query), lambda: searcher.search(query))
 
     def ask(self, question: str, **options: Unpack[AskOptions]) -> Answer:
-        """Answer a question from the pages it needs.
-
-        Parameters
-        ----------
-        question
-            Question in plain words.
-        **options
-            Those of `search`, and ``generator``: without one, the answer quotes the best
-            passages; with one, a language model writes it from these pages, within ``budget``.
-            Without ``k`` or ``max_k`` an answer takes at most 10 pages.
-
-        Raises
-        ------
-        GenerationError
-            If the generator gives no answer.
-        """
+        """Answer a question from the pages it needs; see `visar.Library.ask`."""
         return self.stream(question, **options).answer
 
     def stream(
@@ -460,41 +430,71 @@ class Index:
         *,
         generator: str | Generator | None = None,
         budget: Budget | None = None,
+        history: Sequence[Turn] = (),
+        thread: str | None = None,
+        standalone: bool = False,
         **options: Unpack[SearchOptions],
     ) -> AnswerStream:
-        """Answer a question piece by piece; the options are those of `ask`."""
-        quoted = generator is None or generator == extractive.NAME
-        writer = None if quoted or generator is None else self.generator(generator)
-        found = self.search(question, **limit_pages(options))
-        pieces = quoted_answer(found)
-        if writer is not None:
-            pieces = written_answer(self, found, writer, budget or USUAL_BUDGET)
-        return AnswerStream(found, pieces)
+        """Answer a question and stream the text; the options are those of `ask`."""
+        quotes_only = generator is None or generator == extractive.NAME
+        writer = None if quotes_only or generator is None else self.generator(generator)
+        with span("visar.ask") as ask_span:
+            turns = self.conversations.previous_turns(question, history, thread)
+            collection = options.get("collection")
+            options["collection"] = self.conversations.collection_for(thread, collection)
+            text = question if standalone else standalone_question(question, turns, writer)
+            result = self.search(text, **limit_pages(options))
+            pieces = quoted_answer(result)
+            if writer is not None:
+                pieces = written_answer(self, result, writer, budget or USUAL_BUDGET)
+            if thread is not None:
+                pieces = self.conversations.save_answer(thread, question, pieces)
+            return AnswerStream(result, ask_span.follow(pieces))
+
+    def threads(self) -> list[Thread]:
+        """Return the saved conversations without their exchanges, latest first."""
+        return self.conversations.all()
+
+    def thread(self, thread: str) -> Thread:
+        """Return a saved conversation by its id."""
+        return with_source(self.conversations.get(thread), self)
+
+    def create_thread(self, name: str = "", collection: str | None = None) -> Thread:
+        """Save a new conversation. Without a name, it is named after its first question."""
+        return self.conversations.create(name, collection)
+
+    def rename_thread(self, thread: str, name: str) -> Thread:
+        """Rename a saved conversation."""
+        return self.conversations.rename(thread, name)
+
+    def delete_thread(self, thread: str) -> None:
+        """Delete a saved conversation."""
+        self.conversations.delete(thread)
 
     def explain(self, found: SearchResult) -> Explanation:
-        """Explain a result: weights, matrix, cost, and what other methods would take."""
+        """Explain a result: weights, similarities, cost, and the choices of other methods."""
         from visar.explain.explanation import explain, trace_of
 
-        def make() -> Explanation:
-            corpus = self._searched(found).only(trace_of(found).pages)
+        def compute() -> Explanation:
+            corpus = self._corpus_of(found).only(trace_of(found).pages)
             return read_remaining(
                 corpus, lambda rest: explain(found, rest.pages, rest.page_ids, rest.read)
             )
 
-        return self._recent.explain(found, make)
+        return self._recent.explain(found, compute)
 
     def pairs(self, found: SearchResult, first: PageId, second: PageId) -> tuple[PatchPair, ...]:
-        """Return the best matching patches of two searched pages, by ids and page numbers."""
+        """Return the best matching patches of two searched pages."""
         from visar.explain.explanation import patch_pairs
 
-        return patch_pairs(found, self._searched(found), first, second)
+        return patch_pairs(found, self._corpus_of(found), first, second)
 
     def patches(self, found: SearchResult, document: str, number: int) -> Patches:
         """Return the patches of a searched page with their weights for the question."""
         from visar.explain.heat import patches
 
-        return patches(found, self._searched(found), document, number)
+        return patches(found, self._corpus_of(found), document, number)
 
-    def _searched(self, found: SearchResult) -> Corpus:
-        """Return all pages of the documents that a result was searched in."""
+    def _corpus_of(self, found: SearchResult) -> Corpus:
+        """Return all pages of the documents that were searched for a result."""
         return self._corpora.get(found.documents, found.encoder)

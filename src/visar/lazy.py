@@ -1,4 +1,4 @@
-"""Packages that import their public names when they are asked for."""
+"""Lazy imports of the public names of packages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from importlib import import_module
 
 
 def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], object]:
-    """Return the ``__getattr__`` of a package.
+    """Return a ``__getattr__`` for a package that imports names on first use.
 
     Parameters
     ----------
     package
-        The name of the package.
+        Name of the package.
     modules
-        The public names that each module defines.
+        Public names of each module.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""What can be asked of a library, on this machine or behind a server."""
+"""`Library`: the interface shared by `visar.Index` and `visar.Client`."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from visar.results import (
     PatchPair,
     Refusal,
     SearchResult,
+    Thread,
+    Turn,
 )
 from visar.trace import PageId
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from visar.encoders.protocol import Encoder
+    from visar.encoders.encoder import Encoder
     from visar.generation.answering import Budget
-    from visar.generation.protocol import Generator as TextGenerator
+    from visar.generation.generator import Generator as TextGenerator
     from visar.ingest.pipeline import Progress
     from visar.retrieval.methods import Method, MethodFunction
 
 
 MAX_PAGES = 10
-"""Maximum number of pages of an answer, unless ``k`` or ``max_k`` says otherwise: the largest
-number that the paper gives a generator."""
+"""Default maximum number of pages for an answer: the largest number that the paper uses."""
 
 
 class SearchOptions(TypedDict, total=False):
-    """The options of `Library.search`, which ``ask`` and ``stream`` take too.
+    """Options of `Library.search`, which ``ask`` and ``stream`` also accept.
 
-    They are the fields of `visar.query.Query`. An `Index` also takes encoders, methods and
-    functions themselves; a `Client` takes names.
+    They are the fields of `visar.query.Query`. For ``encoder`` and ``method``, a `Client` only
+    accepts names, and an `Index` also objects.
     """
 
     documents: Sequence[str] | None
@@ -55,24 +56,27 @@ class SearchOptions(TypedDict, total=False):
 
 
 class AskOptions(SearchOptions, total=False):
-    """The options of `Library.ask` and `Library.stream`."""
+    """Options of `Library.ask` and `Library.stream`."""
 
     generator: str | TextGenerator | None
     budget: Budget | None
+    history: Sequence[Turn]
+    thread: str | None
+    standalone: bool
 
 
 def limit_pages(options: SearchOptions) -> SearchOptions:
-    """Return the options of the search for an answer: at most `MAX_PAGES` pages by default."""
+    """Return search options that limit the pages to `MAX_PAGES`, unless they have a limit."""
     if options.get("k") is not None or options.get("max_k") is not None:
         return options
     return {**options, "max_k": MAX_PAGES}
 
 
 class Library(Protocol):
-    """Documents that questions can be asked about.
+    """A set of documents to search and ask questions about.
 
-    `visar.Index` is a library on this machine, `visar.Client` one behind ``visar serve``. What a
-    library cannot do, it refuses with `InvalidOption`, which names the option.
+    `visar.Index` is a library on this machine; `visar.Client` is one behind ``visar serve``. An
+    option that a library doesn't support raises `InvalidOption`.
     """
 
     @property
@@ -83,23 +87,34 @@ class Library(Protocol):
     def documents(
         self, *, where: str | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return documents in the order they were added: all, or those that match."""
+        """Return all documents, or those that match, in the order they were added.
+
+        Parameters
+        ----------
+        where
+            Filter on metadata, such as ``'year >= 2020 and kind = "report"'``.
+        collection
+            Collection that the documents must be in.
+        """
         ...
 
     def get(self, document: str) -> Document:
-        """Return a document by its id, the beginning of its id, or its name."""
+        """Return a document by its id, a prefix of its id, or its name.
+
+        Raises NotInIndex if no document matches, or several do.
+        """
         ...
 
     def collections(self) -> list[Collection]:
-        """Return the collections by name."""
+        """Return the collections, sorted by name."""
         ...
 
     def collect(self, collection: str, documents: Iterable[str]) -> None:
-        """Put documents into a collection, which begins with its first document."""
+        """Add documents to a collection, and create it if needed."""
         ...
 
     def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
-        """Take documents, or all, out of a collection; the documents stay."""
+        """Remove documents from a collection, by default all; the library keeps them."""
         ...
 
     def add(
@@ -113,25 +128,25 @@ class Library(Protocol):
         metadata: Mapping[str, Any] | None = None,
         collection: str | None = None,
     ) -> Document:
-        """Add a document and return it; the same content again changes nothing.
+        """Add a document and return it. Adding the same content again changes nothing.
 
         Parameters
         ----------
         path
-            A PDF, an image, a folder of page images, or an office document.
+            A file of a supported type, or a folder of page images.
         encoder
-            Encoder of the pages; by default the library's own.
+            Encoder for the pages; by default the library's own.
         options
             Password, OCR and limits for reading the document.
         progress
-            Function that is called with a stage, the number of pages done, and of all pages.
+            Function called with the stage, the number of pages done and the number of all pages.
         name
-            Name of the document, if not that of the file.
+            Name of the document; by default the file name.
         metadata
-            Values for filters (``where``): text, numbers, booleans or None by name. They override
-            the title, author and year that a PDF names itself.
+            Values to filter by with ``where``: text, numbers, booleans or None, by name. They
+            override the title, author and year in a PDF's own metadata.
         collection
-            Collection to put the document into.
+            Collection to add the document to.
 
         Raises
         ------
@@ -152,19 +167,22 @@ class Library(Protocol):
         collection: str | None = None,
         ray: str | None = None,
     ) -> Additions:
-        """Add documents; one that is refused does not stop the others."""
+        """Add several documents. One that can't be added doesn't stop the others."""
         ...
 
     def remove(self, document: str) -> Document:
-        """Remove a document with everything that belongs to it; the file it came from stays."""
+        """Remove a document and everything stored for it. The file it was added from stays."""
         ...
 
     def unlock(self, document: str, password: str) -> None:
-        """Keep the password of an encrypted document, to show its pages."""
+        """Keep the password of an encrypted document in memory, so that its pages can be shown.
+
+        Raises EncryptedDocument if the password is wrong.
+        """
         ...
 
     def jobs(self) -> list[Job]:
-        """Return the documents on their way into the library, the newest first."""
+        """Return the jobs that add uploaded documents, newest first."""
         ...
 
     def search(self, question: str, **options: Unpack[SearchOptions]) -> SearchResult:
@@ -177,18 +195,18 @@ class Library(Protocol):
         documents
             Ids or names of the documents to search; all by default.
         collection, where
-            Restrict the search to a collection, and to documents whose metadata match a filter:
+            Only search this collection, and documents whose metadata match a filter such as
             ``'year >= 2020 and kind = "report"'``.
         exact
-            Compare every page of a large library with the question. By default only the pages
-            that small summaries find (``docs/library.md``).
+            Compare the question with every page. By default, small summaries of the pages narrow
+            down a large library first (``docs/documents.md``).
         encoder
-            Name of an encoder; by default the library's own.
+            Name of the encoder; by default the library's own.
         method
             Method that decides the number of pages: ``"visar"``, or for comparison ``"top-k"``
             (with ``k``), ``"largest-gap"``, ``"score-cluster"`` and others.
         k
-            Number of pages for top-k.
+            Number of pages for ``"top-k"``.
         max_k
             Maximum number of pages.
         neighbors
@@ -197,23 +215,64 @@ class Library(Protocol):
         Raises
         ------
         NotInIndex
-            If a document is not in the library, or none has vectors of the encoder.
+            If a document isn't in the library, or no document has vectors from the encoder.
         InvalidOption
-            If there is no such method or encoder, the filter cannot be read, or an option is out
-            of its range.
+            If the method or encoder doesn't exist, the filter is invalid, or an option is out of
+            range.
         """
         ...
 
     def ask(self, question: str, **options: Unpack[AskOptions]) -> Answer:
-        """Answer a question from the pages it needs, at most 10 without ``k`` or ``max_k``."""
+        """Answer a question from the pages it needs.
+
+        All options of `search` apply. Without ``k`` or ``max_k``, at most 10 pages are used.
+
+        Parameters
+        ----------
+        question
+            Question in plain words. A follow-up is rewritten as a question that makes sense by
+            itself: by the generator, or else by rules.
+        generator
+            Name of the language model that writes the answer. By default, the answer quotes the
+            pages. It also does so if the model fails; ``Answer.problem`` then says why.
+        budget
+            Limits on what the generator reads and writes.
+        history
+            Earlier questions and answers.
+        thread
+            Id of a saved conversation to continue. Its exchanges are the history, and the answer
+            is saved to it. Repeating the last question replaces its answer.
+        standalone
+            Search for the question as typed, even if it could be a follow-up.
+        """
         ...
 
     def stream(self, question: str, **options: Unpack[AskOptions]) -> AnswerStream:
-        """Answer a question piece by piece."""
+        """Answer a question and stream the text; the options are those of `ask`."""
+        ...
+
+    def threads(self) -> list[Thread]:
+        """Return the saved conversations without their exchanges, latest first."""
+        ...
+
+    def thread(self, thread: str) -> Thread:
+        """Return a saved conversation by its id."""
+        ...
+
+    def create_thread(self, name: str = "", collection: str | None = None) -> Thread:
+        """Save a new conversation. Without a name, it is named after its first question."""
+        ...
+
+    def rename_thread(self, thread: str, name: str) -> Thread:
+        """Rename a saved conversation."""
+        ...
+
+    def delete_thread(self, thread: str) -> None:
+        """Delete a saved conversation."""
         ...
 
     def explain(self, found: SearchResult) -> Explanation:
-        """Explain a result: weights, matrix, cost, and what other methods would take."""
+        """Explain a result: weights, similarities, cost, and the choices of other methods."""
         ...
 
     def patches(self, found: SearchResult, document: str, number: int) -> Patches:
@@ -225,15 +284,15 @@ class Library(Protocol):
         ...
 
     def page(self, document: str, number: int) -> Page:
-        """Return a page with its words; 1 is the first."""
+        """Return a page of a document with its words. The first page is 1."""
         ...
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
-        """Return a page as a picture."""
+        """Render a page as an image."""
         ...
 
     def close(self) -> None:
-        """Free processes, models and connections."""
+        """Stop processes, free models and close connections."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -242,9 +301,10 @@ class Library(Protocol):
 
 
 class AnswerStream(Iterator[str]):
-    """An answer while it is written: iterate over its pieces, then read `answer`.
+    """An answer that is being written: iterate over pieces of its text, then read `answer`.
 
-    The pages are known before the first piece (`search`). Closing it stops the generator.
+    `search` holds the pages before the first piece arrives. Closing the stream, or leaving its
+    ``with`` block, stops the generator.
     """
 
     def __init__(self, search: SearchResult, pieces: Generator[str, None, Answer]) -> None:
@@ -267,12 +327,12 @@ class AnswerStream(Iterator[str]):
 
     @property
     def answer(self) -> Answer:
-        """The whole answer; waits for the rest of it."""
+        """The complete answer. Waits for the rest of the text."""
         for _ in self:
             pass
-        assert self._answer is not None  # noqa: S101 - the pieces end with it
+        assert self._answer is not None  # noqa: S101 - set when the pieces end
         return self._answer
 
     def close(self) -> None:
-        """Stop the generator."""
+        """Stop generating the answer."""
         self._pieces.close()

@@ -1,14 +1,17 @@
-"""HTTP between machines: addresses, tokens, and the one client that tries again.
+"""Addresses and tokens of HTTP services, and a client that retries.
 
-Servers are in `visar.serving`. Only the client needs more than the standard library.
+Servers are in `visar.serving`. Only `ServiceClient` needs more than the standard library.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import json
 import os
 import random
+import re
 import time
 import weakref
 from ipaddress import ip_address
@@ -23,21 +26,22 @@ from visar.text import clean_line
 if TYPE_CHECKING:
     import httpx2
 
-TOKEN_VARIABLE = "VISAR_TOKEN"  # noqa: S105 - where it is, not what it is
+TOKEN_VARIABLE = "VISAR_TOKEN"  # noqa: S105 - the variable, not the token
 DEFAULT_PORT = 8765
-# A few pages by a large model on a processor take minutes.
+# Encoding a few pages with a large model on a CPU takes minutes.
 SECONDS_PER_REQUEST = 900.0
-# Seconds before each repetition, times a random factor that keeps clients apart.
+# Seconds before each retry, times a random factor so that clients don't retry simultaneously.
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 LONGEST_PAUSE = 30.0
-_RETRIED = {429, 502, 503, 504}
+_RETRYABLE = {429, 502, 503, 504}
 
 
 def own_token() -> str | None:
-    """Return the token that a service here wants of its users: ``VISAR_TOKEN``, if that is set.
+    """Return the token that clients of a server on this machine must send, if one is set.
 
-    Otherwise the content of the file that ``VISAR_TOKEN_FILE`` names, as containers keep secrets.
-    Raises InvalidOption if it cannot be read, or is empty.
+    It is ``VISAR_TOKEN``, or else the content of the file that ``VISAR_TOKEN_FILE`` names, since
+    container platforms provide secrets as files. Raises InvalidOption if the file can't be read or
+    is empty.
     """
     if token := os.environ.get(TOKEN_VARIABLE):
         return token
@@ -48,15 +52,25 @@ def own_token() -> str | None:
         token = Path(name).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise InvalidOption(
-            f"{TOKEN_VARIABLE}_FILE names {name}, which cannot be read: {error}."
+            f"Can't read {name}, which {TOKEN_VARIABLE}_FILE names: {error}."
         ) from error
     if not token:
-        raise InvalidOption(f"{TOKEN_VARIABLE}_FILE names {name}, which is empty.")
+        raise InvalidOption(f"{name}, which {TOKEN_VARIABLE}_FILE names, is empty: add a token.")
     return token
 
 
+def session_key(token: str) -> str:
+    """Return the value of the session cookie, which stands for a token without revealing it."""
+    return hmac.new(token.encode(), b"visar session", "sha256").hexdigest()
+
+
+def token_hash(secret: str) -> str:
+    """Return the hash of a token or session key, which is stored in its place."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or address alone.
+    """Return whether a host is this machine, judging only by its name or address.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "gpu.lan")]
     [True, True, True, False, False]
@@ -67,10 +81,10 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def is_address(host: str) -> bool:
-    """Whether a host is given as an address, not by a name, which may be made to mean any machine.
+def is_ip_address(host: str) -> bool:
+    """Return whether a host is an IP address, and not a name, which can resolve to any machine.
 
-    >>> [is_address(host) for host in ("10.0.0.7", "[::1]", "localhost", "gpu.lan")]
+    >>> [is_ip_address(host) for host in ("10.0.0.7", "[::1]", "localhost", "gpu.lan")]
     [True, True, False, False]
     """
     try:
@@ -81,7 +95,7 @@ def is_address(host: str) -> bool:
 
 
 def parse_address(address: str) -> SplitResult:
-    """Split ``http(s)://host:port/path``; anything else is an `InvalidOption`."""
+    """Split ``http(s)://host:port/path``; raises InvalidOption for anything else."""
     try:
         parts = urlsplit(address)
         well_formed = bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -89,21 +103,33 @@ def parse_address(address: str) -> SplitResult:
         well_formed = False
     if not well_formed or parts.scheme not in ("http", "https"):
         raise InvalidOption(
-            f"{address!r} is no address of a service: write http://host:port or https://host."
+            f"{address!r} isn't a valid service address: use http://host:port or https://host."
         )
     if parts.username is not None or parts.password is not None:
         raise InvalidOption(
-            "A service's address holds no user or password, which others could see: "
-            f"set a token in {TOKEN_VARIABLE}."
+            "A service's address can't contain a user or password, which others could see: "
+            f"set a token in {TOKEN_VARIABLE} instead."
         )
     plain = address.isascii() and address.isprintable() and " " not in address
     if parts.query or parts.fragment or not plain:
-        raise InvalidOption(f"{address!r} has more than a host, a port and a path.")
+        raise InvalidOption(
+            f"{address!r} has more than a host, a port and a path: leave out the rest."
+        )
     return parts
 
 
-class Refused(ServiceError):
-    """An answer that is an error, with its code and its reason."""
+def network_reason(error: Exception) -> str:
+    """Return why a connection failed, without the number that the system gives the error.
+
+    >>> network_reason(OSError("[Errno 111] Connection refused"))
+    'Connection refused'
+    """
+    reason = re.sub(r"^\[Errno -?\d+\] ", "", clean_line(error, 500)).rstrip(".")
+    return reason or type(error).__name__
+
+
+class ErrorResponse(ServiceError):
+    """An error response of a service, with its code and reason."""
 
     def __init__(self, message: str, code: str, reason: str) -> None:
         super().__init__(message)
@@ -111,11 +137,11 @@ class Refused(ServiceError):
 
 
 class ServiceClient:
-    """Requests to one address, from any number of threads.
+    """A thread-safe HTTP client for one service, which retries requests.
 
-    Without redirects and proxies of the environment: what is sent goes to the address given.
-    ``start`` is the command that starts such a service, for the message that none is running;
-    ``timeout`` the seconds to wait for an answer.
+    It follows no redirects and ignores proxies in the environment: requests only go to the given
+    address. ``start`` is the command that starts the service, for error messages; ``timeout`` is
+    the number of seconds to wait for a response.
     """
 
     def __init__(self, address: str, *, start: str, timeout: float = SECONDS_PER_REQUEST) -> None:
@@ -126,14 +152,14 @@ class ServiceClient:
         self._parts = parse_address(address)
         self.address = address.rstrip("/")
         self._start = start
-        self._reached = False
+        self._has_responded = False
         self._http = httpx2.Client(
-            # Reading the system's authorities takes longer than all else here.
+            # Loading the system's certificate authorities is slow.
             verify=self._parts.scheme == "https" and ssl.create_default_context(),
             trust_env=False,
             headers={"User-Agent": f"visar/{__version__}", "Accept-Encoding": "identity"},
             timeout=httpx2.Timeout(timeout, connect=10.0),
-            # Below the server's: no request goes into a connection that is being closed.
+            # Shorter than the server's: no request is sent on a connection that is being closed.
             limits=httpx2.Limits(keepalive_expiry=5.0),
         )
         weakref.finalize(self, self._http.close)
@@ -141,44 +167,44 @@ class ServiceClient:
     def request(
         self, method: str, path: str, *, longest: int, body: bytes = b"", content_type: str = ""
     ) -> bytes:
-        """Ask, and ask again while the service is busy (429, 502, 503, 504) or breaks off.
+        """Send a request, and retry while the service is busy (429, 502, 503, 504) or disconnects.
 
-        A connection that fails is tried again only if the service has answered before, and may be
-        starting anew. Raises `Refused` for an answer that is an error, and another
-        `ServiceError` for none or one of more than ``longest`` bytes.
+        A failed connection is only retried if the service has responded before, since it may be
+        restarting. Raises `ErrorResponse` for an error response, and another `ServiceError` if
+        there is no response or it has more than ``longest`` bytes.
         """
         import httpx2
 
         headers = self._authorization() | ({"Content-Type": content_type} if body else {})
         url = self.address + path
-        asked = self._http.build_request(method, url, content=body or None, headers=headers)
+        message = self._http.build_request(method, url, content=body or None, headers=headers)
         for pause in (*PAUSES, None):
             retry_after = ""
             try:
-                response, received = self._once(asked, longest)
+                response, content = self._send_once(message, longest)
             except (httpx2.ReadTimeout, httpx2.WriteTimeout, httpx2.PoolTimeout) as error:
-                raise self._failed("has not answered in time") from error
+                raise self._failure("timed out") from error
             except (httpx2.TransportError, UnicodeError) as error:
-                if pause is None or not self._reached:
-                    raise self._unreachable(error) from error
+                if pause is None or not self._has_responded:
+                    raise self._connection_failure(error) from error
             else:
-                self._reached = True
+                self._has_responded = True
                 if response.status_code == 200:
-                    return received
-                if pause is None or response.status_code not in _RETRIED:
-                    raise self._refused(response.status_code, received)
+                    return content
+                if pause is None or response.status_code not in _RETRYABLE:
+                    raise self._refusal(response.status_code, content)
                 retry_after = response.headers.get("Retry-After", "")
-            time.sleep(_seconds(pause, retry_after))
-        raise AssertionError  # pragma: no cover - the last turn returns or raises
+            time.sleep(_seconds_to_wait(pause, retry_after))
+        raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
-    def _once(self, asked: httpx2.Request, longest: int) -> tuple[httpx2.Response, bytes]:
-        received = bytearray()
-        with contextlib.closing(self._http.send(asked, stream=True)) as response:
+    def _send_once(self, message: httpx2.Request, longest: int) -> tuple[httpx2.Response, bytes]:
+        content = bytearray()
+        with contextlib.closing(self._http.send(message, stream=True)) as response:
             for part in response.iter_raw():
-                received += part
-                if len(received) > longest:
-                    raise self._failed(f"answers with more than {longest} bytes")
-        return response, bytes(received)
+                content += part
+                if len(content) > longest:
+                    raise self._failure(f"sent more than {longest} bytes")
+        return response, bytes(content)
 
     def _authorization(self) -> dict[str, str]:
         token = os.environ.get(TOKEN_VARIABLE)
@@ -186,30 +212,29 @@ class ServiceClient:
             return {}
         if self._parts.scheme == "http" and not is_loopback(self._parts.hostname or ""):
             raise ServiceError(
-                f"The token in {TOKEN_VARIABLE} is not sent to {self.address}: anyone on the way "
+                f"The token in {TOKEN_VARIABLE} is not sent to {self.address}: over http, others "
                 "could read it. Use https://, or a tunnel to a port of this machine."
             )
         if not (token.isascii() and token.isprintable()):
             raise ServiceError(
-                f"The token in {TOKEN_VARIABLE} has characters that cannot be sent: "
-                "use letters and digits."
+                f"The token in {TOKEN_VARIABLE} has invalid characters: use letters and digits."
             )
         return {"Authorization": f"Bearer {token}"}
 
-    def _refused(self, status: int, body: bytes) -> Refused:
-        code, reason = "", f"no reason. Does {self._start} run there?"
+    def _refusal(self, status: int, body: bytes) -> ErrorResponse:
+        code, reason = "", f"no reason given. Is {self._start} running there?"
         with contextlib.suppress(ValueError, AttributeError, RecursionError):
-            said = json.loads(body)
-            # OpenAI's shape, which vLLM speaks, or a problem of RFC 9457, which ours do.
-            said = said["error"] if isinstance(said.get("error"), dict) else said
-            code = str(said.get("code"))
-            reason = clean_line(said.get("detail") or said.get("message") or reason, 500)
-        what = f"answers {status}: {reason}"
+            error = json.loads(body)
+            # vLLM uses the format of OpenAI's errors, our own servers that of RFC 9457.
+            error = error["error"] if isinstance(error.get("error"), dict) else error
+            code = str(error.get("code"))
+            reason = clean_line(error.get("detail") or error.get("message") or reason, 500)
+        what = f"responded with {status}: {reason}"
         if status in (401, 403):
-            what = f"does not let you in: set {TOKEN_VARIABLE} in the environment to its token."
-        return Refused(f"The service at {self.address} {what}", code, reason)
+            what = f"rejected the request: set the environment variable {TOKEN_VARIABLE}."
+        return ErrorResponse(f"The service at {self.address} {what}", code, reason)
 
-    def _unreachable(self, error: Exception) -> ServiceError:
+    def _connection_failure(self, error: Exception) -> ServiceError:
         import ssl
 
         import httpx2
@@ -217,21 +242,21 @@ class ServiceClient:
         cause: BaseException | None = error
         while cause is not None:
             if isinstance(cause, ssl.SSLError):
-                return self._failed(f"cannot be trusted: {cause.reason or cause}")
+                return self._failure(f"failed the TLS handshake: {cause.reason or cause}")
             cause = cause.__cause__ or cause.__context__
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | UnicodeError):
             return ServiceError(
-                f"No service answers at {self.address} ({clean_line(error, 500)}): is it running "
-                f"there? {self._start} starts one."
+                f"Can't reach {self.address}: {network_reason(error)}. Check the address, or start "
+                f"a service with {self._start}."
             )
-        return self._failed(f"breaks off, or does not speak HTTP ({clean_line(error, 500)})")
+        return self._failure(f"broke off, or doesn't speak HTTP ({network_reason(error)})")
 
-    def _failed(self, what: str) -> ServiceError:
+    def _failure(self, what: str) -> ServiceError:
         return ServiceError(f"The service at {self.address} {what}.")
 
 
-def _seconds(pause: float, retry_after: str) -> float:
-    """How long to wait: as the service asks, else exponentially with jitter."""
+def _seconds_to_wait(pause: float, retry_after: str) -> float:
+    """Return the time that the service asks for, or else the pause with jitter."""
     if retry_after.isascii() and retry_after.isdigit():
         return min(float(retry_after), LONGEST_PAUSE)
     return pause * random.uniform(0.5, 1.0)

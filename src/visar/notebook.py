@@ -1,4 +1,4 @@
-"""HTML of results for notebooks, and the picture of a selection: page scores and the cost curve."""
+"""HTML of results for notebooks: answers, pages, and a chart of page scores and the cost curve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Selection", "answer_html", "search_html", "select", "selection_html"]
 
-# Visible on light and dark notebooks alike.
+# Visible on light and dark backgrounds.
 _ACCENT = "#e0611a"
 
 
@@ -26,11 +26,14 @@ def answer_html(answer: Answer) -> str:
         parts = ["<p>No answer found. The closest passages, probably not relevant:</p>"]
     elif answer.generation is None:
         parts = [_passage_html(passage) for passage in answer.passages]
+    else:
+        items = "".join(f"<li>{escape(line)}</li>" for line in answer.sources())
+        parts.append(f"<ul>{items}</ul>")
     return f"<p><b>{escape(answer.question)}</b></p>{''.join(parts)}{_pages_html(answer.search)}"
 
 
 def search_html(found: SearchResult) -> str:
-    """Return the pages found as HTML."""
+    """Return the pages of a search as HTML."""
     return f"<p><b>{escape(found.question)}</b></p>{_pages_html(found)}"
 
 
@@ -55,13 +58,13 @@ def _passage_html(passage: Passage) -> str:
 
 
 def selection_html(selection: Selection) -> str:
-    """s_p of each page with the selected ones coloured, and J(k) with k* marked, as inline SVG."""
+    """Return page scores s_p, with selected pages in color, and the cost curve J(k) as SVG."""
     reason = f" ({escape(selection.fallback)})" if selection.fallback else ""
     return (
         f'<div style="margin-top:.7em">{selection.k} of {len(selection.ranking)} pages{reason}, '
         f"k* {'=' if selection.k_star_exact else '≥'} {selection.k_star}</div>"
         '<svg viewBox="0 0 640 150" width="640" style="max-width:100%" font-size="11" '
-        'fill="currentColor" role="img" aria-label="Scores of pages; cost of each number of pages">'
+        'fill="currentColor" role="img" aria-label="Page scores and cost curve">'
         f"{_bars(selection)}{_curve(selection.cost, selection.k_star)}</svg>"
     )
 
@@ -78,7 +81,7 @@ def _curve(cost: Float64, k_star: int) -> str:
     return (
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
         f'<path d="M{chosen:.1f} 15V110" stroke="{_ACCENT}" stroke-dasharray="4 3"/>'
-        # Above the curve, and within the picture where the line is at its edge.
+        # Above the curve, and inside the chart even if the line is at its edge.
         f'<text x="{min(chosen, 615):.1f}" y="11" fill="{_ACCENT}" text-anchor="middle">'
         f"k* = {k_star}</text>"
         f'<text x="370" y="126">1</text><text x="630" y="126" text-anchor="end">{last}</text>'
@@ -105,5 +108,5 @@ def _bars(selection: Selection) -> str:
     )
 
 
-# The method itself knows nothing of HTML: whoever gets it as visar.select gets the picture too.
+# The core package has no HTML; `visar.select` imports this module, which adds it.
 Selection._repr_html_ = selection_html  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Parts that come from elsewhere: entry points of installed packages, and ``module:attribute``."""
+"""Plugins: entry points of installed packages, and ``module:attribute`` names."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _OBJECT_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-
 
 @cache
 def entry_points(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group (such as ``visar.encoders``) by name; imports nothing."""
+    """Return the entry points of a group, such as ``visar.encoders``, without importing them."""
     from importlib import metadata
 
     return {point.name: point for point in metadata.entry_points(group=group)}
 
 
 def is_object_name(name: str) -> bool:
-    """Whether a name has the form ``module:attribute``.
+    """Return whether a name has the form ``module:attribute``.
 
     >>> is_object_name("my_package.encoders:Tiny"), is_object_name("http://127.0.0.1:80")
     (True, False)
@@ -37,77 +37,75 @@ def is_object_name(name: str) -> bool:
 
 
 def load(name: str | EntryPoint) -> Any:
-    """Import what an entry point or a name ``module:attribute`` means.
+    """Import the object of an entry point or of a ``module:attribute`` name.
 
-    A module may lie in the current folder. Processes started by ``multiprocessing`` take the
-    path over, so that the name means the same there.
+    A module can be in the current folder, which is added to ``sys.path``, so that the name also
+    works in processes started by ``multiprocessing``.
 
     Raises
     ------
     InvalidOption
-        If the module or the attribute does not exist, or the import fails.
+        If the module or the attribute doesn't exist, or the import fails.
     """
     text = name if isinstance(name, str) else name.value
     module, _, attribute = text.partition(":")
     foreign = isinstance(name, str) and not name.startswith("visar.")
     if foreign and (folder := str(Path.cwd())) not in sys.path:
         sys.path.append(folder)
-    advice = (
-        ". Write module:attribute, with a module that is installed or lies in the current folder."
-    )
-    with failing_as(InvalidOption, f"{text} cannot be imported", advice):
+    advice = ". Write module:attribute, with a module that is installed or in the current folder."
+    with failing_as(InvalidOption, f"Can't import {text}", advice):
         return reduce(getattr, attribute.split("."), importlib.import_module(module))
 
 
 @contextmanager
-def failing_as(failure: type[VisarError], what: str, end: str = "") -> Iterator[None]:
-    """Run code of others, which can fail in any way: raise ``failure`` with what failed, and why.
+def failing_as(failure: type[VisarError], subject: str, end: str = "") -> Iterator[None]:
+    """Convert any error of a plugin to ``failure``; VisarErrors aren't converted.
 
-    ``what`` begins the message, and ``end`` ends it. A VisarError is raised as it is.
+    ``subject`` begins the message, and ``end`` ends it.
     """
     try:
         yield
     except VisarError:
         raise
     except Exception as error:
-        raise failure(f"{what}: {type(error).__name__}: {error}{end}") from error
+        raise failure(f"{subject}: {type(error).__name__}: {error}{end}") from error
 
 
 def make(
     factory: str | EntryPoint, kind: str, name: str, device: str, failure: type[VisarError]
 ) -> Any:
-    """Call a class or function that makes an encoder or a generator; pass ``device`` if it can.
+    """Create an encoder or a generator; pass ``device`` if the factory accepts it.
 
     Raises
     ------
     VisarError
         ``failure`` if the call fails.
     InvalidOption
-        If the module cannot be imported.
+        If the module can't be imported.
     """
-    called = load(factory)
-    with failing_as(failure, f"The {kind} {name!r} cannot be made"):
-        return called(device=device) if accepts_device(called) else called()
+    function = load(factory)
+    with failing_as(failure, f"Can't create the {kind} {name!r}"):
+        return function(device=device) if accepts_device(function) else function()
 
 
-def accepts_device(called: Callable[..., object]) -> bool:
-    """Whether something can be called with the argument ``device``."""
+def accepts_device(function: Callable[..., object]) -> bool:
+    """Return whether a callable accepts the argument ``device``."""
     import inspect
 
     try:
-        inspect.signature(called).bind_partial(device="auto")
-    except (TypeError, ValueError):  # ValueError: of some built-in callables nothing is known
+        inspect.signature(function).bind_partial(device="auto")
+    except (TypeError, ValueError):  # ValueError: some built-in callables have no signature
         return False
     return True
 
 
 def package_of(point: EntryPoint) -> str:
-    """Return the package of an entry point with its version."""
+    """Return the name and version of the package of an entry point."""
     return f"{point.dist.name} {point.dist.version}" if point.dist else "another package"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> InvalidOption:
-    """Return the error for a name that nothing has, with the nearest known name.
+    """Return the error for an unknown name, with the closest known name.
 
     >>> print(unknown_name("method", "vizar", ["visar", "top-k"]))
     There is no method 'vizar': did you mean visar? Known: visar, top-k.

@@ -17,8 +17,8 @@ def public_message(error: object, library: Library) -> str:
     location = library.location
     name = "the server" if location.startswith(("http://", "https://")) else "the index"
     message = message.replace(f"index {location}", "index").replace(location, name)
-    # A path may be that of a document. A server that failed can't be asked for its documents, and
-    # has removed its own paths.
+    # It may be the path of a document. Errors of a server don't contain its paths, and a server
+    # that failed can't list its documents.
     if os.sep in message and not isinstance(error, ServiceError):
         with contextlib.suppress(StoreError, ServiceError):
             for document in library.documents():

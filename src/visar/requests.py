@@ -1,4 +1,7 @@
-"""The requests of the HTTP API, and how their responses are read."""
+"""Requests to the HTTP API, with functions that read the responses.
+
+The docstrings of the functions become those of the methods of `visar.Client`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from urllib.parse import quote
 from visar.documents.options import ReadOptions
 from visar.documents.page import Page
 from visar.errors import DocumentError, InvalidOption, error_from_code
+from visar.ingest.downloads import is_web_url
 from visar.library import AskOptions, SearchOptions
 from visar.query import Query
 from visar.results import (
@@ -25,6 +29,7 @@ from visar.results import (
     Patches,
     PatchPair,
     SearchResult,
+    Thread,
 )
 from visar.serialization import from_plain, to_plain
 from visar.trace import PageId
@@ -35,9 +40,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Event: TypeAlias = SearchResult | str | Answer
-"""A part of a streamed answer: the pages first, then pieces of text, then the whole."""
+"""An event of a streamed answer: the search first, then pieces of text, then the whole answer."""
 PAGE_SIZE = 1000
-"""Documents per request."""
+"""Maximum number of documents in a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,62 +57,68 @@ class Call(Generic[T]):
     upload: Path | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of httpx's ``request``, without the content of an upload."""
+        """Return the arguments for httpx's ``request``, except the content of an upload."""
         headers = {} if self.upload is None else {"Content-Type": "application/octet-stream"}
         return {"params": self.params, "json": self.json, "headers": headers}
 
 
 def documents(where: str | None, collection: str | None, offset: int) -> Call[list[Document]]:
-    params = _given(where=where, collection=collection, offset=offset, limit=PAGE_SIZE)
-    return Call(_list_of(Document), "GET", "/documents", params)
+    params = _without_none(where=where, collection=collection, offset=offset, limit=PAGE_SIZE)
+    return Call(_read_list(Document), "GET", "/documents", params)
 
 
 def get(document: str) -> Call[Document]:
-    """Return a document by its id, the beginning of its id, or its name."""
-    return Call(_one(Document), "GET", _path("documents", document))
+    """Return a document by its id, a prefix of its id, or its name.
+
+    Raises NotInIndex if no document matches, or several do.
+    """
+    return Call(_read_one(Document), "GET", _path("documents", document))
 
 
 def remove(document: str) -> Call[Document]:
-    """Remove a document from the server's index."""
-    return Call(_one(Document), "DELETE", _path("documents", document))
+    """Remove a document and everything stored for it."""
+    return Call(_read_one(Document), "DELETE", _path("documents", document))
 
 
 def unlock(document: str, password: str) -> Call[None]:
-    """Give the password of an encrypted document; the server keeps it until it ends."""
+    """Send the password of an encrypted document, so that its pages can be shown.
+
+    The server keeps it in memory until it stops. Raises EncryptedDocument if the password is wrong.
+    """
     path = _path("documents", document, "unlock")
-    return Call(_nothing, "POST", path, json={"password": password})
+    return Call(_read_nothing, "POST", path, json={"password": password})
 
 
 def collections() -> Call[list[Collection]]:
-    """Return the collections by name."""
-    return Call(_list_of(Collection), "GET", "/collections")
+    """Return the collections, sorted by name."""
+    return Call(_read_list(Collection), "GET", "/collections")
 
 
 def collect(collection: str, documents: Iterable[str]) -> Call[None]:
-    """Put documents into a collection, which begins with its first document."""
+    """Add documents to a collection, and create it if needed."""
     path = _path("collections", collection, "documents")
-    return Call(_nothing, "PUT", path, json={"documents": list(documents)})
+    return Call(_read_nothing, "PUT", path, json={"documents": list(documents)})
 
 
 def uncollect(collection: str, documents: Iterable[str] | None = None) -> Call[None]:
-    """Take documents, or all, out of a collection; the documents stay."""
+    """Remove documents from a collection, by default all; the library keeps them."""
     if documents is None:
-        return Call(_nothing, "DELETE", _path("collections", collection))
+        return Call(_read_nothing, "DELETE", _path("collections", collection))
     params = {"document": list(documents)}
-    return Call(_nothing, "DELETE", _path("collections", collection, "documents"), params)
+    return Call(_read_nothing, "DELETE", _path("collections", collection, "documents"), params)
 
 
 def jobs() -> Call[list[Job]]:
-    """Return the documents on their way into the index, the newest first."""
-    return Call(_list_of(Job), "GET", "/jobs")
+    """Return the jobs that add uploaded documents, newest first."""
+    return Call(_read_list(Job), "GET", "/jobs")
 
 
 def job(id_: str) -> Call[Job]:
-    return Call(_one(Job), "GET", _path("jobs", id_))
+    return Call(_read_one(Job), "GET", _path("jobs", id_))
 
 
 def retry(id_: str, password: str) -> Call[Job]:
-    return Call(_one(Job), "POST", _path("jobs", id_, "retry"), json={"password": password})
+    return Call(_read_one(Job), "POST", _path("jobs", id_, "retry"), json={"password": password})
 
 
 def upload(
@@ -117,110 +128,142 @@ def upload(
     metadata: Mapping[str, Any] | None,
     collection: str | None,
 ) -> Call[Job]:
+    if is_web_url(path):
+        raise DocumentError(path, "can't be uploaded: download it, and add the file")
     path = Path(path)
     if not path.is_file():
         raise DocumentError(str(path), "is not a file")
-    params = _given(
+    params = _without_none(
         name=name or path.name,
-        encoder=_name_of("encoder", encoder),
+        encoder=_check_name("encoder", encoder),
         metadata=json.dumps(dict(metadata)) if metadata else None,
         collection=collection,
     )
-    return Call(_one(Job), "POST", "/documents", params, upload=path)
+    return Call(_read_one(Job), "POST", "/documents", params, upload=path)
 
 
 def search(question: str, **options: Unpack[SearchOptions]) -> Call[SearchResult]:
-    """Find the pages a question needs; the options are those of `visar.Index.search`."""
-    return Call(_one(SearchResult), "POST", "/search", json=query_body(question, options))
+    """Find the pages a question needs; see `visar.Library.search`."""
+    return Call(_read_one(SearchResult), "POST", "/search", json=query_body(question, options))
 
 
 def ask(question: str, **options: Unpack[AskOptions]) -> Call[Answer]:
-    """Answer a question; ``generator`` is one of the names that the server offers."""
-    return Call(_one(Answer), "POST", "/ask", json=query_body(question, options))
+    """Answer a question; see `visar.Library.ask`. The server decides which generators it offers."""
+    return Call(_read_one(Answer), "POST", "/ask", json=query_body(question, options))
+
+
+def threads() -> Call[list[Thread]]:
+    """Return the saved conversations without their exchanges, latest first."""
+    return Call(_read_list(Thread), "GET", "/threads")
+
+
+def thread(thread: str) -> Call[Thread]:
+    """Return a saved conversation by its id."""
+    return Call(_read_one(Thread), "GET", _path("threads", thread))
+
+
+def create_thread(name: str = "", collection: str | None = None) -> Call[Thread]:
+    """Save a new conversation. Without a name, it is named after its first question."""
+    body = _without_none(name=name, collection=collection)
+    return Call(_read_one(Thread), "POST", "/threads", json=body)
+
+
+def rename_thread(thread: str, name: str) -> Call[Thread]:
+    """Rename a saved conversation."""
+    return Call(_read_one(Thread), "PATCH", _path("threads", thread), json={"name": name})
+
+
+def delete_thread(thread: str) -> Call[None]:
+    """Delete a saved conversation."""
+    return Call(_read_nothing, "DELETE", _path("threads", thread))
 
 
 def explain(found: SearchResult) -> Call[Explanation]:
-    """Explain a result: weights, matrix, cost, and what other methods would take."""
-    return Call(_one(Explanation), "POST", "/explain", json=to_plain(found.query))
+    """Explain a result: weights, similarities, cost, and the choices of other methods."""
+    return Call(_read_one(Explanation), "POST", "/explain", json=to_plain(found.query))
 
 
 def patches(found: SearchResult, document: str, number: int) -> Call[Patches]:
     """Return the patches of a searched page with their weights for the question."""
     body = {**to_plain(found.query), "document": document, "page": number}
-    return Call(_one(Patches), "POST", "/explain/patches", json=body)
+    return Call(_read_one(Patches), "POST", "/explain/patches", json=body)
 
 
 def pairs(found: SearchResult, first: PageId, second: PageId) -> Call[tuple[PatchPair, ...]]:
     """Return the best matching patches of two searched pages."""
     pages = [{"document": document, "page": page} for document, page in (first, second)]
     body = {**to_plain(found.query), "first": pages[0], "second": pages[1]}
-    return Call(_one(tuple[PatchPair, ...]), "POST", "/explain/pair", json=body)
+    return Call(_read_one(tuple[PatchPair, ...]), "POST", "/explain/pair", json=body)
 
 
 def page(document: str, number: int) -> Call[Page]:
-    """Return a page with its words; 1 is the first."""
-    return Call(_one(Page), "GET", _path("documents", document, "pages", number))
+    """Return a page of a document with its words. The first page is 1."""
+    return Call(_read_one(Page), "GET", _path("documents", document, "pages", number))
 
 
 def image(document: str, number: int, dpi: float = 144) -> Call[Image]:
-    """Return a page as a picture."""
+    """Render a page as an image."""
     path = _path("documents", document, "pages", number, "image")
-    return Call(_picture, "GET", path, {"dpi": dpi})
+    return Call(_read_image, "GET", path, {"dpi": dpi})
 
 
 def _path(*parts: str | int) -> str:
     return "/" + "/".join(quote(str(part), safe="") for part in parts)
 
 
-def _given(**params: Any) -> dict[str, Any]:
+def _without_none(**params: Any) -> dict[str, Any]:
     return {name: value for name, value in params.items() if value is not None}
 
 
 def query_body(question: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of a question; refuses what can't be sent, naming the option."""
-    known = {one.name for one in fields(Query)} | {"generator"}
-    named = {name: _name_of(name, value) for name, value in options.items() if name in known}
+    """Return the body of a question; raises InvalidOption for an option that can't be sent."""
+    query_options = {one.name for one in fields(Query)}
+    ask_options = ("generator", "history", "thread", "standalone")
+    values = {}
     for name, value in options.items():
-        if name not in known and value is not None:
-            raise InvalidOption(f"A server decides {name} itself: leave it out.")
-    generator = named.pop("generator", None)
-    if documents := named.get("documents"):
-        named["documents"] = tuple(documents)
-    body: dict[str, Any] = to_plain(Query(question=question, **named))
-    return body | _given(generator=generator)
+        if name in query_options or name in ask_options:
+            values[name] = _check_name(name, value)
+        elif value is not None:
+            raise InvalidOption(f"A server has its own setting for {name}: leave it out.")
+    if documents := values.get("documents"):
+        values["documents"] = tuple(documents)
+    query = {name: value for name, value in values.items() if name in query_options}
+    body: dict[str, Any] = to_plain(Query(question=question, **query))
+    return body | {name: to_plain(values[name]) for name in ask_options if values.get(name)}
 
 
-def _name_of(option: str, value: Any) -> Any:
+def _check_name(option: str, value: Any) -> Any:
     if option in ("encoder", "generator", "method") and not isinstance(value, str | None):
-        raise InvalidOption(f"A server takes the name of {option}, not {value!r:.60}.")
+        raise InvalidOption(f"Pass {option} to a server by name, not as {value!r:.60}.")
     return value
 
 
 def password(options: ReadOptions | None, ray: str | None = None) -> str | None:
-    """Return the password; refuses other options, which a server has its own settings for."""
+    """Return the password; raises InvalidOption for other options, which a server sets itself."""
     if ray is not None:
-        raise InvalidOption("ray works on an index, not on a server: leave it out.")
+        raise InvalidOption("ray only works with an index, not with a server: leave it out.")
+    if options is None:
+        return None
     for one in fields(ReadOptions):
-        if options is not None and one.name != "password":
-            given = getattr(options, one.name)
-            if given != getattr(ReadOptions(), one.name):
-                raise InvalidOption(f"A server has its own setting for {one.name}: leave it out.")
-    return None if options is None else options.password
+        is_default = getattr(options, one.name) == getattr(ReadOptions(), one.name)
+        if one.name != "password" and not is_default:
+            raise InvalidOption(f"A server has its own setting for {one.name}: leave it out.")
+    return options.password
 
 
-def _one(kind: type[T]) -> Callable[[httpx2.Response], T]:
+def _read_one(kind: type[T]) -> Callable[[httpx2.Response], T]:
     return lambda response: from_plain(kind, response.json())
 
 
-def _list_of(kind: type[T]) -> Callable[[httpx2.Response], list[T]]:
+def _read_list(kind: type[T]) -> Callable[[httpx2.Response], list[T]]:
     return lambda response: [from_plain(kind, one) for one in response.json()]
 
 
-def _nothing(_: httpx2.Response) -> None:
+def _read_nothing(_: httpx2.Response) -> None:
     return None
 
 
-def _picture(response: httpx2.Response) -> Image:
+def _read_image(response: httpx2.Response) -> Image:
     from PIL import Image
 
     picture = Image.open(io.BytesIO(response.content))
@@ -229,7 +272,7 @@ def _picture(response: httpx2.Response) -> Image:
 
 
 def event(name: str, data: Any) -> Event:
-    """Read an event of a streamed answer; raises what a problem says."""
+    """Read an event of a streamed answer; raises the error that a ``problem`` event reports."""
     if name == "problem":
         raise error_from_code(str(data["code"]), str(data["detail"]))
     if name == "text":

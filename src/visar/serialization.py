@@ -1,4 +1,4 @@
-"""Results to JSON and back, and their description in OpenAPI."""
+"""Conversion of results to and from JSON, and their OpenAPI schemas."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from visar.errors import InvalidOption, MalformedMessage
 
 T = TypeVar("T")
 INTERNAL = {"internal": True}
-"""Metadata of fields that are never written as JSON."""
+"""Field metadata: the field is never written to JSON."""
 LOCAL = {"local": True}
-"""Metadata of fields that a server does not send: they say where things are on its machine."""
+"""Field metadata: the field is stored, but a server never sends it."""
 
 
 class Result:
-    """Base class of results; describes them to pydantic, for OpenAPI.
+    """Base class of results, from which pydantic derives their OpenAPI schemas.
 
-    The metadata of a field may name its ``minimum``, which `check_minimums` enforces.
+    The metadata of a field can have a ``minimum``, which `check_minimums` enforces.
     """
 
     __slots__ = ()
-    # Only read if a server is installed. The docstrings below fields become descriptions.
+    # Only read by pydantic, if it is installed. Docstrings below fields become descriptions.
     __pydantic_config__: ClassVar[dict[str, Any]] = {
         "use_attribute_docstrings": True,
         "arbitrary_types_allowed": True,
@@ -51,22 +51,25 @@ class Result:
 def check_minimums(value: Any) -> None:
     """Raise InvalidOption if a field is below the minimum in its metadata."""
     for one in fields(value):
-        given, least = getattr(value, one.name), one.metadata.get("minimum")
-        if given is not None and least is not None and given < least:
-            raise InvalidOption(f"{one.name} must be at least {least}, not {given}.")
+        given, minimum = getattr(value, one.name), one.metadata.get("minimum")
+        if given is not None and minimum is not None and given < minimum:
+            raise InvalidOption(f"{one.name} must be at least {minimum}, not {given}.")
 
 
 def to_plain(value: Any, *, public: bool = False) -> Any:
-    """Convert a result to values that JSON knows; NaN becomes null.
+    """Convert a result to plain JSON values. NaN becomes null.
+
+    A class can list properties to include in a class attribute named ``computed``.
 
     Parameters
     ----------
     public
-        Whether it leaves the machine: fields that say where files are stay out.
+        Whether to leave out `LOCAL` fields, for responses to clients.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         hidden = ("internal", "local") if public else ("internal",)
         shown = [f.name for f in fields(value) if not any(map(f.metadata.get, hidden))]
+        shown += getattr(type(value), "computed", ())
         return {name: to_plain(getattr(value, name), public=public) for name in shown}
     if isinstance(value, np.ndarray):
         return to_plain(value.tolist())
@@ -84,14 +87,14 @@ def to_plain(value: Any, *, public: bool = False) -> Any:
 
 
 def from_plain(kind: type[T], value: Any) -> T:
-    """Read a result of a class from what `to_plain` made of it.
+    """Create a result from the output of `to_plain`.
 
-    Fields that this version does not know, sent by a newer one, are left out.
+    Unknown fields, which a newer version may send, are ignored.
 
     Raises
     ------
     MalformedMessage
-        If a field is missing or of another type.
+        If a field is missing or has another type.
     """
     try:
         result: T = _read(kind, value)
@@ -132,7 +135,7 @@ def _read_value(kind: Any, value: Any) -> Any:
 
 @cache
 def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a dataclass that JSON may hold, with their types."""
+    """Return the fields of a dataclass that can be in JSON, with their types."""
     shown = [one.name for one in fields(kind) if not one.metadata.get("internal")]
     hints = typing.get_type_hints(kind)
     return tuple((name, hints[name]) for name in shown)

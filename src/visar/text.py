@@ -1,14 +1,14 @@
-"""Text for people; that of unknown origin made safe to print, such as file names and replies.
+"""Text for display: cleaning untrusted text, such as file names and replies of servers.
 
-This is the only filter of control characters in the project.
+All filtering of control characters happens here.
 """
 
 from __future__ import annotations
 
 import re
 
-# What a terminal or a browser acts upon, or cannot show: C0 and C1 controls, signs that change the
-# direction of writing, lone surrogates, private use, and the specials up to U+FFFD and U+FFFF.
+# Characters that a terminal or browser interprets or can't display: C0 and C1 controls, changes of
+# the writing direction, lone surrogates, private use, and the specials up to U+FFFD and U+FFFF.
 _UNPRINTABLE = (
     "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069"
     "\ud800-\uf8ff\ufff0-\uffff\U000f0000-\U0010ffff"
@@ -19,7 +19,7 @@ _GAP = re.compile(rf"[\s{_UNPRINTABLE}]+")
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, whose plural ends in "s".
+    """Return a number with its noun, in the plural with "s" if needed.
 
     >>> counted(1, "page"), counted(0, "page")
     ('1 page', '0 pages')
@@ -28,10 +28,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    r"""Remove the characters a terminal would act upon; keep line breaks and tabs.
+    r"""Remove characters that a terminal interprets; keep line breaks and tabs.
 
-    For text that is shown as it is: an answer, the words of a page. Every kind of line break
-    becomes ``\n``.
+    Use it for text with several lines, such as an answer or the words of a page. All kinds of line
+    breaks become ``\n``.
 
     >>> clean_text("one\r\n\ttwo \x1b[31mred\x9b2J \u202eflipped\ue000")
     'one\n\ttwo [31mred2J flipped'
@@ -42,7 +42,7 @@ def clean_text(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    r"""Replace halves of characters, which damaged files and servers send and UTF-8 cannot hold.
+    r"""Replace lone surrogates, which UTF-8 can't encode.
 
     >>> encodable("a\ud800b")
     'a?b'
@@ -51,17 +51,17 @@ def encodable(text: str) -> str:
 
 
 def clean_line(text: object, longest: int | None = None) -> str:
-    r"""Turn anything into one line that is safe in a message.
+    r"""Convert anything to one line that is safe to print.
 
-    For what others wrote and a message quotes: a file name, an error of a server. Each run of
-    white space, line breaks and characters that `clean_text` removes becomes one space.
+    Use it to quote untrusted text in messages, such as a file name or an error of a server. Each
+    run of white space, line breaks and characters that `clean_text` removes becomes one space.
 
     Parameters
     ----------
     text
-        A string, or anything with one (``str(text)``).
+        A string, or any object with ``str(text)``.
     longest
-        The most characters to return; longer lines are cut and end with "…".
+        Maximum number of characters; longer lines are truncated and end with "…".
 
     >>> clean_line("busy:\n\x1b[2J  try later\u202e")
     'busy: [2J try later'

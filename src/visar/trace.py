@@ -1,4 +1,4 @@
-"""What a search leaves behind for explanations, on the machine that ran it."""
+"""The trace of a search, from which explanations are computed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from visar.core import Relevance
 
 PageId: TypeAlias = tuple[str, int]
-"""A page: the id of its document, and its number there from 1."""
+"""The id of a document and a page number, from 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Everything a method saw during a search. It stays on the machine that searched."""
+    """The data of a search that explanations need. A server never sends it."""
 
     question: NDArray[np.float32] = field(repr=False)
     """Vectors of the question."""
     pages: tuple[PageId, ...] = field(repr=False)
-    """Pages that the method chose from, in the order in which ``relevance`` counts them."""
+    """Pages that the method chose from, in the order of ``relevance``."""
     relevance: Relevance
-    """Weights and scores, and the cost if it is a `Selection`; pages counted from 0."""
+    """Weights and scores, and the cost if it is a `Selection`. Pages are counted from 0."""
     spans: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
-    """Characters of the question behind each vector; None if the encoder doesn't tell."""
+    """Characters of the question that each vector is from; None if the encoder doesn't say."""
 
     def patch_weights(self, document: str, page: int) -> NDArray[np.float32] | None:
         """Return the weights of a page's vectors; None if the method didn't choose from it."""

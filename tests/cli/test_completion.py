@@ -80,7 +80,7 @@ def test_bash_completes_commands_options_and_names(
 
 
 @pytest.mark.skipif(not Path(BASH).exists(), reason="needs bash")
-def test_an_index_that_is_not_there_offers_nothing_and_is_not_made(
+def test_a_missing_index_completes_nothing_and_is_not_created(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     assert press_tab(environment, "show", "--index", str(tmp_path / "other"), "") == []
@@ -95,7 +95,7 @@ def test_an_index_that_is_not_there_offers_nothing_and_is_not_made(
         ("zsh", "_arguments '*: :((\"largest-gap\"))'"),
     ],
 )
-def test_other_shells_are_told_in_their_own_way(
+def test_other_shells_complete_names(
     visar: Visar, monkeypatch: pytest.MonkeyPatch, shell: str, expected: str
 ) -> None:
     monkeypatch.setenv(completion.VARIABLE, f"complete_{shell}")
@@ -106,13 +106,13 @@ def test_other_shells_are_told_in_their_own_way(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_asks_for_what_the_program_answers(visar: Visar, shell: str) -> None:
+def test_the_script_calls_the_program_for_completions(visar: Visar, shell: str) -> None:
     script = visar("completion", shell).out
     assert f"{completion.VARIABLE}=complete_{shell}" in script
     assert f"visar completion {shell}" in INSTALLING.read_text(encoding="utf-8")
 
 
-def test_what_fails_while_a_command_is_typed_says_nothing(
+def test_errors_during_completion_are_silent(
     visar: Visar, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "index").write_text("not an index")

@@ -34,11 +34,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shown(visar: Visar) -> dict[str, tuple[str, str]]:
-    said = json.loads(visar("config", "--json").out)["settings"]
-    return {key: (one["value"], one["source"]) for key, one in said.items()}
+    values = json.loads(visar("config", "--json").out)["settings"]
+    return {key: (one["value"], one["source"]) for key, one in values.items()}
 
 
-def test_what_is_set_is_shown_with_where_it_comes_from(
+def test_settings_are_shown_with_their_source(
     visar: Visar, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shown(visar)["encoder"] == ("embedded", "default")
@@ -54,7 +54,7 @@ def test_what_is_set_is_shown_with_where_it_comes_from(
     assert shown(visar)["encoder"] == ("embedded", "default")
 
 
-def test_commands_begin_with_it_and_environment_and_options_win(
+def test_environment_and_options_override_the_file(
     visar: Visar,
     config: Path,
     make_pdf: Callable[..., Path],
@@ -68,7 +68,7 @@ def test_commands_begin_with_it_and_environment_and_options_win(
     monkeypatch.delenv("VISAR_INDEX", raising=False)
     refused = visar(*asked)
     assert refused.code == 2
-    assert "No service answers at http://127.0.0.1:1" in refused.err
+    assert "http://127.0.0.1:1" in refused.err
     assert "April" in visar(*asked, "--encoder", "embedded").out
     monkeypatch.setenv("VISAR_ENCODER", "embedded")
     assert "April" in visar(*asked).out
@@ -77,14 +77,14 @@ def test_commands_begin_with_it_and_environment_and_options_win(
     assert config.exists()
 
 
-def test_options_that_take_several_get_one(config: Path) -> None:
+def test_repeatable_options_get_the_setting_as_only_value(config: Path) -> None:
     assert not config.exists()
     command = typer.main.get_command(make_app("serve"))
     made = settings.option_defaults(command, {"encoder": "colpali", "device": "cpu"})
     assert made["serve"] == {"encoder": ["colpali"], "device": "cpu"}
 
 
-def test_a_server_is_not_told_what_is_set_for_this_machine(visar: Visar, config: Path) -> None:
+def test_local_settings_are_not_sent_to_a_server(visar: Visar, config: Path) -> None:
     assert not config.exists()
     mine = {"generator": "openai:mine", "encoder": NOBODY, "device": "cpu"}
     for key, value in mine.items():
@@ -102,28 +102,28 @@ def test_a_server_is_not_told_what_is_set_for_this_machine(visar: Visar, config:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
-        ('encodr = "colpali"', "Did you mean encoder?"),
-        ("encoder = 3", 'encoder = "…", not 3'),
+        ('encodr = "colpali"', "encoder"),
+        ("encoder = 3", "3"),
         ('device = "gpu"', "auto, cpu, cuda, mps"),
-        ("encoder = ", "valid TOML"),
-        ('[encoder]\nname = "colpali"', "encoder must be a string"),
+        ("encoder = ", "TOML"),
+        ('[encoder]\nname = "colpali"', "encoder"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_told_with_its_name(
-    visar: Visar, config: Path, content: str, said: str
+def test_errors_in_the_file_name_the_file_and_the_setting(
+    visar: Visar, config: Path, content: str, expected: str
 ) -> None:
     config.parent.mkdir()
     config.write_text(f"{content}\n")
     ran = visar("list")
     assert ran.code == 2
     assert str(config) in ran.err
-    assert said in ran.err
+    assert expected in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_a_mistake_can_be_taken_out(visar: Visar, config: Path) -> None:
+def test_an_unknown_setting_can_be_removed(visar: Visar, config: Path) -> None:
     config.parent.mkdir()
     config.write_text('# my choice\nencodr = "a"\ndevise = "b"\ndevice = "cpu"\n')
     assert visar("config", "unset", "encodr").code == 2  # the other one is still there
@@ -132,21 +132,21 @@ def test_a_mistake_can_be_taken_out(visar: Visar, config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "expected"),
     [
-        ("encoder", "colpalli", "There is no encoder 'colpalli'"),
-        ("generator", "qwen", "There is no generator 'qwen'"),
+        ("encoder", "colpalli", "colpalli"),
+        ("generator", "qwen", "qwen2.5-vl"),
         ("device", "gpu", "auto, cpu, cuda, mps"),
         ("colour", "red", "colour"),
-        ("index", "", "index must be a string"),
+        ("index", "", "index"),
     ],
 )
-def test_what_cannot_be_is_not_written(
-    visar: Visar, config: Path, key: str, value: str, said: str
+def test_invalid_values_are_not_saved(
+    visar: Visar, config: Path, key: str, value: str, expected: str
 ) -> None:
     ran = visar("config", "set", key, value)
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
     assert not config.exists()
 
 
@@ -190,3 +190,25 @@ def test_a_command_without_a_file_reads_no_toml(tmp_path: Path) -> None:
         env=os.environ | place,
     )
     assert ran.stdout.splitlines()[-1] == "False"
+
+
+def test_generators_can_have_custom_names(visar: Visar, config: Path) -> None:
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text('device = "cpu"\n[generators]\nlarge = "openai:x@http://127.0.0.1:9/v1"\n')
+    assert visar("config", "set", "encoder", "embedded").code == 0
+    assert settings.read() == {"device": "cpu", "encoder": "embedded"}
+    assert settings.named_generators() == {"large": "openai:x@http://127.0.0.1:9/v1"}
+    shown = json.loads(visar("config", "--json").out)["settings"]
+    assert shown["generators.large"]["value"] == "openai:x@http://127.0.0.1:9/v1"
+    assert visar("config", "set", "generator", "large").code == 0
+    first = json.loads(visar("generators", "--json").out)[0]
+    assert (first["name"], first["description"]) == ("large", "openai:x@http://127.0.0.1:9/v1")
+
+    config.write_text("")
+    assert visar("config", "set", "generators.fast", "ollama:qwen2.5vl:7b").code == 0
+    assert settings.named_generators() == {"fast": "ollama:qwen2.5vl:7b"}
+    assert visar("config", "unset", "generators.fast").code == 0
+    assert settings.named_generators() == {}
+    config.write_text('generators = "none"\n')
+    refused = visar("config")
+    assert (refused.code, "generators" in refused.err) == (2, True)

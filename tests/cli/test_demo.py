@@ -13,12 +13,12 @@ from visar.cli.demo import QUESTIONS
 from visar.samples import REPORT
 
 
-def test_it_answers_its_questions_from_the_sample(visar: Visar, tmp_path: Path) -> None:
+def test_the_demo_answers_its_questions(visar: Visar, tmp_path: Path) -> None:
     ran = visar("demo", "--index", tmp_path / "demo")
     assert (ran.code, ran.err.count("\n")) == (0, 1)
     warranty, expenditure, vaccines = (
         ran.out.partition(question)[2].partition("\n\n")[2].partition(following)[0]
-        for question, following in zip(QUESTIONS, (*QUESTIONS[1:], "Now your own"), strict=True)
+        for question, following in zip(QUESTIONS, (*QUESTIONS[1:], "visar ask"), strict=True)
     )
     assert warranty.lstrip().startswith("We give a warranty of seven years")
     assert "£47.5 million" in expenditure
@@ -26,7 +26,7 @@ def test_it_answers_its_questions_from_the_sample(visar: Visar, tmp_path: Path) 
     assert not re.search(r"^ +\d+  (likely|possible)", vaccines, flags=re.M)
 
 
-def test_it_adds_the_sample_once_and_to_an_index_of_its_own(
+def test_the_sample_is_added_once_to_a_separate_index(
     visar: Visar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither VISAR_INDEX nor the setting ``index`` names the index it uses."""

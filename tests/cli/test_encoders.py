@@ -15,6 +15,7 @@ import pytest
 
 from visar.cli import main
 from visar.encoders import registry
+from visar.encoders.records import RECORDS, EncoderRecord
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
 
@@ -40,21 +41,30 @@ def visar(
 Visar = Callable[..., tuple[int, str, str]]
 
 
-def test_every_encoder_is_listed_with_whether_it_runs_here(visar: Visar) -> None:
+def test_every_encoder_is_listed_with_its_state(
+    visar: Visar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = visar("encoders")
     assert code == 0
-    assert re.search(r"embedded +ready +words", out)
+    assert re.search(r"^embedded +ready +22 M, 21 MB +209, 188 KB +text", out, re.MULTILINE)
+    table = out.split("\n\n")[0].splitlines()
+    assert len(table) == 1 + len(RECORDS), "a line each"
+    assert max(map(len, table)) <= 80, "in any terminal"
+    assert re.search(r"^colpali .* 3 B, 6 GB +1030, 264 KB +charts", out, re.MULTILINE)
     listed = json.loads(visar("encoders", "--json")[1])
     known = registry.available_encoders()
     assert [entry["name"] for entry in listed] == [info.name for info in known]
-    assert {"dimension", "reads", "install", "description", "ready"} <= listed[0].keys()
+    facts = {"dimension", "reads", "install", "description", "ready", "state", "size", "vectors"}
+    assert facts | {"parameters", "download", "page_bytes", "repository"} <= listed[0].keys()
+    assert not {"factory", "model_class"} & listed[0].keys()
     assert listed[0]["ready"] is True
 
 
-def test_what_is_missing_is_listed_with_its_remedy(
+def test_missing_parts_are_listed_with_their_install_command(
     visar: Visar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_missing", lambda _: ["something"])
+    monkeypatch.setattr(EncoderRecord, "missing", ["something"])
     _, out, _ = visar("encoders")
     assert "missing" in out
     assert "pip install visar-rag" in " ".join(out.split())
@@ -62,29 +72,52 @@ def test_what_is_missing_is_listed_with_its_remedy(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["serve", "colpalli"], "There is no encoder 'colpalli'"),
         (["serve"], "Missing argument"),
+        (["export", "embedded"], "ColModernVBERT"),
+        (["export", "colpalli"], "There is no encoder 'colpalli'"),
         (["serve", "embedded", "--port", "70000"], "--port"),
         (["serve", "embedded", "--host", "0.0.0.0"], "VISAR_TOKEN"),  # noqa: S104
         (["serve", "embedded", "--host", "192.0.2.7", "--port", "0"], "VISAR_TOKEN"),
         (["frobnicate"], "No such command"),
     ],
 )
-def test_mistakes_are_told(visar: Visar, arguments: list[str], said: str) -> None:
+def test_errors_name_the_option_or_file(visar: Visar, arguments: list[str], expected: str) -> None:
     code, out, err = visar("encoders", *arguments)
     assert code == 2
     assert out == ""
-    assert said in err
+    assert expected in err
     assert "Traceback" not in err
 
 
-def test_an_encoder_that_does_not_run_is_told(visar: Visar, make_pdf: Callable[..., Path]) -> None:
+def test_an_unreachable_encoder_is_an_error(visar: Visar, make_pdf: Callable[..., Path]) -> None:
     path = make_pdf("tax.pdf", "Income tax is due in April.")
     code, _, err = visar("ask", path, "When?", "--encoder", "http://127.0.0.1:1")
     assert code == 2
     assert "visar encoders serve" in err
+
+
+def test_an_encoder_is_exported_and_adds_documents(
+    visar: Visar,
+    checkpoint: Callable[[str], Path],
+    make_pdf: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = visar("encoders", "export", f"colmodernvbert={checkpoint('colmodernvbert')}")
+    assert code == 0
+    assert "--encoder colmodernvbert-int8" in out
+    path = make_pdf("tax.pdf", "Income tax is due in April.")
+    code, _, _ = visar("add", path, "--encoder", "colmodernvbert-int8")
+    assert code == 0
+    (document,) = json.loads(visar("list", "--json")[1])
+    assert [one["name"] for one in document["encoders"]] == ["colmodernvbert-int8"]
+    code, _, err = visar("encoders", "export", str(checkpoint("colsmol")), "--to", tmp_path)
+    assert code == 2
+    assert "--to" in err
 
 
 HIDDEN = """
@@ -96,7 +129,7 @@ main()
 
 
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
-def test_what_serving_needs_is_told_when_it_is_missing(package: str) -> None:
+def test_a_missing_server_package_is_named(package: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", HIDDEN, package, "encoders", "serve", "embedded"],
         capture_output=True,
@@ -118,7 +151,7 @@ finally:
 """
 
 
-def test_who_asks_here_does_not_load_what_asks_elsewhere(
+def test_local_questions_do_not_load_the_http_client(
     make_pdf: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = make_pdf("notes.pdf", "Boats need wind.", "Income tax is due in April.")
@@ -132,7 +165,7 @@ def test_who_asks_here_does_not_load_what_asks_elsewhere(
     assert "April" in ran.stdout
     modules = set(ran.stderr.rpartition("imported:")[2].split())
     assert "visar.index" in modules
-    assert not modules & {"httpx2", "safetensors", "fastapi", "uvicorn"}
+    assert not modules & {"httpx2", "safetensors", "fastapi", "uvicorn", "pydantic"}
 
 
 class Served:
@@ -161,7 +194,7 @@ def served() -> Iterator[Served]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        found = re.search(r"^embedded \S+ listens on (http://127\.0\.0\.1:\d+)$", line)
+        found = re.search(r"\bembedded \S+ at (http://127\.0\.0\.1:\d+)$", line)
         assert found, line
         yield Served(process, found[1])
     finally:
@@ -170,13 +203,13 @@ def served() -> Iterator[Served]:
         process.communicate()
 
 
-def test_one_process_serves_what_another_asks(
+def test_one_process_encodes_for_another(
     served: Served, visar: Visar, make_pdf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make_pdf("notes.pdf", "Boats need wind.", "Income tax is due in April.")
     code, _, err = visar("ask", path, "When is tax due?", "--encoder", served.url)
     assert code == 2
-    assert "set VISAR_TOKEN" in err
+    assert "VISAR_TOKEN" in err
     monkeypatch.setenv("VISAR_TOKEN", TOKEN)
     code, out, _ = visar("ask", path, "When is tax due?", "--encoder", served.url)
     assert code == 0

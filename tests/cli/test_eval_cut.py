@@ -28,5 +28,6 @@ def test_the_command_prints_a_table_and_json(visar: Visar, tmp_path: Path) -> No
     ran = visar("eval", "cut", predictions, "--methods", "autocut", "--qrels", qrels, "--json")
     assert json.loads(ran.out)[0]["perfect_recall"] == 0.5
     refused = visar("eval", "cut", predictions, "--methods", "visar")
-    assert refused.code != 0
-    assert "needs the vectors of pages" in refused.err
+    assert refused.code == 2
+    assert refused.err.startswith("visar: ")
+    assert refused.out == ""

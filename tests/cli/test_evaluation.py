@@ -31,7 +31,7 @@ def test_runs_are_compared(visar: Visar, tmp_path: Path) -> None:
     assert [table["key"] for table in json.loads(shown.out)["tables"]] == ["runs", "retrieval-own"]
     refused = visar("eval", "compare", runs[0], tmp_path / "nothing", "--out", tmp_path)
     assert refused.code == 2
-    assert "is not a folder" in refused.err
+    assert str(tmp_path / "nothing") in refused.err
 
 
 def test_a_benchmark_is_converted(visar: Visar, tmp_path: Path) -> None:
@@ -40,9 +40,9 @@ def test_a_benchmark_is_converted(visar: Visar, tmp_path: Path) -> None:
     out = tmp_path / "slides.jsonl"
     ran = visar("eval", "convert", "SlideVQA", source, "--out", out)
     assert ran.code == 0, ran.err
-    told = " ".join(ran.out.split())
-    assert "1 question, 1 with evidence pages, on 1 document" in told
-    assert f"not there: 1 document, such as {tmp_path / 'images' / 'dev' / 'ferries'}" in told
+    shown = " ".join(ran.out.split())
+    assert all(part in shown for part in ("1 question", "1 with evidence", "1 document"))
+    assert str(tmp_path / "images" / "dev" / "ferries") in shown
     as_json = visar("eval", "convert", "slidevqa", source, "--out", out, "--json")
     assert json.loads(as_json.out) == {
         "file": str(out),
@@ -53,4 +53,4 @@ def test_a_benchmark_is_converted(visar: Visar, tmp_path: Path) -> None:
     }
     refused = visar("eval", "convert", "MMDocIR", source, "--out", out)
     assert refused.code == 2
-    assert 'line 1: has no "questions"' in refused.err
+    assert all(part in refused.err for part in (str(source), "line 1", '"questions"'))

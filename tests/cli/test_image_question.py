@@ -41,36 +41,36 @@ def test_a_picture_of_a_page_finds_it(
     assert json.loads(visar("search", "--image", pages / "2.png", *options).out)["k"] >= 1
 
 
-def test_encoders_of_words_say_which_can(visar: Visar, pages: Path) -> None:
+def test_text_encoders_refuse_images_and_name_visual_ones(visar: Visar, pages: Path) -> None:
     ran = visar("search", pages, "--image", pages / "1.png")
     assert ran.code == 2
-    assert "The encoder embedded reads words" in ran.err
+    assert "embedded" in ran.err
     assert "colsmol-256m" in ran.err
     assert "pages" not in visar("list").out, "nothing was added for it"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["What is this?", "--image", "1.png"], "--image"),
         (["--image", "1.png", "--server", "http://127.0.0.1:1"], "--image"),
         (["--image", "no.png"], "no.png"),
         (["--image", "text.png"], "text.png"),
-        ([], "No question"),
+        ([], "visar ask"),
     ],
 )
-def test_mistakes_are_told(
+def test_errors_name_the_option_or_file(
     visar: Visar,
     checkpoint: Make,
     pages: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
-    said: str,
+    expected: str,
 ) -> None:
     (pages / "text.png").write_text("no picture")
     monkeypatch.chdir(pages)
     visar("add", "1.png")
     ran = visar("search", *arguments, "--encoder", checkpoint("colsmol"))
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
     assert "Traceback" not in ran.err

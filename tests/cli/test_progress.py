@@ -38,12 +38,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SECONDS_PER_LINE", 0.001)
 
 
-def stages(said: str) -> set[str]:
-    return {stage for stage, _, _ in LINE.findall(said)}
+def stages(output: str) -> set[str]:
+    return {stage for stage, _, _ in LINE.findall(output)}
 
 
 @pytest.mark.usefixtures("impatient")
-def test_every_long_command_tells_how_far_it_is(visar: Visar, make_pdf: MakePdf) -> None:
+def test_every_long_command_shows_progress(visar: Visar, make_pdf: MakePdf) -> None:
     path = make_pdf("notes.pdf", *PAGES)
     added = visar("add", path)
     assert {"preparing", "encoding"} <= stages(added.err)
@@ -59,7 +59,7 @@ def test_every_long_command_tells_how_far_it_is(visar: Visar, make_pdf: MakePdf)
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("command", ["add", "ask", "search", "bench"])
-def test_quiet_is_quiet(visar: Visar, make_pdf: MakePdf, command: str) -> None:
+def test_quiet_hides_progress(visar: Visar, make_pdf: MakePdf, command: str) -> None:
     path = make_pdf("notes.pdf", *PAGES)
     more = {"ask": ["Which boats?"], "search": ["Which boats?"], "bench": ["--rounds", "1"]}
     ran = visar(command, path, *more.get(command, []), "--quiet")
@@ -67,7 +67,7 @@ def test_quiet_is_quiet(visar: Visar, make_pdf: MakePdf, command: str) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_an_evaluation_tells_how_far_it_is(visar: Visar, make_pdf: MakePdf, tmp_path: Path) -> None:
+def test_an_evaluation_shows_progress(visar: Visar, make_pdf: MakePdf, tmp_path: Path) -> None:
     make_pdf("notes.pdf", *PAGES)
     question = {"question": "Which boats?", "document": "notes.pdf"}
     right = {"evidence_pages": [2], "answers": ["its boats"]}
@@ -80,7 +80,7 @@ def test_an_evaluation_tells_how_far_it_is(visar: Visar, make_pdf: MakePdf, tmp_
     assert (quiet.code, quiet.err) == (0, "")
 
 
-def test_a_line_tells_what_is_left(
+def test_a_line_shows_the_remaining_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 100.0
@@ -102,7 +102,7 @@ def test_a_line_tells_what_is_left(
 
 @pytest.mark.usefixtures("visar")
 def test_a_terminal_gets_bars(make_pdf: MakePdf) -> None:
-    """What is printed for programs goes where it should meanwhile, not to the terminal."""
+    """Output for programs is not mixed with the progress on the terminal."""
     path = make_pdf("notes.pdf", *PAGES)
     mine, its = pty.openpty()
     ran = subprocess.run(

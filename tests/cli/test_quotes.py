@@ -90,7 +90,7 @@ def test_a_table_too_wide_for_the_terminal_is_text(library: Index, screen: Strin
     assert "▸" not in screen.getvalue()
 
 
-def test_no_cell_of_a_table_commands_the_terminal(library: Index, screen: StringIO) -> None:
+def test_table_cells_cannot_control_the_terminal(library: Index, screen: StringIO) -> None:
     answers.print_answer(quote(library, "x", (cell("a\x1b[31m\nb", 0, 0), cell("日本 7", 0, 1))))
     assert "\x1b" not in screen.getvalue()
     assert "a [31m b   日本 7" in screen.getvalue()

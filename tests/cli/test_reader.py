@@ -15,24 +15,24 @@ from visar.quotes import cross_encoder
 def test_an_unknown_reader_is_refused_before_anything_is_read(visar: Visar, command: str) -> None:
     ran = visar(command, "no-such-file.pdf", "how many?", "--reader", "nonsense")
     assert ran.code == 2
-    assert "There is no reader 'nonsense'" in ran.err
+    assert "nonsense" in ran.err
 
 
 def test_a_server_chooses_its_reader_itself(visar: Visar) -> None:
     ran = visar("ask", "how many?", "--reader", "none", "--server", "http://127.0.0.1:1")
     assert ran.code == 2
-    assert "--reader only works with a local index" in ran.err
+    assert "--reader" in ran.err
 
 
 def reader_in_doctor(visar: Visar) -> str | None:
-    """What ``visar doctor`` says is to be run before there is a reader; None if there is one."""
+    """The command that ``visar doctor`` suggests to get a reader; None if there is one."""
     parts = json.loads(visar("doctor", "--json").out)["parts"]
     (install,) = (one["install"] for one in parts if one["name"] == "ms-marco-minilm")
     assert install is None or isinstance(install, str)
     return install
 
 
-def test_settings_and_doctor_know_it(
+def test_settings_and_doctor_check_the_reader(
     visar: Visar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VISAR_CONFIG", str(tmp_path / "config.toml"))
@@ -50,4 +50,4 @@ def test_settings_and_doctor_know_it(
 def test_a_server_with_an_unknown_reader_does_not_start(visar: Visar) -> None:
     ran = visar("serve", "--port", "0", "--reader", "nonsense")
     assert ran.code == 2
-    assert "There is no reader 'nonsense'" in ran.err
+    assert "nonsense" in ran.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -38,7 +39,7 @@ def test_a_question_of_256_bytes_is_longer_than_a_name_can_be(visar: Visar, note
 
 
 @pytest.mark.parametrize("option", [None, "--doc", "--index", "--encoder", "--generator", "--open"])
-def test_a_name_of_300_characters_is_refused_in_a_line(
+def test_a_name_of_300_characters_is_refused_in_one_line(
     visar: Visar, notes: Path, option: str | None
 ) -> None:
     name = "n" * 300
@@ -52,20 +53,18 @@ def test_a_document_without_text_is_added_with_a_warning(visar: Visar, make_pdf:
     blank, notes = make_pdf("blank.pdf", ""), make_pdf("notes.pdf", TAXES)
     ran = visar("add", blank, notes)
     assert ran.code == 0
-    assert "No text was found on any page of blank.pdf" in ran.err
-    assert "notes.pdf" not in ran.err.split("No text")[1]
+    (warning,) = [line for line in ran.err.splitlines() if "text" in line]
+    assert "blank.pdf" in warning
     assert [one["no_text"] for one in json.loads(visar("list", "--json").out)] == [True, False]
     ran = visar("ask", blank, QUESTION)
-    assert "No text was found" in ran.err
-    assert "no text was found" in ran.out
+    assert "text" in ran.err
+    assert re.search(r"blank\.pdf.* text", ran.out)
 
 
 HOSTILE = os.fsdecode(b"tax\xff\x1b]0;owned\x07\x1b[31m.pdf")
 
 
-def test_no_byte_of_a_file_s_name_commands_the_terminal(
-    visar: Visar, notes: Path, tmp_path: Path
-) -> None:
+def test_file_names_cannot_control_the_terminal(visar: Visar, notes: Path, tmp_path: Path) -> None:
     there, missing = notes.rename(tmp_path / HOSTILE), tmp_path / f"missing-{HOSTILE}"
     folder = tmp_path / f"pages-{HOSTILE}"
     copy = shutil.copy(there, tmp_path / f"copy-{HOSTILE}")
@@ -87,15 +86,15 @@ def test_no_byte_of_a_file_s_name_commands_the_terminal(
         assert all(character.isprintable() or character == "\n" for character in shown), arguments
 
 
-def test_pages_cannot_be_written_into_what_is_no_folder(visar: Visar, notes: Path) -> None:
+def test_pages_cannot_be_saved_in_a_file(visar: Visar, notes: Path) -> None:
     ran = visar("ask", notes, QUESTION, "--open", notes / "pages")
     assert (ran.code, ran.out) == (2, "")
-    assert "cannot be written" in ran.err
+    assert str(notes / "pages") in ran.err
 
 
 @pytest.mark.parametrize("command", [["list"], ["list", "--json"], ["--help"], ["search", "tax?"]])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_told_in_a_line(visar: Visar, notes: Path, command: list[str]) -> None:
+def test_a_full_disk_is_reported_in_one_line(visar: Visar, notes: Path, command: list[str]) -> None:
     visar("add", notes)
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
@@ -106,7 +105,7 @@ def test_a_full_disk_is_told_in_a_line(visar: Visar, notes: Path, command: list[
     assert "No space left on device" in ran.stderr
 
 
-def test_a_terminal_without_unicode_gets_what_it_can_show(
+def test_output_is_adapted_to_a_terminal_without_unicode(
     visar: Visar, notes: Path, tmp_path: Path
 ) -> None:
     umlaut = notes.rename(tmp_path / "Gebühren.pdf")
@@ -124,7 +123,7 @@ def test_a_terminal_without_unicode_gets_what_it_can_show(
     assert json.loads(plain.decode("ascii"))["search"]["documents"][0]["name"] == "Gebühren.pdf"
 
 
-def test_streams_that_the_shell_has_closed_are_no_error(visar: Visar, notes: Path) -> None:
+def test_closed_streams_are_not_an_error(visar: Visar, notes: Path) -> None:
     visar("add", notes)
     command = 'exec "$@" <&- >&- 2>&-'
     for arguments in (["list"], ["list", "--json"]):
@@ -150,7 +149,7 @@ sys.meta_path.insert(0, Slow())
 @pytest.mark.parametrize(
     "module", ["visar.cli.app", "typer", "visar.index", "numpy", "onnxruntime"]
 )
-def test_ctrl_c_while_something_is_imported_ends_it_with_130(
+def test_ctrl_c_during_imports_exits_with_130(
     visar: Visar, notes: Path, tmp_path: Path, module: str
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(SLOW_IMPORT.format(module=module))
@@ -166,13 +165,13 @@ def test_ctrl_c_while_something_is_imported_ends_it_with_130(
     assert process.stdout is not None
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
-    said, complained = process.communicate(timeout=60)
-    assert (process.returncode, said) == (130, "")
-    assert complained.startswith("visar: interrupted.")
-    assert complained.count("\n") == 1
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (130, "")
+    assert errors.startswith("visar: interrupted")
+    assert errors.count("\n") == 1
 
 
-def test_ctrl_c_while_documents_are_added_keeps_those_that_were(
+def test_ctrl_c_during_add_keeps_finished_documents(
     visar: Visar, notes: Path, report: Path
 ) -> None:
     process = subprocess.Popen(
@@ -185,12 +184,12 @@ def test_ctrl_c_while_documents_are_added_keeps_those_that_were(
     while report.name not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    said, complained = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "notes.pdf" in said
-    assert report.name not in said
-    assert "interrupted" in complained
-    assert "Traceback" not in complained
+    assert "notes.pdf" in output
+    assert report.name not in output
+    assert "interrupted" in errors
+    assert "Traceback" not in errors
     assert "notes.pdf" in visar("list").out
 
 
@@ -209,10 +208,11 @@ def test_an_index_removed_under_a_chat_ends_it(visar: Visar, notes: Path, tmp_pa
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["search"]["query"]["question"] == QUESTION
     shutil.rmtree(tmp_path / "index")
-    said, complained = process.communicate(f"{QUESTION}\n", timeout=60)
-    assert (process.returncode, said) == (2, "")
-    assert complained.startswith("visar: the index")
-    assert "Traceback" not in complained
+    output, errors = process.communicate(f"{QUESTION}\n", timeout=60)
+    assert (process.returncode, output) == (2, "")
+    assert errors.startswith("visar: ")
+    assert str(tmp_path / "index") in errors
+    assert "Traceback" not in errors
 
 
 def test_questions_in_another_encoding_do_not_end_a_chat(visar: Visar, notes: Path) -> None:
@@ -222,18 +222,18 @@ def test_questions_in_another_encoding_do_not_end_a_chat(visar: Visar, notes: Pa
     assert len(ran.stdout.splitlines()) == 2
 
 
-def test_what_was_added_is_told_even_if_the_index_fails_later(
+def test_added_documents_are_listed_even_if_the_index_fails_later(
     visar: Visar, make_pdf: MakePdf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = make_pdf("first.pdf", BOATS), make_pdf("second.pdf", TAXES)
-    add = Batch.add_here
+    add = Batch.add_locally
 
     def fail_with_second(self: Batch, path: Path, *options: Any, **named: Any) -> object:
         if path == second:
             raise StoreError("the disk is full")
         return add(self, path, *options, **named)
 
-    monkeypatch.setattr(Batch, "add_here", fail_with_second)
+    monkeypatch.setattr(Batch, "add_locally", fail_with_second)
     ran = visar("add", first, "missing.pdf", second)
     assert ran.code == 2
     assert "first.pdf" in ran.out
@@ -259,7 +259,7 @@ def at_a_terminal(command: list[str], typed: bytes) -> tuple[int, bytes]:
 
 
 @pytest.mark.usefixtures("visar")
-def test_a_question_that_is_missing_is_asked_for_at_a_terminal(notes: Path) -> None:
+def test_a_terminal_prompts_for_a_missing_question(notes: Path) -> None:
     code, out = at_a_terminal([*VISAR, "ask", str(notes)], f"{QUESTION}\n".encode())
     assert code == 0
     assert b"Income tax is due in April." in out
@@ -285,43 +285,48 @@ def test_a_question_without_quotes_is_understood(
     monkeypatch.chdir(notes.parent)
     refused = visar("search", "What", "is", "in", "notes.pdf")
     assert refused.code == 2
-    assert "in quotes" in refused.err
+    assert "notes.pdf" in refused.err
 
 
-def test_a_missing_file_is_no_word_of_the_question(visar: Visar, notes: Path) -> None:
+def test_a_missing_file_is_not_part_of_the_question(visar: Visar, notes: Path) -> None:
     for words in (["missing.pdf", "Why?"], ["missing", QUESTION], ["gone/away", "Why?"]):
         ran = visar("search", notes, *words, "--json")
         assert asked(ran) == (words[-1], ["notes.pdf"])
         assert words[0] in ran.err
     ran = visar("ask", "missing.pdf")
     assert ran.code == 2
-    assert "No question" in ran.err
+    assert "visar ask" in ran.err
 
 
-def test_the_nearest_document_is_named(visar: Visar, notes: Path) -> None:
+def test_the_nearest_document_is_suggested(visar: Visar, notes: Path) -> None:
     visar("add", notes)
     for arguments in (["show", "note.pdf"], ["ask", QUESTION, "--doc", "nodes.pdf"]):
         ran = visar(*arguments)
         assert ran.code == 2
-        assert "notes.pdf?" in ran.err
+        assert suggests(ran, "notes.pdf")
+
+
+def suggests(ran: Ran, name: str) -> bool:
+    """Return whether an error asks if a name was meant."""
+    return re.search(rf"\b{re.escape(name)}\b\W?\?", ran.err) is not None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "name"),
     [
-        (["aks", QUESTION], "Did you mean 'ask'"),
-        (["ask", QUESTION, "--method", "visra"], "did you mean visar?"),
-        (["ask", QUESTION, "--encoder", "embeded"], "did you mean embedded?"),
-        (["ask", QUESTION, "--generator", "extractiv"], "did you mean extractive?"),
+        (["aks", QUESTION], "ask"),
+        (["ask", QUESTION, "--method", "visra"], "visar"),
+        (["ask", QUESTION, "--encoder", "embeded"], "embedded"),
+        (["ask", QUESTION, "--generator", "extractiv"], "extractive"),
     ],
 )
-def test_the_nearest_name_is_named(
-    visar: Visar, notes: Path, arguments: list[str], said: str
+def test_the_nearest_name_is_suggested(
+    visar: Visar, notes: Path, arguments: list[str], name: str
 ) -> None:
     visar("add", notes)
     ran = visar(*arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert suggests(ran, name)
 
 
 def test_the_same_content_keeps_its_first_name_as_long_as_that_file_is_there(
@@ -333,11 +338,12 @@ def test_the_same_content_keeps_its_first_name_as_long_as_that_file_is_there(
     for command in (("add",), ("search",)):
         ran = visar(*command, copy, *([QUESTION] if command == ("search",) else []))
         assert ran.code == 0
-        assert f"{copy} has the same content as notes.pdf" in ran.err
+        (note,) = [line for line in ran.err.splitlines() if str(copy) in line]
+        assert "notes.pdf" in note
     assert "copy.pdf" not in visar("list").out
     # Another file is in its place now: the document has moved.
     notes.write_bytes(b"something else")
-    assert "same content" not in visar("add", copy).err
+    assert "notes.pdf" not in visar("add", copy).err
     listed = json.loads(visar("list", "--json").out)
     assert [document["name"] for document in listed] == ["copy.pdf"]
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.typed import Visar
-from tests.encoders import tiny
+from tests.encoders import tiny_published
 from tests.encoders.servers import Asked, Says, answering, like_the_hub
 from tests.generation.scripted import DONE, delta
 from tests.generation.test_servers import like_ollama
 from visar.cli import main, settings
 from visar.cli.setup import encoders_for, generators_for
-from visar.encoders.registry import PUBLISHED
+from visar.encoders.records import PUBLISHED
 from visar.generation.servers import ServedModel
 from visar.models.machine import GraphicsCard, Machine
 from visar.quotes.cross_encoder import HUB_MODEL, package_folder
@@ -46,8 +46,8 @@ def ollama() -> Iterator[str]:
     def answer(request: Asked) -> Says:
         if not request.path.endswith("/chat/completions"):
             return models(request)
-        said = delta(role="assistant", content="It was 42.") + delta("stop") + DONE
-        return Says(200, said, {"Content-Type": "text/event-stream"})
+        reply = delta(role="assistant", content="It was 42.") + delta("stop") + DONE
+        return Says(200, reply, {"Content-Type": "text/event-stream"})
 
     with answering(answer) as (url, _):
         yield f"{url}/v1"
@@ -74,7 +74,7 @@ def machine(memory: int, card: int | None = None) -> Machine:
         (2, None, ["embedded"]),
     ],
 )
-def test_what_fits_is_proposed_the_largest_first(
+def test_models_that_fit_are_suggested_largest_first(
     memory: int, card: int | None, names: list[str]
 ) -> None:
     assert [choice.name for choice in encoders_for(machine(memory, card))] == names
@@ -83,7 +83,11 @@ def test_what_fits_is_proposed_the_largest_first(
 def test_a_model_that_is_served_comes_before_one_to_download() -> None:
     served = (ServedModel("m", "http://127.0.0.1:9/v1", sees_images=False),)
     large = generators_for(machine(64, 48), served)
-    assert [choice.name for choice in large] == ["openai-text:m", "qwen2.5-vl", "extractive"]
+    assert [choice.name for choice in large] == [
+        "openai-text:m@http://127.0.0.1:9/v1",
+        "qwen2.5-vl",
+        "extractive",
+    ]
     small = generators_for(machine(64, 24), ())
     assert [choice.name for choice in small] == ["extractive"]
 
@@ -97,18 +101,19 @@ def test_nothing_is_changed_without_consent(visar: Visar, config: Path, ollama: 
     assert not config.exists()
 
 
-def test_what_is_here_is_set_without_a_network(visar: Visar, config: Path, ollama: str) -> None:
+def test_installed_models_are_set_without_a_network(
+    visar: Visar, config: Path, ollama: str
+) -> None:
     ran = visar("setup", "--yes", "--encoder", "embedded", "--base-url", ollama, "--json")
     assert ran.code == 0, ran.err
     plan = json.loads(ran.out)
     assert plan["written"] == str(config)
-    assert (plan["encoder"], plan["generator"]) == ("embedded", "openai:tiny-vision")
+    assert (plan["encoder"], plan["generator"]) == ("embedded", f"openai:tiny-vision@{ollama}")
     assert plan["served"][0]["base_url"] == ollama
     assert settings.read() == {
         "encoder": "embedded",
-        "generator": "openai:tiny-vision",
+        "generator": f"openai:tiny-vision@{ollama}",
         "reader": "ms-marco-minilm",
-        "base_url": ollama,
     }
     # What was set before is no answer to what suits the machine now.
     again = json.loads(visar("setup", "--dry-run", "--json", "--base-url", f"{ollama}/no").out)
@@ -121,7 +126,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("consent", ["y", "n"])
-def test_a_person_is_asked_what_to_take_and_whether(
+def test_setup_asks_for_models_and_for_consent(
     config: Path,
     nobody: str,
     consent: str,
@@ -144,19 +149,19 @@ def test_a_person_is_asked_what_to_take_and_whether(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
-        (["--encoder", "colpalli"], "There is no encoder 'colpalli'"),
-        (["--generator", "qwen"], "There is no generator 'qwen'"),
-        (["--reader", "minilm"], "There is no reader 'minilm'"),
+        (["--encoder", "colpalli"], "colpalli"),
+        (["--generator", "qwen"], "'qwen'"),
+        (["--reader", "minilm"], "'minilm'"),
     ],
 )
-def test_an_unknown_name_is_told_and_nothing_is_set(
-    visar: Visar, config: Path, nobody: str, arguments: list[str], said: str
+def test_an_unknown_name_is_refused_and_nothing_is_set(
+    visar: Visar, config: Path, nobody: str, arguments: list[str], expected: str
 ) -> None:
     ran = visar("setup", *arguments, "--base-url", nobody)
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
     assert not config.exists()
 
 
@@ -189,7 +194,7 @@ def typed(*arguments: str | Path, endpoint: str, folder: Path) -> subprocess.Com
 def test_one_command_downloads_and_the_next_question_uses_it(
     config: Path, ollama: str, tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:
-    small = tiny.save_colbert(tmp_path / "small", 96)
+    small = tiny_published.save_colbert(tmp_path / "small", 96)
     chosen = ("--encoder", "colbert-small", "--base-url", ollama, "--yes")
     with answering(like_the_hub({SMALL: (COMMIT, small)})) as (hub, _):
         ran = typed("setup", *chosen, endpoint=hub, folder=tmp_path)
@@ -200,11 +205,11 @@ def test_one_command_downloads_and_the_next_question_uses_it(
         asked = ("ask", path, "what is the total revenue?", "--json")
         answer = typed(*asked, endpoint=hub, folder=tmp_path)
     assert answer.returncode == 0, answer.stderr
-    said = json.loads(answer.stdout)
-    assert said["text"] == "It was 42."
-    assert said["generator"] == "openai:tiny-vision"
-    assert said["search"]["encoder"]["name"] == "colbert-small"
-    assert said["search"]["encoder"]["dimension"] == 96
+    result = json.loads(answer.stdout)
+    assert result["text"] == "It was 42."
+    assert result["generator"] == "openai:tiny-vision"
+    assert result["search"]["encoder"]["name"] == "colbert-small"
+    assert result["search"]["encoder"]["dimension"] == 96
 
 
 def test_a_reader_of_the_hub_is_downloaded_and_reads(
@@ -227,8 +232,8 @@ def test_a_reader_of_the_hub_is_downloaded_and_reads(
     assert config.exists()
     assert settings.read()["reader"] == name
     # From now on it is here, without the hub.
-    said = typed("setup", "--json", endpoint="http://127.0.0.1:1", folder=tmp_path)
-    states = {one["name"]: one["state"] for one in json.loads(said.stdout)["readers"]}
+    plan = typed("setup", "--json", endpoint="http://127.0.0.1:1", folder=tmp_path)
+    states = {one["name"]: one["state"] for one in json.loads(plan.stdout)["readers"]}
     assert states[name] == "ready"
     assert states["ms-marco-minilm-l12"] == "downloads"
 
@@ -255,9 +260,8 @@ def test_a_model_that_was_found_is_kept_where_an_encoder_cannot_be_downloaded(
     assert plan["failed"].keys() == {"encoder"}
     assert plan["written"] == str(config)
     assert settings.read() == {
-        "generator": "openai:tiny-vision",
+        "generator": f"openai:tiny-vision@{ollama}",
         "reader": "ms-marco-minilm",
-        "base_url": ollama,
     }
     assert "edge-colbert-17m" in ran.stderr
     assert "Traceback" not in ran.stderr

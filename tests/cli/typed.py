@@ -1,4 +1,4 @@
-"""What came of a command that was typed."""
+"""The result of a command."""
 
 from __future__ import annotations
 

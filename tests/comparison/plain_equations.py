@@ -1,7 +1,7 @@
-"""ViSAR straight from the equations: float64, dense, slow, and nothing shared with the engine.
+"""ViSAR straight from the equations: float64, dense, slow, and sharing no code with `visar.core`.
 
-Every loop and tensor of the paper is written out, among them the m × m × N co-activation
-that the engine never forms. What the paper leaves open (ties, degenerate input) follows the
+Every loop and tensor of the paper is written out, including the m × m × N co-activation that
+`visar.core` never forms. Cases that the paper leaves open (ties, degenerate input) follow the
 conventions documented in ``docs/method.md``.
 """
 
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 EPSILON = 1e-6
-SILENT = 1e-9
+MIN_ACTIVATION = 1e-9
 
 
 @dataclass
 class PlainSelection:
-    """Every stage's value, for comparison."""
+    """The results of every stage."""
 
     late_interaction: Floats
     activation: Floats
@@ -65,21 +65,23 @@ def plain_select(
     result.scores = np.zeros(n_pages)
     result.similarity = np.zeros((n_pages, n_pages))
 
-    heard = activation.mean(axis=0) > SILENT
-    if n_pages == 1 or not heard.any():
+    active_tokens = activation.mean(axis=0) > MIN_ACTIVATION
+    if n_pages == 1 or not active_tokens.any():
         return result
 
-    amplified = relative_activation(activation[:, heard])
+    amplified = relative_activation(activation[:, active_tokens])
     token_weights = np.zeros(len(query))
-    token_weights[heard] = (
+    token_weights[active_tokens] = (
         min_max(np.log(n_pages / (1 + amplified.sum(axis=0)))) if weigh_tokens else 1.0
     )
     page_weights = min_max(co_activation(amplified)) if weigh_pages else np.ones(n_pages)
 
     relevance = []
     for p, page in enumerate(pages):
-        gain = (amplified[p] * token_weights[heard] * page_weights[p]) ** 2
-        relevance.append(((page @ query[heard].T) * gain).max(axis=1) if len(page) else np.zeros(0))
+        gain = (amplified[p] * token_weights[active_tokens] * page_weights[p]) ** 2
+        relevance.append(
+            ((page @ query[active_tokens].T) * gain).max(axis=1) if len(page) else np.zeros(0)
+        )
     every = np.concatenate(relevance)
     if every.max() - every.mean() <= EPSILON * np.abs(every).max():
         return result
@@ -104,7 +106,7 @@ def plain_select(
 
 
 def relative_activation(activation: Floats) -> Floats:
-    """Ã of Eq. 3 and 4."""
+    """Return Ã (Eq. 3 and 4)."""
     mean = activation.mean(axis=0)
     deviation = activation.std(axis=0)
     deviation[deviation <= EPSILON * mean] = 0
@@ -113,10 +115,10 @@ def relative_activation(activation: Floats) -> Floats:
 
 
 def co_activation(amplified: Floats) -> Floats:
-    """w_p of Eq. 6 and 7, as the m × m tensor per page that the paper writes.
+    """Return w_p (Eq. 6 and 7), from the m × m tensor per page that the paper defines.
 
-    A query vector with the same activation everywhere has Ā = 0 over 0: the limit of the
-    fraction is taken (σ̂ cancels), as for every other vector.
+    For a query vector with the same activation on all pages, Ā is 0 / 0. It is set to the limit
+    of the fraction, in which σ̂ cancels as for every other vector.
     """
     spread = amplified.mean(axis=0)
     relative = np.divide(amplified, spread, out=np.ones_like(amplified), where=spread > 0)
@@ -139,7 +141,7 @@ def similarity_matrix(
     top_j: int | None,
     top_p: int | None,
 ) -> Floats:
-    """Eq. 10 and 11 for every pair of pages, restricted to the heaviest patches and pages."""
+    """Return Sim for every pair of pages (Eq. 10 and 11), from the heaviest patches and pages."""
     heaviest = [w.max() if len(w) else 0.0 for w in weights]
     kept_pages = sorted(range(len(pages)), key=lambda p: (-heaviest[p], p))[:top_p]
     kept = []
@@ -161,7 +163,7 @@ def similarity_matrix(
 def how_many(
     similarity: Floats, ranking: Sequence[int], n_active: int, gamma: float, top_s: int | None
 ) -> tuple[Floats, int]:
-    """J of Eq. 14 by its definition, its argmin and the step beyond it (Algorithm S1)."""
+    """Return J (Eq. 14) and k*: its argmin and the step after it (Algorithm S1)."""
     n_pages = len(similarity)
     last = max(1, n_active - 1)
     if top_s is not None:

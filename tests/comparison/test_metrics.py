@@ -1,4 +1,4 @@
-"""Our metrics against trec_eval, our test against statsmodels, over tables nobody chose."""
+"""Compare our metrics with trec_eval and McNemar's test with scipy, on random data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASES = st.tuples(
 
 
 def trec(cases: list[Case], *measures: str) -> list[dict[str, float]]:
-    """trec_eval's values for each case, a page being the better the earlier it stands."""
+    """Return trec_eval's values for each case, with scores that fall with the rank."""
     names = [f"q{number}" for number in range(len(cases))]
     truth = {n: {str(page): 1 for page in case[1]} for n, case in zip(names, cases, strict=True)}
     run = {
@@ -36,7 +36,7 @@ def trec(cases: list[Case], *measures: str) -> list[dict[str, float]]:
 
 
 @given(CASES)
-def test_ranked_metrics_are_those_of_trec_eval(case: Case) -> None:
+def test_ranked_metrics_equal_trec_eval(case: Case) -> None:
     cut = {name: f"{name}.{','.join(map(str, CUTOFFS))}" for name in ("P", "recall", "success")}
     [expected] = trec([case], *cut.values(), f"ndcg_cut.{','.join(map(str, CUTOFFS))}")
     for k in CUTOFFS:
@@ -46,14 +46,14 @@ def test_ranked_metrics_are_those_of_trec_eval(case: Case) -> None:
 
 
 @given(CASES, st.sampled_from(CUTOFFS))
-def test_the_reciprocal_rank_is_that_of_trec_eval_on_a_ranking_cut_at_k(case: Case, k: int) -> None:
+def test_reciprocal_rank_equals_trec_eval_on_a_ranking_cut_at_k(case: Case, k: int) -> None:
     ranking, evidence = case
     [expected] = trec([(ranking[:k], evidence)], "recip_rank")
     assert metrics.reciprocal_rank_at(ranking, evidence, k) == pytest.approx(expected["recip_rank"])
 
 
 @given(st.lists(CASES, min_size=1, max_size=8))
-def test_chosen_sets_and_their_f1_are_those_of_trec_eval(cases: list[Case]) -> None:
+def test_set_metrics_and_f1_equal_trec_eval(cases: list[Case]) -> None:
     expected = trec(cases, "set_P", "set_recall")
     precisions = [metrics.precision(*case) for case in cases]
     recalls = [metrics.recall(*case) for case in cases]
@@ -66,7 +66,7 @@ def test_chosen_sets_and_their_f1_are_those_of_trec_eval(cases: list[Case]) -> N
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans())))
 def test_mcnemar_is_the_binomial_test_of_discordant_pairs(pairs: list[tuple[bool, bool]]) -> None:
-    """Of b + c pairs of which one method alone is right, b are the first's with a chance of ½."""
+    """In a discordant pair only one method is right, and either is equally likely."""
     only_first, only_second = pairs.count((True, False)), pairs.count((False, True))
     discordant = only_first + only_second
     expected = binomtest(only_first, discordant).pvalue if discordant else 1.0

@@ -1,4 +1,4 @@
-"""Small documents for the engine's tests: made of planted topics, and of everything unpleasant."""
+"""Small synthetic documents for the tests of the core: planted topics and edge cases."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def unit(vectors: Floats) -> Floats:
 def planted(
     seed: int, n_pages: int, n_patches: int = 60, relevant: int = 3, noise: float = 1.5
 ) -> Case:
-    """A document in which ``relevant`` pages speak of what the query asks, others less."""
+    """Return a document in which ``relevant`` pages answer the query and the others do less."""
     rng = np.random.default_rng(seed)
     query = unit(rng.normal(size=(8, 32)))
     pages = []
     for p in range(n_pages):
         patches = rng.normal(size=(n_patches, 32))
         strength = 3.0 if p < relevant else rng.uniform(0, noise)
-        speaking = rng.integers(len(query), size=n_patches // 3)
-        patches[: len(speaking)] += strength * np.sqrt(32) * query[speaking]
+        tokens = rng.integers(len(query), size=n_patches // 3)
+        patches[: len(tokens)] += strength * np.sqrt(32) * query[tokens]
         pages.append(unit(patches))
     order = rng.permutation(n_pages)
     return Case(query, [pages[p] for p in order])
@@ -43,7 +43,7 @@ def planted(
 
 @st.composite
 def cases(draw: st.DrawFn, *, ties: bool = True) -> Case:
-    """Random documents: ragged and empty pages, topics, opposites, duplicates, near-ties."""
+    """Draw documents with empty pages and pages of any length, with duplicates and near-ties."""
     kinds = ["topic", "topic", "opposite"] + ["duplicate", "near duplicate"] * ties
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     dimension = draw(st.sampled_from([3, 8, 24]))

@@ -1,4 +1,4 @@
-"""The fast engine equals the plain equations on random documents and with all options."""
+"""Compare `visar.select` with the plain equations, on random documents and with all options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ many_examples = settings(
 )
 
 
-def plainly(case: Case, options: dict[str, Any]) -> PlainSelection:
+def select_plain(case: Case, options: dict[str, Any]) -> PlainSelection:
     translated = dict(options)
     unweighted = translated.pop("unweighted", ())
     return plain_select(
@@ -44,7 +44,7 @@ def plainly(case: Case, options: dict[str, Any]) -> PlainSelection:
 
 
 def has_gap(values: NDArray[np.float64], kept: int | None) -> bool:
-    """Whether it is clear which values are the ``kept`` largest."""
+    """Return whether rounding can't change which values are the ``kept`` largest."""
     if kept is None or kept >= len(values):
         return True
     descending = np.sort(values)[::-1]
@@ -52,12 +52,12 @@ def has_gap(values: NDArray[np.float64], kept: int | None) -> bool:
 
 
 def is_clear(plain: PlainSelection, options: dict[str, Any]) -> bool:
-    """Whether no decision hangs on digits that float32 does not have."""
+    """Return whether float32 is precise enough for every decision."""
     deviation = plain.activation.std(axis=0) / plain.activation.mean(axis=0)
     if ((np.abs(deviation) < 1e-2) & (plain.token_weights > 0)).any():
         return False
-    heard = deviation[plain.token_weights > 0]
-    if len(heard) > 1 and np.ptp(heard) < 1e-2:
+    active_tokens = deviation[plain.token_weights > 0]
+    if len(active_tokens) > 1 and np.ptp(active_tokens) < 1e-2:
         return False
     weights = np.concatenate(plain.patch_weights)
     if ((weights > 0) & (weights < 1e-4)).any():
@@ -84,8 +84,8 @@ def is_clear(plain: PlainSelection, options: dict[str, Any]) -> bool:
 
 @many_examples
 @given(cases(), OPTIONS)
-def test_the_decision_is_the_same(case: Case, options: dict[str, Any]) -> None:
-    plain = plainly(case, options)
+def test_selection_equals_plain_equations(case: Case, options: dict[str, Any]) -> None:
+    plain = select_plain(case, options)
     selection = visar.select(case.query, case.pages, **options)
     np.testing.assert_allclose(
         selection.late_interaction, plain.late_interaction, rtol=1e-5, atol=1e-5
@@ -104,8 +104,8 @@ def test_the_decision_is_the_same(case: Case, options: dict[str, Any]) -> None:
 
 @many_examples
 @given(cases(ties=False), OPTIONS)
-def test_weights_and_similarity_are_the_same(case: Case, options: dict[str, Any]) -> None:
-    plain = plainly(case, options)
+def test_weights_and_similarity_equal_plain_equations(case: Case, options: dict[str, Any]) -> None:
+    plain = select_plain(case, options)
     selection = visar.select(case.query, case.pages, full_matrix=True, **options)
     if plain.fallback:
         return
@@ -121,8 +121,8 @@ def test_weights_and_similarity_are_the_same(case: Case, options: dict[str, Any]
 
 @many_examples
 @given(cases(), OPTIONS)
-def test_stopping_early_changes_nothing(case: Case, options: dict[str, Any]) -> None:
-    """The certificate: what was not computed could not have changed the decision."""
+def test_early_stop_does_not_change_the_result(case: Case, options: dict[str, Any]) -> None:
+    """The values that weren't computed could not have changed the decision."""
     early = visar.select(case.query, case.pages, **options)
     full = visar.select(case.query, case.pages, full_matrix=True, **options)
     assert (early.k, early.k_star) == (full.k, full.k_star)
@@ -135,8 +135,8 @@ def test_stopping_early_changes_nothing(case: Case, options: dict[str, Any]) -> 
 
 @many_examples
 @given(cases(), OPTIONS)
-def test_the_cost_is_that_of_the_matrix(case: Case, options: dict[str, Any]) -> None:
-    """Stage 4 alone, in float64 on both sides: running sums equal the definition of J."""
+def test_cost_equals_its_definition(case: Case, options: dict[str, Any]) -> None:
+    """Test stage 4 only, in float64 on both sides: running sums equal the definition of J."""
     selection = visar.select(case.query, case.pages, full_matrix=True, **options)
     if selection.fallback:
         return
@@ -152,7 +152,7 @@ def test_the_cost_is_that_of_the_matrix(case: Case, options: dict[str, Any]) -> 
         options.get("gamma", 1e5),
         options.get("top_s"),
     )
-    # Coherence and leakage may cancel: rounding is relative to either of them.
+    # Coherence and leakage may cancel, so rounding is relative to each of them.
     rounding = 1e-6 * max(1.0, options.get("gamma", 1e5))
     np.testing.assert_allclose(selection.cost, cost, rtol=1e-4, atol=rounding)
     least = cost.min()
@@ -173,6 +173,6 @@ def test_permuting_pages_permutes_the_result(case: Case, random: Any) -> None:
     np.testing.assert_allclose(
         after.late_interaction, before.late_interaction[order], rtol=1e-5, atol=1e-5
     )
-    plain = plainly(case, {})
+    plain = select_plain(case, {})
     if not plain.fallback and is_clear(plain, {}):
         assert [order[p] for p in after.pages] == before.pages.tolist()

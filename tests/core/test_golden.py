@@ -1,4 +1,4 @@
-"""Every stage against values computed in float64 outside this project."""
+"""Compare every stage with values computed in float64 outside this project."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_every_stage(path: Path, full_matrix: bool) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_plain_equations_agree_too(path: Path) -> None:
-    """The independent implementation that the property tests trust is itself checked here."""
+def test_plain_equations_match_golden_values(path: Path) -> None:
+    """The property tests rely on this independent implementation."""
     golden, options = read(path)
     pages = np.split(golden["vectors"], golden["offsets"][1:-1])
     plain = plain_select(golden["query"], pages, **options)

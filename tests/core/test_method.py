@@ -1,4 +1,4 @@
-"""What the method promises beyond the numbers: identities, degenerate input, early stop."""
+"""Test properties of the method: identities, degenerate input and the early stop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACTIVATIONS = hnp.arrays(
 
 
 @given(ACTIVATIONS)
-def test_the_sum_of_relative_activation_is_n_times_the_deviation(activation: np.ndarray) -> None:
+def test_sum_of_relative_activation_is_n_times_the_deviation(activation: np.ndarray) -> None:
     amplified = relative_activation(activation)
     spread = relative_deviation(activation)
     np.testing.assert_allclose(amplified.sum(axis=0), len(activation) * spread, atol=1e-9)
@@ -35,7 +35,7 @@ def test_the_sum_of_relative_activation_is_n_times_the_deviation(activation: np.
 
 
 @given(ACTIVATIONS)
-def test_the_deviation_cancels_in_the_page_weight(activation: np.ndarray) -> None:
+def test_deviation_cancels_in_the_page_weight(activation: np.ndarray) -> None:
     relative = activation / activation.mean(axis=0)
     spread = relative_deviation(activation)
     spread[spread == 0] = 1
@@ -45,7 +45,7 @@ def test_the_deviation_cancels_in_the_page_weight(activation: np.ndarray) -> Non
 
 
 def test_only_some_rows_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of 60 pages hold the answer: a few rows must be enough to be certain of it."""
+    """Only three of 60 pages contain the answer, so a few rows must be enough."""
     case = planted(seed=1, n_pages=60, noise=1.2)
     computed: list[int] = []
     rows = PageSimilarity.rows
@@ -57,8 +57,8 @@ def test_only_some_rows_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PageSimilarity, "rows", counted)
     selection = visar.select(case.query, case.pages)
     assert len(selection.active) > 20
-    in_vain = len(computed) - np.isfinite(selection.cost).sum()
-    assert 0 <= in_vain <= len(computed) // 3
+    unused = len(computed) - np.isfinite(selection.cost).sum()
+    assert 0 <= unused <= len(computed) // 3
     assert len(computed) < len(selection.active) / 3
     computed.clear()
     full = visar.select(case.query, case.pages, full_matrix=True)
@@ -67,8 +67,8 @@ def test_only_some_rows_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("max_k", [1, 5, 10])
-def test_a_budget_bounds_the_rows(monkeypatch: pytest.MonkeyPatch, max_k: int) -> None:
-    """Forty of 80 pages hold the answer: which ten are the best takes ten rows, not forty."""
+def test_max_k_bounds_the_rows(monkeypatch: pytest.MonkeyPatch, max_k: int) -> None:
+    """Forty of 80 pages contain the answer, but the best ten need only ten rows."""
     case = planted(seed=1, n_pages=80, relevant=40, noise=1.2)
     free = visar.select(case.query, case.pages)
     assert free.k_star > 15
@@ -89,7 +89,7 @@ def test_a_budget_bounds_the_rows(monkeypatch: pytest.MonkeyPatch, max_k: int) -
 
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.integers(1, 6))
-def test_a_budget_changes_no_page(case: Case, max_k: int) -> None:
+def test_max_k_does_not_change_the_ranking(case: Case, max_k: int) -> None:
     free = visar.select(case.query, case.pages)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutoff, "CHEAP_PAGES", 0)
@@ -98,18 +98,16 @@ def test_a_budget_changes_no_page(case: Case, max_k: int) -> None:
     assert capped.k_star == free.k_star if capped.k_star_exact else capped.k_star <= free.k_star
 
 
-def test_long_documents_compute_products_twice_rather_than_keep_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_result_is_the_same_without_cached_products(monkeypatch: pytest.MonkeyPatch) -> None:
     case = planted(seed=2, n_pages=20)
-    kept = visar.select(case.query, case.pages)
-    monkeypatch.setattr(weights, "ROOM_FOR_PRODUCTS", -(2**40))
-    again = visar.select(case.query, case.pages)
-    np.testing.assert_array_equal(again.scores, kept.scores)
-    assert again.pages.tolist() == kept.pages.tolist()
+    cached = visar.select(case.query, case.pages)
+    monkeypatch.setattr(weights, "PRODUCT_CACHE_BYTES", -(2**40))
+    uncached = visar.select(case.query, case.pages)
+    np.testing.assert_array_equal(uncached.scores, cached.scores)
+    assert uncached.pages.tolist() == cached.pages.tolist()
 
 
-def test_planted_pages_are_found() -> None:
+def test_planted_pages_are_selected() -> None:
     case = planted(seed=3, n_pages=30, relevant=3)
     selection = visar.select(case.query, case.pages)
     strongest = np.argsort(-selection.late_interaction)[:3]
@@ -119,45 +117,45 @@ def test_planted_pages_are_found() -> None:
 
 
 def test_sparsity_at_a_threshold_counts_pages_near_zero() -> None:
-    """Of s_p = 0, 0.009, 0.01, 0.5, 1 (twice that) three are at most 0.01."""
+    """Three of the rescaled s_p 0, 0.009, 0.01, 0.5 and 1 are at most 0.01."""
     case = planted(seed=3, n_pages=5)
     selection = visar.select(case.query, case.pages)
     scores = np.array([0, 0.009, 0.01, 0.5, 1])
     known = replace(selection, scores=2 * scores)
     assert known.sparsity_at(0.01) == 0.6
-    # The least page counts where all are active: (s − 0.25) / 0.75 of 0.25, 0.5, 1 is 0, ⅓, 1.
+    # If all pages are active, the lowest still counts: (s − 0.25) / 0.75 is 0 for s = 0.25.
     active = replace(selection, scores=np.array([0.25, 0.5, 0.5, 1, 1]))
     assert active.sparsity_at(0.01) == 0.2
     assert known.sparsity_at(0) == 0.2
 
 
-def test_one_page_needs_no_method() -> None:
+def test_single_page_is_selected() -> None:
     selection = visar.select(np.eye(3), [np.eye(3)])
     assert (selection.k, selection.fallback) == (1, "one page")
 
 
-def test_a_query_vector_that_says_nothing_is_ignored() -> None:
-    """A direction opposite to every page has negative activation and takes no part."""
+def test_inactive_query_vector_is_ignored() -> None:
+    """A vector opposite to every page has negative activation."""
     case = planted(seed=4, n_pages=12)
     up = np.zeros((1, 33))
     up[0, -1] = 1
     pages = [unit(np.pad(page, ((0, 0), (0, 1)), constant_values=0.3)) for page in case.pages]
     query = np.pad(case.query, ((0, 0), (0, 1)))
     without = visar.select(query, pages)
-    silent = visar.select(np.vstack([query, -up]), pages)
-    assert silent.token_weights[-1] == 0
-    np.testing.assert_allclose(silent.token_weights[:-1], without.token_weights)
-    np.testing.assert_allclose(silent.scores, without.scores, rtol=1e-5)
-    assert silent.pages.tolist() == without.pages.tolist()
+    both = visar.select(np.vstack([query, -up]), pages)
+    assert both.token_weights[-1] == 0
+    np.testing.assert_allclose(both.token_weights[:-1], without.token_weights)
+    np.testing.assert_allclose(both.scores, without.scores, rtol=1e-5)
+    assert both.pages.tolist() == without.pages.tolist()
 
 
-def test_without_any_active_query_vector_late_interaction_decides() -> None:
+def test_late_interaction_ranks_without_active_query_vectors() -> None:
     selection = visar.select(-np.eye(2)[:1], [np.eye(2)[:1], unit(np.array([[1.0, 1.0]]))])
     assert selection.fallback == "no query vector is active"
     assert selection.pages.tolist() == [1]
 
 
-def test_when_every_patch_is_alike_none_stands_out() -> None:
+def test_identical_patches_fall_back() -> None:
     selection = visar.select(np.eye(2)[:1], [np.eye(2)[:1]] * 3, full_matrix=True)
     assert selection.fallback == "no patch stands out"
     assert selection.pages.tolist() == [0]
@@ -166,8 +164,8 @@ def test_when_every_patch_is_alike_none_stands_out() -> None:
     assert not selection.similarity.any()
 
 
-def test_pages_that_share_nothing_are_all_selected() -> None:
-    """Each page answers another word of the query, in directions at right angles."""
+def test_dissimilar_pages_are_all_selected() -> None:
+    """Each page matches another query vector, and the pages are orthogonal."""
     query = np.eye(8)[:3]
     pages = [np.eye(8)[[p, p + 4]] for p in range(3)] + [np.eye(8)[[7]]]
     selection = visar.select(query, pages, unweighted=("tokens", "pages"))
@@ -175,7 +173,7 @@ def test_pages_that_share_nothing_are_all_selected() -> None:
     assert sorted(selection.pages.tolist()) == [0, 1, 2]
 
 
-def test_identical_pages_come_in_page_order() -> None:
+def test_identical_pages_rank_in_page_order() -> None:
     page = planted(seed=5, n_pages=1).pages[0]
     other = planted(seed=6, n_pages=1).pages[0]
     query = page[:4]
@@ -183,7 +181,7 @@ def test_identical_pages_come_in_page_order() -> None:
     assert selection.ranking[:3].tolist() == [1, 3, 4]
 
 
-def test_max_k_caps_the_pages_and_nothing_else() -> None:
+def test_max_k_only_caps_the_pages() -> None:
     case = planted(seed=7, n_pages=30, relevant=5)
     free = visar.select(case.query, case.pages)
     capped = visar.select(case.query, case.pages, max_k=2)
@@ -192,7 +190,7 @@ def test_max_k_caps_the_pages_and_nothing_else() -> None:
     assert capped.pages.tolist() == free.pages[:2].tolist()
 
 
-def test_a_generous_approximation_is_exact() -> None:
+def test_approximation_with_high_limits_is_exact() -> None:
     case = planted(seed=8, n_pages=30)
     exact = visar.select(case.query, case.pages)
     approximate = visar.select(case.query, case.pages, top_j=60, top_p=30, top_s=10)
@@ -211,7 +209,7 @@ def test_timings_name_the_stages() -> None:
     assert all(seconds >= 0 for seconds in timings.values())
 
 
-def test_a_selection_prints_what_matters() -> None:
+def test_selection_repr() -> None:
     case = planted(seed=3, n_pages=30)
     selection = visar.select(case.query, case.pages, max_k=2)
     assert repr(selection) == (

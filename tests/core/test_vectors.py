@@ -1,7 +1,8 @@
-"""Every accepted form of input gives the same result; every other is refused with a reason."""
+"""Test the accepted forms of input, and the errors for all others."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,11 @@ def same_as_expected(pages: Any, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("form", forms())
-def test_every_form_of_pages_gives_the_same(form: str) -> None:
+def test_every_form_of_pages_gives_the_same_result(form: str) -> None:
     same_as_expected(*forms()[form])
 
 
-def test_tensors_give_the_same() -> None:
+def test_tensors_give_the_same_result() -> None:
     torch = pytest.importorskip("torch")
     stacked, offsets = torch.from_numpy(STACKED), torch.from_numpy(OFFSETS)
     same_as_expected([torch.from_numpy(page) for page in PAGES32], {})
@@ -67,8 +68,8 @@ def test_tensors_give_the_same() -> None:
 
 
 @pytest.mark.parametrize("longest", [7, 64, 4096])
-def test_blocks_of_any_size_give_the_same(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages longer than a block are read in parts, short ones together."""
+def test_block_size_does_not_matter(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages longer than a block are split; short pages share a block."""
     monkeypatch.setattr(vectors, "LONGEST_BLOCK", longest)
     monkeypatch.setattr(vectors, "BLOCK_ROWS", min(longest, 1024))
     for pages in (PAGES32, [page.astype(np.float16) for page in PAGES32]):
@@ -103,7 +104,7 @@ def test_every_finite_float16_is_decoded_exactly() -> None:
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=8), st.data())
-def test_taking_rows_is_indexing(lengths: list[int], data: st.DataObject) -> None:
+def test_take_equals_indexing(lengths: list[int], data: st.DataObject) -> None:
     rng = np.random.default_rng(sum(lengths))
     pages = [unit(rng.normal(size=(n, 4))).astype(np.float16) for n in lengths]
     stacked = np.concatenate(pages)
@@ -114,87 +115,76 @@ def test_taking_rows_is_indexing(lengths: list[int], data: st.DataObject) -> Non
     np.testing.assert_array_equal(visar.prepare(pages).take(rows, factors), expected)
 
 
-def broken(page: int, value: float) -> list[np.ndarray]:
+def pages_with(value: float, page: int) -> list[np.ndarray]:
     pages = [np.array(p) for p in PAGES32]
     pages[page][3, 5] = value
     return pages
 
 
-REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
-    "no pages": (QUERY32, [], {}, "no pages"),
-    "no query vectors": (QUERY32[:0], PAGES32, {}, "query has no vectors"),
+INVALID: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
+    "no pages": (QUERY32, [], {}, "pages"),
+    "no query vectors": (QUERY32[:0], PAGES32, {}, "query"),
     "query of one dimension": (QUERY32[0], PAGES32, {}, "two dimensions"),
     "page of one dimension": (QUERY32, [*PAGES32, PAGES32[0][0]], {}, "page 25 "),
-    "another dimension in one page": (
-        QUERY32,
-        [*PAGES32, np.eye(3)],
-        {},
-        "Page 25 .* 3 dimensions",
-    ),
-    "another dimension in the query": (np.eye(3), PAGES32, {}, "3 dimensions.*same encoder"),
+    "another dimension in one page": (QUERY32, [*PAGES32, np.eye(3)], {}, "Page 25 .* 3 "),
+    "another dimension in the query": (np.eye(3), PAGES32, {}, "3 .*encoder"),
     "whole numbers": (QUERY32, [np.eye(32, dtype=np.int16)], {}, "int16"),
     "text": (QUERY32, "pages", {}, "page 0"),
-    "not a sequence": (QUERY32, 5, {}, "sequence of arrays"),
-    "stacked without offsets": (QUERY32, STACKED, {}, "needs offsets="),
-    "offsets beyond the end": (QUERY32, STACKED, {"offsets": [0, 9999]}, "to 9999"),
-    "offsets that fall": (QUERY32, STACKED, {"offsets": [0, 60, 50, 1250]}, "must rise"),
+    "not a sequence": (QUERY32, 5, {}, "int"),
+    "stacked without offsets": (QUERY32, STACKED, {}, "offsets="),
+    "offsets beyond the end": (QUERY32, STACKED, {"offsets": [0, 9999]}, "9999"),
+    "offsets that fall": (QUERY32, STACKED, {"offsets": [0, 60, 50, 1250]}, "offsets"),
     "offsets with prepared pages": (QUERY32, visar.prepare(PAGES32), {"offsets": [0]}, "prepared"),
-    "NaN": (QUERY32, broken(7, np.nan), {}, "NaN or an infinity in vector 3 of page 7"),
-    "infinity": (QUERY32, broken(0, -np.inf), {}, "NaN or an infinity in vector 3 of page 0"),
-    "far from unit length": (QUERY32, broken(9, 40.0), {}, "length of vector 3 of page 9 .* is 40"),
-    "padding": (
-        QUERY32,
-        [*PAGES32, np.zeros((4, 32))],
-        {},
-        "page 25 .* is 0, not 1: is it padding",
-    ),
+    "NaN": (QUERY32, pages_with(np.nan, page=7), {}, "NaN .* vector 3 of page 7"),
+    "infinity": (QUERY32, pages_with(-np.inf, page=0), {}, "infinity .* vector 3 of page 0"),
+    "far from unit length": (QUERY32, pages_with(40.0, page=9), {}, "vector 3 of page 9 .*40"),
+    "padding": (QUERY32, [*PAGES32, np.zeros((4, 32))], {}, "page 25 .* 0.*padding"),
     "NaN in the query": (QUERY32 * np.nan, PAGES32, {}, "NaN .* vector 0 of the query"),
-    "long query": (QUERY32 * 2, PAGES32, {}, "vector 0 of the query is 2"),
+    "long query": (QUERY32 * 2, PAGES32, {}, "vector 0 of the query .*2"),
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_bad_vectors_are_refused_with_a_reason(what: str) -> None:
-    query, pages, options, reason = REFUSED[what]
-    with pytest.raises(InvalidVectors, match=reason):
+@pytest.mark.parametrize("case", INVALID)
+def test_error_names_the_invalid_vectors(case: str) -> None:
+    query, pages, options, pattern = INVALID[case]
+    with pytest.raises(InvalidVectors, match=pattern):
         visar.select(query, pages, **options)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_float16_infinities_are_refused_as_such(bad: float) -> None:
-    """Their bits decode to large numbers: the message must still tell the truth."""
-    pages = [page.astype(np.float16) for page in broken(7, bad)]
-    with pytest.raises(InvalidVectors, match="NaN or an infinity in vector 3 of page 7"):
+def test_error_names_float16_infinities(bad: float) -> None:
+    """Their bits decode to large finite numbers, but the error must name the stored value."""
+    pages = [page.astype(np.float16) for page in pages_with(bad, page=7)]
+    with pytest.raises(InvalidVectors, match=r"NaN .* vector 3 of page 7"):
         visar.prepare(pages)
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("name", "value"),
     [
-        ({"top_t": 0}, "top_t must be at least 1, not 0"),
-        ({"top_t": None}, "top_t must be a whole number"),
-        ({"max_k": 1.5}, "max_k must be a whole number, not 1.5"),
-        ({"top_s": -3}, "top_s must be at least 1"),
-        ({"gamma": float("nan")}, "gamma must be a finite number"),
-        ({"gamma": -1}, "gamma must be a finite number of at least 0, not -1"),
-        ({"unweighted": "tokens"}, "unweighted takes a collection"),
-        ({"unweighted": ["patches"]}, "unweighted takes a collection"),
+        ("top_t", 0),
+        ("top_t", None),
+        ("max_k", 1.5),
+        ("top_s", -3),
+        ("gamma", float("nan")),
+        ("gamma", -1),
+        ("unweighted", "tokens"),
+        ("unweighted", ["patches"]),
     ],
 )
-def test_nonsense_options_are_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InvalidOption, match=reason):
-        visar.select(QUERY32, PAGES32, **options)
+def test_error_names_the_invalid_option_and_value(name: str, value: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"{name}.*{re.escape(repr(value))}"):
+        visar.select(QUERY32, PAGES32, **{name: value})
 
 
-def test_errors_are_also_the_usual_python_ones() -> None:
+def test_errors_are_value_errors() -> None:
     assert issubclass(InvalidVectors, VisarError)
     assert issubclass(InvalidVectors, ValueError)
     assert issubclass(InvalidOption, ValueError)
 
 
-def test_a_refused_document_can_be_mended_and_used() -> None:
-    """A failed check must not count as a check."""
-    pages = broken(7, np.nan)
+def test_vectors_are_checked_again_after_a_failed_check() -> None:
+    pages = pages_with(np.nan, page=7)
     prepared = vectors.PageVectors(pages)
     with pytest.raises(InvalidVectors):
         prepared.check()
@@ -204,7 +194,7 @@ def test_a_refused_document_can_be_mended_and_used() -> None:
     assert visar.select(QUERY32, prepared).pages.tolist() == EXPECTED.pages.tolist()
 
 
-def test_empty_pages_score_nothing() -> None:
+def test_empty_pages_score_zero() -> None:
     empty = np.zeros((0, 32), np.float32)
     scores = visar.maxsim(QUERY32, [empty, PAGES32[0], empty])
     assert scores[0] == scores[2] == 0
@@ -212,30 +202,29 @@ def test_empty_pages_score_nothing() -> None:
     assert visar.maxsim(QUERY32, [empty]).tolist() == [0]
 
 
-def test_prepared_pages_take_no_offsets() -> None:
-    """They were ignored: the pages stayed as they had been prepared."""
+def test_prepared_pages_do_not_accept_offsets() -> None:
     prepared = visar.prepare(PAGES32)
     assert visar.prepare(prepared) is prepared
-    with pytest.raises(InvalidVectors, match="offsets= goes with one stacked array"):
+    with pytest.raises(InvalidVectors, match="offsets="):
         visar.prepare(prepared, [0, 1])
 
 
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=8), data=st.data())
-def test_some_pages_are_those_pages(lengths: list[int], data: st.DataObject) -> None:
+def test_subset_equals_the_chosen_pages(lengths: list[int], data: st.DataObject) -> None:
     pages = [unit(np.random.default_rng(n).normal(size=(n, 4))) for n in lengths]
     chosen = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1, unique=True))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     for whole in (visar.prepare(pages), visar.prepare(np.concatenate(pages), offsets)):
-        some = whole.only(chosen)
-        assert np.diff(some.offsets).tolist() == [lengths[page] for page in chosen]
-        found = [block.vectors.copy() for block in some.blocks()]
+        subset = whole.subset(chosen)
+        assert np.diff(subset.offsets).tolist() == [lengths[page] for page in chosen]
+        blocks = [block.vectors.copy() for block in subset.blocks()]
         expected = np.concatenate([pages[page] for page in chosen]).astype(np.float32)
-        np.testing.assert_array_equal(np.concatenate(found) if found else expected[:0], expected)
-        assert (some.shortest, some.longest) == (whole.shortest, whole.longest)
+        np.testing.assert_array_equal(np.concatenate(blocks) if blocks else expected[:0], expected)
+        assert (subset.shortest, subset.longest) == (whole.shortest, whole.longest)
 
 
-def test_pages_that_were_not_checked_are_checked_when_some_are_read() -> None:
-    pages = vectors.PageVectors(broken(3, np.nan))
-    pages.only([0, 1]).check()
+def test_subset_of_unchecked_pages_is_checked() -> None:
+    pages = vectors.PageVectors(pages_with(np.nan, page=3))
+    pages.subset([0, 1]).check()
     with pytest.raises(InvalidVectors, match="NaN"):
-        pages.only([1, 3]).check()
+        pages.subset([1, 3]).check()

@@ -1,17 +1,45 @@
-"""What docs/embedded-encoder.md shows works as shown."""
+"""Run the examples of docs/encoders.md, and check its table."""
 
 from __future__ import annotations
 
-import re
+import shutil
 from pathlib import Path
 
-import pytest
+from tests.docs.shown import blocks, commands, read
+from tests.programs import run_shown
+from visar.encoders.records import PUBLISHED
+from visar.encoders.visual import FAMILIES
+from visar.samples import REPORT
 
-ROOT = Path(__file__).parents[2]
+PAGE = read("encoders.md")
 
 
-def test_the_embedded_encoder_is_used_as_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    text = (ROOT / "docs" / "embedded-encoder.md").read_text("utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+def test_the_default_encoder_is_used_as_shown() -> None:
+    (code,) = blocks(PAGE, "python")
     exec(code, {})  # noqa: S102
+
+
+def test_a_smaller_index_is_used_as_shown(tmp_path: Path) -> None:
+    shutil.copy(REPORT, tmp_path / "report.pdf")
+    shown = [command for command, _ in commands(PAGE) if command.endswith("embedded+int8")]
+    assert len(shown) == 2
+    for command in shown:
+        ran = run_shown(command, tmp_path)
+        assert ran.returncode == 0, ran.stderr
+
+
+def test_the_table_of_checkpoints_is_the_program_s() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
+    listed = {row[0].strip("`"): row[1:] for row in rows if len(row) == 6}
+    assert listed == {
+        one.name: [
+            f"`{one.repository}`",
+            one.description,
+            str(one.dimension),
+            one.page_cost or "not counted",
+            f"{one.parameters}, {one.download}",
+        ]
+        for one in PUBLISHED.values()
+    }
+    for family in FAMILIES.values():
+        assert family.model_class.replace("_", ".").lower() in PAGE.lower()

@@ -1,4 +1,4 @@
-"""What docs/extending.md builds works: by module:name, and as a package with entry points."""
+"""Run the examples of docs/extending.md by module:name, and as a package with entry points."""
 
 from __future__ import annotations
 

@@ -6,16 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.docs.shown import blocks, read
 from visar import Index
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_example_reads_an_index(tmp_path: Path, report: Path) -> None:
     with Index.open(tmp_path / "my-index") as index:
         added = index.add(report)
-    page = (ROOT / "docs" / "index-format.md").read_text(encoding="utf-8")
-    code = page.split("```python\n")[1].split("```")[0]
+    (code,) = blocks(read("index-format.md"), "python")
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     arrays, found = run.stdout.splitlines()

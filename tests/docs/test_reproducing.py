@@ -17,13 +17,13 @@ import torch
 from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.documents.conftest import text_at, write_pdf
-from tests.encoders import tiny
+from tests.encoders import tiny, tiny_published
 from tests.encoders.servers import serving
 from tests.evaluation.datasets.layouts import MMLONGBENCH
 from tests.generation import tiny_models
 from tests.generation.scripted import replies, scripted
 from visar.evaluation.authors import paper_encoder
-from visar.evaluation.records import Answered, Retrieved, read_by_key
+from visar.evaluation.records import AnswerRecord, RetrievalRecord, read_by_key
 from visar.evaluation.report.paper import the_paper
 from visar.generation.local import LocalGenerator
 
@@ -68,18 +68,18 @@ def cheap() -> Iterator[None]:
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """What stands here for a name of the page: folders of checkpoints, addresses of servers."""
+    """Replacements for names in the page: folders of checkpoints, addresses of servers."""
     from visar.encoders.visrag import VisRagEncoder
 
     monkeypatch.chdir(tmp_path)
     for family in ENCODERS:
         tiny.save(family, tmp_path)
-    tiny.save_colbert(tmp_path / "colbertv2")
+    tiny_published.save_colbert(tmp_path / "colbertv2")
     for name in GENERATORS:
         tiny_models.save(name, tmp_path / name)
     tiny_models.save("qwen2.5-7b", tmp_path / JUDGE)
     write_benchmarks(tmp_path / "collection")
-    folder = str(tiny.save_visrag(tmp_path / "visrag-ret"))
+    folder = str(tiny_published.save_visrag(tmp_path / "visrag-ret"))
     visrag = VisRagEncoder(folder, device="cpu", trust_remote_code=True)
     with serving(visrag) as encoder, scripted(*[replies(SAID)] * 200) as server:
         yield {
@@ -113,17 +113,19 @@ def test_every_command_runs_and_the_report_has_every_table(
         ran = visar(*typed)
         # Random weights cannot be verified: that differences are found is tested elsewhere.
         assert ran.code == int(command[1] == "verify"), (command, ran.err)
-    found = read_by_key(Path("results"), Retrieved)
+    found = read_by_key(Path("results"), RetrievalRecord)
     assert {paper_encoder(Path(encoder).name) for _, _, encoder, _ in found} == {
         *(*ENCODERS, "colbertv2", "visrag-ret"),
     }
     assert {record.method for record in found.values() if record.alone} >= {"visar", "top-k"}
-    answers = read_by_key(Path("results"), Answered).values()
+    answers = read_by_key(Path("results"), AnswerRecord).values()
     assert {answer.generator for answer in answers} == {names[name] for name in GENERATORS}
     assert {answer.max_k for answer in answers} == {*range(1, 11)}
-    assert {answer.concurrency for answer in read_by_key(Path("served"), Answered).values()} == {16}
+    assert {
+        answer.concurrency for answer in read_by_key(Path("served"), AnswerRecord).values()
+    } == {16}
     report = Path("report/report.md").read_text(encoding="utf-8")
-    # Such as "### Tables 4 and S3–S7. …" and "### Figures 3 (a) and S3. …".
+    # Such as "### Tables 2 and S1. …" and "### Figures 3 (a) and S3. …".
     titles = re.findall(r"^### (Table|Figure)s? ([^.]*)\.", report, flags=re.M)
     shown = {f"{kind} {n}" for kind, title in titles for n in re.findall(r"S?\d+", title)}
     tables = ("1", "2", "3", "4", "S1", "S2", "S3", "S4", "S6", "S7", "S8", "S9", "S10")

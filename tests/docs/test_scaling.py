@@ -1,4 +1,4 @@
-"""What docs/scaling.md says: its commands, its costs, and the file for Kubernetes."""
+"""Check the commands and costs in docs/scaling.md, and the file for Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = ROOT / "examples" / "kuberay.yaml"
 
 
 def parse(command: str) -> dict[str, Any]:
-    """What a command line says to ViSAR, without doing it; fails if there is no such option."""
+    """Parse a command without running it; fail if it has an unknown option."""
     words = [
         word for word in shlex.split(command, comments=True) if not re.match(r"[A-Z_]+=", word)
     ]

@@ -1,4 +1,4 @@
-"""What docs/server.md shows works as shown."""
+"""Run the examples of docs/http-api.md, and check that docs/server.md names every option."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from pathlib import Path
 
 import pikepdf
 import pytest
+from safetensors.numpy import load
 
+from tests.docs.shown import blocks, read
+from tests.encoders.servers import serving
 from tests.server.service import program
 from visar.cli.serve import serve
+from visar.encoders.embedded import EmbeddedEncoder
 from visar.index import Index
+from visar.server import create_app
 
-PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+PAGE, _, ENCODERS = read("http-api.md").partition("## Encoder services")
 DEFAULT = "http://127.0.0.1:8764"
 
 
@@ -44,19 +49,18 @@ def test_the_client_is_used_as_shown(
     folder: Path, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
-    (example,) = [
-        one for one in re.findall(r"```python\n(.*?)```", PAGE, flags=re.S) if "Client" in one
-    ]
+    (example,) = [one for one in blocks(PAGE, "python") if "Client" in one]
     exec(example.replace(DEFAULT, address), {})  # noqa: S102
     added, *parts = capsys.readouterr().out.splitlines()
-    assert added.startswith("['annual-report.pdf'] ['notes.pdf")
+    assert added.startswith("['annual-report.pdf'] [")
+    assert "notes.pdf" in added
     assert "annual-report.pdf" in "".join(parts)
     assert any(" of 8 pages" in part for part in parts)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_curl_is_used_as_shown(folder: Path, address: str) -> None:
-    shown = re.findall(r"```console\n(.*?)```", PAGE, flags=re.S)
+    shown = blocks(PAGE, "console")
     lines = "".join(one for one in shown if "curl" in one).replace("\\\n", " ")
     commands = lines.replace(DEFAULT, address).replace("$ ", "").splitlines()
     assert len(commands) == 4
@@ -76,7 +80,33 @@ def test_curl_is_used_as_shown(folder: Path, address: str) -> None:
     assert job["id"] in [one["id"] for one in json.loads(said[3])]
 
 
-def test_every_option_is_told() -> None:
-    told = set(re.findall(r"`--([a-z-]+)`", PAGE))
+def test_every_option_is_named() -> None:
+    named = set(re.findall(r"`--([a-z-]+)`", read("server.md") + PAGE))
     names = {name.replace("_", "-") for name in inspect.signature(serve).parameters}
-    assert names - {"open-page", "base-url", "device"} <= told
+    assert names - {"open-page", "base-url", "device"} <= named
+
+
+def test_every_request_is_in_the_table(tmp_path: Path) -> None:
+    with Index.open(tmp_path / "index") as index:
+        paths = create_app(index).openapi()["paths"]
+    # The first name of a path, such as "documents", stands for all below it.
+    for path in paths:
+        name = path.removeprefix("/api").removeprefix("/v1").split("/")[1]
+        assert f"/{name}" in PAGE, path
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+def test_an_encoder_service_is_used_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = re.findall(r"^\$ (curl [^\n]*)$|```python\n(.*?)```", ENCODERS, flags=re.M | re.S)
+    assert len(steps) == 4
+    with serving(EmbeddedEncoder()) as url:
+        for command, example in steps:
+            exec(example, {})  # noqa: S102
+            if command:
+                asked = command.replace("http://127.0.0.1:8765", url)
+                subprocess.run(["/bin/sh", "-c", asked], check=True)
+    assert "(7, 448) {'name': 'embedded'" in capsys.readouterr().out
+    assert load(Path("vectors.safetensors").read_bytes())["vectors.0"].shape == (1, 448)

@@ -1,4 +1,4 @@
-"""What docs/setup.md shows works as shown, on tiny checkpoints of a miniature hub."""
+"""Run the examples of settings in docs/installing.md, with tiny checkpoints of a local hub."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.encoders import tiny
+from tests.docs.shown import commands, read
+from tests.encoders import tiny_published
 from tests.encoders.servers import answering, like_the_hub
 from tests.programs import run_shown
 from visar.cli.settings import SETTINGS
-from visar.encoders.registry import PUBLISHED
+from visar.encoders.records import PUBLISHED
 
-SETUP = (Path(__file__).parents[2] / "docs" / "setup.md").read_text(encoding="utf-8")
+SETUP = read("installing.md")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -38,14 +39,15 @@ def test_the_commands_run(
         {
             PUBLISHED["colbert-small"].repository: (
                 COMMIT,
-                tiny.save_colbert(tmp_path / "small", 96),
+                tiny_published.save_colbert(tmp_path / "small", 96),
             ),
             PUBLISHED["colsmol-256m"].repository: (COMMIT, adapter),
             "someone/base": (COMMIT, Path(f"{checkpoint('colsmol')}-base")),
         }
     )
-    commands = re.findall(r"^\$ (.*)$", SETUP, flags=re.M)
-    assert len(commands) == 7
+    (searched,) = re.findall(r"^visar (search .*)$", read("encoders.md"), flags=re.M)
+    shown = [one for one, _ in commands(SETUP, "visar (?:setup|config|ask)")]
+    assert len(shown) == 6
     for setting in SETTINGS.values():
         monkeypatch.delenv(setting.variable, raising=False)
     with answering(hub) as (endpoint, _):
@@ -55,7 +57,7 @@ def test_the_commands_run(
             "HF_HUB_OFFLINE": "0",
             "VISAR_CONFIG": str(tmp_path / "config.toml"),
         }
-        for command in commands:
+        for command in (*shown, f"visar {searched}"):
             ran = run_shown(command, tmp_path, **environment)
             assert ran.returncode == 0, (command, ran.stderr)
     kept = (tmp_path / "config.toml").read_text()

@@ -15,11 +15,11 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 
+from tests.docs.shown import assert_shown, blocks, commands, read
 from tests.programs import run_shown
 
 ROOT = Path(__file__).parents[2]
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-WORKED = (ROOT / "docs" / "worked-example.md").read_text(encoding="utf-8")
+TUTORIAL, METHOD = read("tutorial.md"), read("method.md")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_the_site_has_no_broken_link(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stdout + built.stderr
     site = tmp_path / "build" / "site"
     pages = {path: Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
-    assert len(pages) > 25
+    assert len(pages) > 20
     for path, page in pages.items():
         for name in page.names:
             link = urlsplit(name)
@@ -77,16 +77,15 @@ def test_the_site_has_no_broken_link(tmp_path: Path) -> None:
 
 
 def test_the_tutorial_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = re.findall(r"^\$ (visar .*)\n((?:  .*\n)*)", TUTORIAL, flags=re.M)
-    assert len(commands) > 4
-    for command, shown in commands:
+    found = commands(TUTORIAL)
+    assert len(found) > 4
+    for command, shown in found:
         ran = run_shown(command, folder, COLUMNS="100")
         assert ran.returncode == 0, (command, ran.stderr)
-        for line in shown.splitlines():
-            assert line.strip().rstrip("…") in ran.stdout, command
+        assert_shown(shown, ran.stdout)
     assert list((folder / "pages").glob("*.png"))
     assert (folder / "why.html").exists()
-    (example,) = re.findall(r"```python\n(.*?)```", TUTORIAL, flags=re.S)
+    (example,) = blocks(TUTORIAL, "python")
     monkeypatch.chdir(folder)
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(example, {})  # noqa: S102
@@ -103,7 +102,7 @@ def test_the_worked_example_has_the_numbers_it_shows(
     """
     monkeypatch.chdir(folder)
     names: dict[str, object] = {}
-    blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", WORKED, flags=re.S)
+    blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", METHOD, flags=re.S)
     assert len(blocks) > 5
     with np.printoptions():  # which the page sets
         for code, shown in blocks:

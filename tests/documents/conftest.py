@@ -1,4 +1,4 @@
-"""Documents made on the spot, so that what is in them is known."""
+"""Helpers that generate documents with known contents."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from visar.documents import OpenedDocument, Page, ReadOptions, open_document
 
 Draw = Callable[[Any], None]
 A5 = (420.0, 595.0)
-# Variables that programs which read files must not see.
+# Environment variables that programs for reading files must not get.
 SECRETS = {"OPENAI_API_KEY", "VISAR_TOKEN", "VISAR_PASSWORD", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"}
 
 
 def write_pdf(path: Path, *pages: Draw, size: tuple[float, float] = A5, **options: Any) -> Path:
-    """A PDF with a page per function; each draws on a reportlab canvas."""
+    """Write a PDF with one page per function, which draws on a reportlab canvas."""
     canvas = Canvas(str(path), pagesize=size, **options)
     for draw in pages:
         canvas.setFont("Helvetica", 10)
@@ -39,7 +39,7 @@ def text_at(x: float, y: float, text: str) -> Draw:
 
 
 def lines_at(x: float, y: float, lines: Sequence[str], leading: float = 12) -> Draw:
-    """Lines below one another, the first at height y."""
+    """Return a function that draws lines, the first at height y."""
 
     def draw(canvas: Any) -> None:
         for number, line in enumerate(lines):
@@ -49,14 +49,14 @@ def lines_at(x: float, y: float, lines: Sequence[str], leading: float = 12) -> D
 
 
 def embedded_font() -> str:
-    """The name of a font with more letters than the PDF standard fonts have."""
+    """Return the name of a font with more letters than the standard fonts of PDF."""
     path = Path(reportlab.__file__).parent / "fonts" / "Vera.ttf"
     pdfmetrics.registerFont(TTFont("Vera", str(path)))
     return "Vera"
 
 
 def text_image(text: str, *, size: tuple[int, int] = (900, 200), height: int = 60) -> Image.Image:
-    """Black letters on white, as a scanner sees them."""
+    """Return an image of black letters on white, like a scan."""
     image = Image.new("RGB", size, "white")
     font = ImageFont.load_default(height)
     ImageDraw.Draw(image).multiline_text((40, 40), text, fill="black", font=font)
@@ -64,12 +64,12 @@ def text_image(text: str, *, size: tuple[int, int] = (900, 200), height: int = 6
 
 
 def lines_of(page: Page) -> list[str]:
-    """The text of a page, line by line, in reading order."""
+    """Return the lines of a page in reading order."""
     return [" ".join(page.words[index].text for index in line) for line in page.lines()]
 
 
 def ink(image: Image.Image) -> NDArray[np.float64]:
-    """Left, top, right, bottom of everything dark, as shares of the image."""
+    """Return the bounding box of all dark pixels, as shares of the image."""
     rows, columns = np.nonzero(np.asarray(image.convert("L")) < 128)
     return np.array(
         [
@@ -83,7 +83,7 @@ def ink(image: Image.Image) -> NDArray[np.float64]:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[..., OpenedDocument]]:
-    """``open_document`` with these ``ReadOptions``; the documents are closed when the test ends."""
+    """``open_document`` with ``ReadOptions``; closes the documents after the test."""
     documents = []
 
     def open_one(path: Path, **options: Any) -> OpenedDocument:

@@ -1,4 +1,4 @@
-"""Words at places of a page, for tests of layout and quotes."""
+"""Pages with words at given positions, for tests of layout and quotes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Text = tuple[int, float, float, str] | tuple[int, float, float, str, float]
 
 
 def words_at(*texts: Text) -> list[PlacedWord]:
-    """Return the words of texts, each 0.5 font sizes wide a letter, with 0.3 between words."""
+    """Return the words of texts; letters are 0.5 font sizes wide, spaces 0.3."""
     words: list[PlacedWord] = []
-    for line, left, top, text, *given in texts:
-        size = given[0] if given else 10.0
+    for line, left, top, text, *sizes in texts:
+        size = sizes[0] if sizes else 10.0
         for word in text.split():
             right = left + 0.5 * size * len(word)
             bottom = top + 0.7 * size
@@ -42,7 +42,7 @@ def page_at(*texts: Text, number: int = 1, recurring: set[str] | None = None) ->
 def rows_at(
     top: float, rows: list[list[str]], columns: list[float], pitch: float = 16, line: int = 10
 ) -> list[Text]:
-    """Return the cells of a table; those of the first column begin there, others end there."""
+    """Return the cells of a table; the first column is left-aligned, the others right-aligned."""
     texts: list[Text] = []
     for number, row in enumerate(rows):
         for column, (edge, cell) in enumerate(zip(columns, row, strict=True)):
@@ -53,11 +53,11 @@ def rows_at(
     return texts
 
 
-def text_of(page: Page, block: Block) -> str:
+def block_text(page: Page, block: Block) -> str:
     return join_words([page.words[index] for index in block.words])
 
 
-def grid_of(page: Page, block: Block) -> dict[tuple[int, int], str]:
+def table_cells(page: Page, block: Block) -> dict[tuple[int, int], str]:
     """Return the texts of a table's cells by row and column."""
     return {
         (cell.row, cell.column): join_words([page.words[index] for index in cell.words])
@@ -65,9 +65,9 @@ def grid_of(page: Page, block: Block) -> dict[tuple[int, int], str]:
     }
 
 
-def tables_of(page: Page) -> list[Block]:
+def table_blocks(page: Page) -> list[Block]:
     return [block for block in page.blocks or () if block.kind == "table"]
 
 
-def texts_of(page: Page, kind: str) -> list[str]:
-    return [text_of(page, block) for block in page.blocks or () if block.kind == kind]
+def block_texts(page: Page, kind: str) -> list[str]:
+    return [block_text(page, block) for block in page.blocks or () if block.kind == kind]

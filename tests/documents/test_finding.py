@@ -21,35 +21,35 @@ def picture(path: Path) -> None:
     Image.new("L", (9, 9)).save(path)
 
 
-def test_folders_become_the_documents_in_them(tmp_path: Path) -> None:
-    touch(*(tmp_path / name for name in ("b10.pdf", "b2.PDF", "notes.txt", ".hidden.pdf")))
+def test_folders_are_expanded_to_documents(tmp_path: Path) -> None:
+    touch(*(tmp_path / name for name in ("b10.pdf", "b2.PDF", "film.mp4", ".hidden.pdf")))
     touch(tmp_path / "deeper" / "still" / "a.docx", tmp_path / "~$lock.docx")
     picture(tmp_path / "scan" / "1.png")
     picture(tmp_path / "scan" / "2.jpg")
     picture(tmp_path / "figure.png")
-    found = [str(path.relative_to(tmp_path)) for path in find_documents([tmp_path]).paths]
+    documents = find_documents([tmp_path, tmp_path / "deeper"])
+    found = [str(path.relative_to(tmp_path)) for path in documents.paths]
+    assert documents.skipped == (tmp_path / "film.mp4",)
     assert found == ["b2.PDF", "b10.pdf", "deeper/still/a.docx", "figure.png", "scan"]
 
 
-def test_files_that_are_named_are_taken_as_they_are_and_once(tmp_path: Path) -> None:
+def test_named_files_are_documents_whatever_their_suffix(tmp_path: Path) -> None:
     touch(tmp_path / "odd.name", tmp_path / "a.pdf")
     given: list[Path | str] = [tmp_path / "odd.name", str(tmp_path), tmp_path / "a.pdf"]
     assert find_documents(given).paths == (tmp_path / "odd.name", tmp_path / "a.pdf")
 
 
-def test_what_cannot_be_used_is_reported_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+def test_unusable_paths_are_reported(tmp_path: Path) -> None:
     touch(tmp_path / "good" / "a.pdf", tmp_path / "z.pdf")
     (tmp_path / "empty").mkdir()
     missing, empty = tmp_path / "missing.pdf", tmp_path / "empty"
     found = find_documents([missing, tmp_path / "good", empty, tmp_path / "z.pdf"])
     assert found.paths == (tmp_path / "good" / "a.pdf", tmp_path / "z.pdf")
-    assert found.refused == (
-        (missing, f"{missing} does not exist, or not any more."),
-        (empty, f"{empty} is a folder without documents."),
-    )
+    assert [path for path, _ in found.refused] == [missing, empty]
+    assert all(str(path) in reason for path, reason in found.refused)
 
 
-def test_names_of_any_kind_are_reported_not_raised(tmp_path: Path) -> None:
+def test_invalid_names_are_reported(tmp_path: Path) -> None:
     touch(tmp_path / "z.pdf")
     odd = ["x" * 300, "x/" * 3000, "nu\0ll", os.fsdecode(b"caf\xe9")]
     found = find_documents([*odd, tmp_path / "z.pdf"])
@@ -59,8 +59,8 @@ def test_names_of_any_kind_are_reported_not_raised(tmp_path: Path) -> None:
         reason.encode()
 
 
-def test_a_folder_that_cannot_be_listed_does_not_stop_its_siblings(tmp_path: Path) -> None:
-    """Even root cannot list a folder whose path is longer than the system takes."""
+def test_folder_that_cannot_be_listed_is_reported(tmp_path: Path) -> None:
+    """Not even root can list a folder whose path is too long."""
     touch(tmp_path / "a" / "a.pdf", tmp_path / "c" / "c.pdf")
     deep = os.open(tmp_path / "a", os.O_RDONLY)
     for _ in range(20):
@@ -73,12 +73,12 @@ def test_a_folder_that_cannot_be_listed_does_not_stop_its_siblings(tmp_path: Pat
     assert found.paths == (tmp_path / "a" / "a.pdf", tmp_path / "c" / "c.pdf")
     ((path, reason),) = found.refused
     assert path.name == "b" * 250
-    assert reason.endswith("cannot be read: File name too long.")
+    assert "File name too long" in reason
     shutil.rmtree(tmp_path / "a")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_folders_and_files_that_may_not_be_read(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_folders_and_files_without_read_permission(tmp_path: Path) -> None:
     touch(tmp_path / "a" / "a.pdf", tmp_path / "b" / "b.pdf")
     picture(tmp_path / "mixed" / "1.png")
     touch(tmp_path / "mixed" / "2.pdf")
@@ -88,12 +88,12 @@ def test_folders_and_files_that_may_not_be_read(tmp_path: Path) -> None:
     (tmp_path / "a").chmod(0o755)
     names = ["b.pdf", "1.png", "2.pdf"]
     assert [path.name for path in found.paths] == names
-    assert found.refused == (
-        (tmp_path / "a", f"{tmp_path / 'a'} cannot be read: Permission denied."),
-    )
+    ((path, reason),) = found.refused
+    assert path == tmp_path / "a"
+    assert "Permission denied" in reason
 
 
-def test_links_to_folders_are_followed_only_if_named(tmp_path: Path) -> None:
+def test_links_to_folders_are_only_followed_if_named(tmp_path: Path) -> None:
     touch(tmp_path / "real" / "a.pdf")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     (tmp_path / "real" / "loop").symlink_to(tmp_path)
@@ -103,7 +103,7 @@ def test_links_to_folders_are_followed_only_if_named(tmp_path: Path) -> None:
     assert [path.name for path, _ in found.refused] == ["gone.pdf"]
 
 
-def test_folders_nested_deeper_than_python_calls(tmp_path: Path) -> None:
+def test_deeply_nested_folders(tmp_path: Path) -> None:
     folder = tmp_path
     for _ in range(1200):
         folder = folder / "d"
@@ -111,7 +111,7 @@ def test_folders_nested_deeper_than_python_calls(tmp_path: Path) -> None:
     touch(folder / "a.pdf")
     assert find_documents([tmp_path]).paths == (folder / "a.pdf",)
     (folder / "a.pdf").unlink()
-    # What removes the folders of tests calls itself for each.
+    # pytest deletes temporary folders recursively, which fails for such a depth.
     while folder != tmp_path:
         folder.rmdir()
         folder = folder.parent

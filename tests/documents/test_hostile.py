@@ -1,9 +1,8 @@
-"""Broken and hostile files: each a clear error that names the file, none the end of the program."""
+"""Test broken and hostile files, which must raise an error that names the file."""
 
 from __future__ import annotations
 
 import os
-import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ def plain_pdf(path: Path, pages: int = 2) -> Path:
 
 
 def with_content(path: Path, content: bytes, **page: Any) -> Path:
-    """A one-page PDF with this content stream, stored as it is."""
+    """Write a one-page PDF with this content stream, without compressing it again."""
     pdf = pikepdf.new()
     pdf.add_blank_page(page_size=(400, 400))
     pdf.pages[0].obj["/Contents"] = pdf.make_stream(content, **page)
@@ -31,21 +30,19 @@ def with_content(path: Path, content: bytes, **page: Any) -> Path:
     return path
 
 
-def test_encrypted_files_ask_for_a_password(tmp_path: Path, opened: Any) -> None:
+def test_encrypted_file_needs_a_password(tmp_path: Path, opened: Any) -> None:
     path = tmp_path / "secret.pdf"
     with pikepdf.open(plain_pdf(tmp_path / "plain.pdf")) as pdf:
         pdf.save(path, encryption=pikepdf.Encryption(user="open sesame", owner="o"))
-    with pytest.raises(
-        EncryptedDocument, match=r"^secret.pdf is encrypted\. .*--password.*VISAR_P"
-    ):
+    with pytest.raises(EncryptedDocument, match=r"^secret.pdf .*--password.*VISAR_P"):
         open_document(path)
-    with pytest.raises(EncryptedDocument, match=r"^secret.pdf is encrypted, and the password does"):
+    with pytest.raises(EncryptedDocument, match=r"^secret.pdf "):
         open_document(path, ReadOptions(password="wrong"))  # noqa: S106
     document = opened(path, password="open sesame")  # noqa: S106
     assert lines_of(document.page(2)) == ["page 2"]
 
 
-def test_a_file_only_its_owner_may_change_is_readable(tmp_path: Path, opened: Any) -> None:
+def test_file_with_only_an_owner_password_is_readable(tmp_path: Path, opened: Any) -> None:
     with pikepdf.open(plain_pdf(tmp_path / "plain.pdf")) as pdf:
         pdf.save(tmp_path / "a.pdf", encryption=pikepdf.Encryption(user="", owner="o"))
     assert lines_of(opened(tmp_path / "a.pdf").page(1)) == ["page 1"]
@@ -55,7 +52,7 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def no_pdf(path: Path) -> None:
+def not_a_pdf(path: Path) -> None:
     path.write_bytes(b"just some notes\n" * 100)
 
 
@@ -75,78 +72,76 @@ def no_pages(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (empty, "is empty"),
-        (no_pdf, "does not contain what its name says: it is no pdf"),
-        (header_only, "is not a readable PDF: it is damaged or cut off"),
-        (cut_off, "is not a readable PDF|has no pages"),
-        (no_pages, "is not a readable PDF|has no pages"),
+        (empty, "empty"),
+        (not_a_pdf, "PDF"),
+        (header_only, "PDF"),
+        (cut_off, "PDF|pages"),
+        (no_pages, "PDF|pages"),
     ],
 )
-def test_files_that_are_no_documents(
+def test_invalid_pdfs_raise_document_error(
     tmp_path: Path, make: Callable[[Path], None], reason: str
 ) -> None:
     path = tmp_path / "bad.pdf"
     make(path)
-    with pytest.raises(DocumentError, match=f"^bad.pdf ({reason})"):
+    with pytest.raises(DocumentError, match=f"^bad.pdf .*({reason})"):
         open_document(path)
 
 
-def test_a_wrong_suffix_does_not_matter_if_the_content_is_known(
-    tmp_path: Path, opened: Any
-) -> None:
+def test_wrong_suffix_does_not_matter(tmp_path: Path, opened: Any) -> None:
     path = plain_pdf(tmp_path / "plain.pdf").rename(tmp_path / "report.docx")
     document = opened(path)
     assert (document.kind, document.name, len(document)) == ("pdf", "report.docx", 2)
 
 
-def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+def test_unsupported_kind_raises_document_error(tmp_path: Path) -> None:
     (tmp_path / "song.mp3").write_bytes(b"ID3\x04" + bytes(500))
-    with pytest.raises(DocumentError, match=r"^song.mp3 is of no kind that can be read: PDF, PNG"):
+    with pytest.raises(DocumentError, match=r"^song.mp3 .*PDF, images"):
         open_document(tmp_path / "song.mp3")
 
 
-def test_paths_that_are_not_there_or_no_document(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match=r"^gone.pdf does not exist"):
+def test_missing_paths_and_other_folders(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"^gone.pdf .*exist"):
         open_document(tmp_path / "gone.pdf")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_text("notes")
-    with pytest.raises(DocumentError, match=r"folder is a folder that is not made of page images"):
+    with pytest.raises(DocumentError, match=r"page images"):
         open_document(tmp_path / "folder")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_file_without_read_permission(tmp_path: Path) -> None:
     path = plain_pdf(tmp_path / "private.pdf")
     path.chmod(0)
-    with pytest.raises(DocumentError, match=r"^private.pdf cannot be read: Permission denied"):
+    with pytest.raises(DocumentError, match=r"^private.pdf .*Permission denied"):
         open_document(path)
 
 
-def test_a_file_that_vanishes_or_changes_while_it_is_read(tmp_path: Path, opened: Any) -> None:
+def test_file_deleted_or_changed_while_it_is_read(tmp_path: Path, opened: Any) -> None:
     document = opened(plain_pdf(tmp_path / "a.pdf"))
     content = document.path.read_bytes()
     document.page(1)
     document.path.unlink()
-    with pytest.raises(DocumentError, match=r"^a.pdf does not exist, or not any more"):
+    with pytest.raises(DocumentError, match=r"^a.pdf .*exist"):
         document.page(2)
-    with pytest.raises(DocumentError, match=r"^a.pdf does not exist, or not any more"):
+    with pytest.raises(DocumentError, match=r"^a.pdf .*exist"):
         document.image(1)
     document.path.write_bytes(content + b"\n%more")
-    with pytest.raises(DocumentError, match=r"^a.pdf was changed while it was read"):
+    with pytest.raises(DocumentError, match=r"^a.pdf changed"):
         document.page(2)
 
 
 def test_limits_on_bytes_and_pages(tmp_path: Path) -> None:
     path = plain_pdf(tmp_path / "a.pdf", pages=4)
     size = path.stat().st_size
-    with pytest.raises(DocumentError, match=rf"^a.pdf has {size:,} bytes, more .* of {size - 1:,}"):
+    with pytest.raises(DocumentError, match=rf"^a.pdf .*{size:,} bytes.*{size - 1:,}"):
         open_document(path, ReadOptions(limits=Limits(max_bytes=size - 1)))
-    with pytest.raises(DocumentError, match=r"^a.pdf has more pages than the limit of 3"):
+    with pytest.raises(DocumentError, match=r"^a.pdf .*\b3 .*max_pages"):
         open_document(path, ReadOptions(limits=Limits(max_pages=3)))
     open_document(path, ReadOptions(limits=Limits(max_bytes=size, max_pages=4))).close()
 
 
-def test_a_giant_page_is_drawn_smaller(tmp_path: Path, opened: Any) -> None:
+def test_giant_page_is_scaled_down(tmp_path: Path, opened: Any) -> None:
     path = write_pdf(
         tmp_path / "a.pdf", text_at(500, 500, "lost in space"), size=(200_000, 100_000)
     )
@@ -157,28 +152,58 @@ def test_a_giant_page_is_drawn_smaller(tmp_path: Path, opened: Any) -> None:
     assert lines_of(document.page(1)) == ["lost in space"]
 
 
-def test_a_flate_bomb_costs_an_error_and_not_the_machine(tmp_path: Path, opened: Any) -> None:
-    """A few kilobytes that inflate to a gigabyte, packed twice to be small on disk."""
+@pytest.mark.parametrize("size", [(99_000_000, 1), (1, 100_000)])
+def test_image_with_a_very_long_side(tmp_path: Path, opened: Any, size: tuple[int, int]) -> None:
+    path = tmp_path / "line.png"
+    Image.new("1", size).save(path)
+    document = opened(path)
+    with pytest.raises(PageError, match=rf"^line.png, page 1, .*{size[0]} × {size[1]} pixels"):
+        document.image(1)
+    with pytest.raises(PageError, match=rf"^line.png, page 1, .*{size[0]} × {size[1]} pixels"):
+        document.page(1)
+
+
+def test_text_without_height_has_a_size(tmp_path: Path, opened: Any) -> None:
+    """Line sizes are compared by division, so they must not be zero."""
+
+    def flat(canvas: Any) -> None:
+        for y in (500, 500, 499):
+            text = canvas.beginText()
+            text.setTextTransform(1, 0, 0, 0, 50, y)
+            text.textLine("squeezed flat")
+            canvas.drawText(text)
+
+    page = opened(write_pdf(tmp_path / "a.pdf", flat), ocr="never").page(1)
+    assert "flat" in {word.text for word in page.words}
+    assert all(block.size > 0 for block in page.blocks)
+
+
+def flate_bomb(path: Path) -> Path:
+    """Write a few kilobytes that inflate to a gigabyte, compressed twice."""
     packer = zlib.compressobj(9)
     head = packer.compress(b"\n") + packer.flush(zlib.Z_FULL_FLUSH)
-    # After a full flush a block stands for itself, so it can be repeated without packing again.
+    # After a full flush, a compressed block is independent and can be repeated.
     block = packer.compress(b"0 0 m 1 1 l S\n" * 75_000) + packer.flush(zlib.Z_FULL_FLUSH)
     once = head + 1000 * block
-    path = with_content(
-        tmp_path / "bomb.pdf",
+    return with_content(
+        path,
         zlib.compress(once, 9),
         Filter=pikepdf.Array([pikepdf.Name.FlateDecode, pikepdf.Name.FlateDecode]),
     )
+
+
+def test_flate_bomb_is_only_an_error(tmp_path: Path, opened: Any) -> None:
+    path = flate_bomb(tmp_path / "bomb.pdf")
     assert path.stat().st_size < 1_000_000
     document = opened(path, limits=Limits(worker_memory=600_000_000, seconds_per_page=5))
-    with pytest.raises(PageError, match=r"^bomb.pdf, page 1, (made the process|took longer|needs)"):
+    with pytest.raises(PageError, match=r"^bomb.pdf, page 1, "):
         document.page(1)
     with pytest.raises(PageError, match=r"^bomb.pdf, page 1, "):
         document.image(1)
 
 
 def exponential_pdf(path: Path) -> Path:
-    """Forms that draw the next form ten times each: 10^9 strokes on page 1; page 2 is harmless."""
+    """Write nested forms that draw 10^9 strokes on page 1; page 2 is harmless."""
     pdf = pikepdf.new()
     form = pdf.make_stream(b"0 0 m 9 9 l S\n", Type=pikepdf.Name.XObject, Subtype=pikepdf.Name.Form)
     form["/BBox"] = [0, 0, 400, 400]
@@ -195,59 +220,61 @@ def exponential_pdf(path: Path) -> Path:
     return path
 
 
-def test_a_page_that_takes_for_ever_is_given_up(tmp_path: Path, opened: Any) -> None:
+def test_page_timeout(tmp_path: Path, opened: Any) -> None:
     path = exponential_pdf(tmp_path / "slow.pdf")
     document = opened(path, ocr="never", limits=Limits(seconds_per_page=1.5))
-    with pytest.raises(
-        PageError, match=r"^slow.pdf, page 1, (took longer than 1.5 sec|made)"
-    ) as error:
+    with pytest.raises(PageError, match=r"^slow.pdf, page 1, ") as error:
         document.page(1)
     assert error.value.page == 1
-    # The other pages are read all the same.
+    # Other pages can still be read.
     assert document.page(2).width == 400
     assert document.image(2).size == (800, 800)
 
 
-def test_page_numbers_and_resolutions_that_make_no_sense(tmp_path: Path, opened: Any) -> None:
+def test_invalid_page_numbers_and_resolutions(tmp_path: Path, opened: Any) -> None:
     document = opened(plain_pdf(tmp_path / "a.pdf"))
     for number in (0, 3, -1):
-        with pytest.raises(InvalidOption, match=re.escape(f"a.pdf has pages 1 to 2, not {number}")):
+        with pytest.raises(InvalidOption, match=rf"a.pdf .*{number}"):
             document.page(number)
-    with pytest.raises(InvalidOption, match="dpi must be above 0"):
+    with pytest.raises(InvalidOption, match="dpi"):
         document.image(1, dpi=0)
 
 
-def test_options_that_do_not_exist(tmp_path: Path) -> None:
+def test_invalid_options(tmp_path: Path) -> None:
     path = plain_pdf(tmp_path / "a.pdf")
-    with pytest.raises(InvalidOption, match='ocr must be "auto", "always" or "never"'):
+    with pytest.raises(InvalidOption, match=r"ocr .*'sometimes'"):
         open_document(path, ReadOptions(ocr="sometimes"))  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match='ocr_engine must be "rapidocr" or "tesseract"'):
+    with pytest.raises(InvalidOption, match=r"ocr_engine .*'guess'"):
         open_document(path, ReadOptions(ocr_engine="guess"))  # type: ignore[arg-type]
 
 
-def test_an_image_with_too_many_pixels_is_refused(tmp_path: Path, opened: Any) -> None:
-    path = tmp_path / "bomb.png"
+def pixel_bomb(path: Path) -> Path:
     Image.new("1", (20_000, 20_000)).save(path)
+    return path
+
+
+def test_image_with_too_many_pixels(tmp_path: Path, opened: Any) -> None:
+    path = pixel_bomb(tmp_path / "bomb.png")
     assert path.stat().st_size < 100_000
     document = opened(path, ocr="never")
-    with pytest.raises(PageError, match=r"^bomb.png, page 1, has 20000 × 20000 pixels, more than"):
+    with pytest.raises(PageError, match=r"^bomb.png, page 1, .*20000 × 20000 pixels"):
         document.image(1)
 
 
-def test_a_damaged_image_is_an_error(tmp_path: Path, opened: Any) -> None:
+def test_damaged_image(tmp_path: Path, opened: Any) -> None:
     path = tmp_path / "half.png"
     Image.effect_noise((300, 300), 50).save(path)
     path.write_bytes(path.read_bytes()[:20_000])
-    with pytest.raises(PageError, match=r"^half.png, page 1, is damaged or cut off"):
+    with pytest.raises(PageError, match=r"^half.png, page 1, .*damaged"):
         opened(path, ocr="never").image(1)
     path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(DocumentError, match=r"^half.png is not a readable image"):
+    with pytest.raises(DocumentError, match=r"^half.png .*image"):
         open_document(path)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
-def test_files_cut_anywhere_are_read_or_refused(tmp_path: Path, share: float) -> None:
-    """Nothing else may happen: PDFium repairs some of them."""
+def test_truncated_files_are_read_or_raise_document_error(tmp_path: Path, share: float) -> None:
+    """PDFium can repair some of them."""
     content = plain_pdf(tmp_path / "a.pdf", pages=3).read_bytes()
     path = tmp_path / "cut.pdf"
     path.write_bytes(content[: int(len(content) * share)])

@@ -1,4 +1,4 @@
-"""What a document is known by, before it is opened."""
+"""Test identities of documents, and copies in other processes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def sha256(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def test_a_file_is_known_by_its_content_without_opening_it(
+def test_identify_hashes_a_file_without_opening_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No process starts, and LibreOffice is not asked: an index that knows the id is done."""
+    """This must not start a process such as LibreOffice."""
     pdf = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
     docx = write_docx(tmp_path / "b.docx")
     Image.new("L", (9, 9)).save(tmp_path / "c.png")
@@ -44,7 +44,7 @@ def test_a_file_is_known_by_its_content_without_opening_it(
         assert [file.path for file in known.files] == [path]
 
 
-def test_a_folder_is_known_by_the_names_and_contents_of_its_pages(tmp_path: Path) -> None:
+def test_identify_hashes_names_and_contents_of_a_folder(tmp_path: Path) -> None:
     for name, grey in (("p10.png", 9), ("p2.png", 0)):
         Image.new("L", (9, 9), grey).save(tmp_path / name)
     known = identify(tmp_path)
@@ -56,7 +56,9 @@ def test_a_folder_is_known_by_the_names_and_contents_of_its_pages(tmp_path: Path
     assert known.size == sum(page.stat().st_size for page in pages)
 
 
-def test_the_folder_one_is_in_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_of_the_current_and_the_parent_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Image.new("L", (9, 9)).save(tmp_path / "1.png")
     for folder, path in ((tmp_path, "."), (tmp_path / ".below", "..")):
         folder.mkdir(exist_ok=True)
@@ -64,7 +66,7 @@ def test_the_folder_one_is_in_has_a_name(tmp_path: Path, monkeypatch: pytest.Mon
         assert identify(path).name == tmp_path.name
 
 
-def test_the_working_directory_may_change_while_a_document_is_open(
+def test_current_folder_can_change_while_a_document_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
@@ -75,9 +77,7 @@ def test_the_working_directory_may_change_while_a_document_is_open(
             assert lines_of(another.page(1)) == lines_of(document.page(1)) == ["a"]
 
 
-def test_what_was_identified_is_not_hashed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_identity_saves_hashing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
     known = identify(path)
     monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
@@ -85,33 +85,33 @@ def test_what_was_identified_is_not_hashed_again(
         assert (document.id, document.identity, document.kind) == (known.id, known, "pdf")
         assert lines_of(document.page(1)) == ["a"]
     path.write_bytes(path.read_bytes() + b"\n%more")
-    with pytest.raises(DocumentError, match=r"^a.pdf was changed while it was read"):
+    with pytest.raises(DocumentError, match=r"^a.pdf changed"):
         open_document(path, identity=known)
 
 
-def test_limits_on_bytes_count_before_anything_is_read(tmp_path: Path) -> None:
+def test_byte_limit_is_checked_before_reading(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
-    with pytest.raises(DocumentError, match=r"^a.pdf has .* bytes, more than the limit of 10"):
+    with pytest.raises(DocumentError, match=r"^a.pdf .*bytes.*\b10\b"):
         identify(path, Limits(max_bytes=10))
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("x" * 300 + ".pdf", "cannot be read: File name too long"),
-        ("x/" * 3000 + "a.pdf", "cannot be read: File name too long"),
-        ("nu\0ll.pdf", "cannot be read: .*null"),
-        ("gone.pdf", "does not exist"),
+        ("x" * 300 + ".pdf", "File name too long"),
+        ("x/" * 3000 + "a.pdf", "File name too long"),
+        ("nu\0ll.pdf", "null"),
+        ("gone.pdf", "exist"),
     ],
 )
-def test_names_that_no_file_can_have(tmp_path: Path, name: str, reason: str) -> None:
+def test_invalid_file_names(tmp_path: Path, name: str, reason: str) -> None:
     for use in (identify, open_document):
         with pytest.raises(DocumentError, match=reason):
             use(tmp_path / name)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
-def test_names_that_are_no_utf_8_or_command_a_terminal(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems don't allow such names")
+def test_names_with_invalid_utf_8_or_control_characters(tmp_path: Path) -> None:
     original = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
     for raw, shown in ((b"caf\xe9.pdf", "caf .pdf"), (b"\x1b[2Jred\n.pdf", "[2Jred .pdf")):
         path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + raw))
@@ -136,7 +136,7 @@ def read_in_another_process(document: OpenedDocument, number: int) -> tuple[int,
         return os.getpid(), lines_of(document.page(number))
 
 
-def test_a_document_can_be_sent_to_other_processes(many_pages: Path) -> None:
+def test_document_can_be_sent_to_other_processes(many_pages: Path) -> None:
     with (
         open_document(many_pages) as document,
         ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool,
@@ -148,30 +148,31 @@ def test_a_document_can_be_sent_to_other_processes(many_pages: Path) -> None:
         assert lines_of(document.page(1)) == ["page1"]
 
 
-def test_a_copy_converts_and_hashes_nothing_again(
+def test_copy_does_not_convert_or_hash_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pdf = write_pdf(tmp_path / "made.pdf", text_at(50, 500, "converted"))
+    (tmp_path / "bin").mkdir()
+    pdf = write_pdf(tmp_path / "bin" / "made.pdf", text_at(50, 500, "converted"))
     fake_soffice(
         tmp_path / "bin",
         f"""
 out = pathlib.Path(sys.argv[sys.argv.index("--outdir") + 1])
-shutil.copy({str(pdf)!r}, out / "document.pdf")
-open({str(tmp_path / "log")!r}, "a").write("converted ")""",
+shutil.copy({str(pdf)!r}, out / "document.pdf")""",
     )
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     options = ReadOptions(ocr="never", limits=Limits(max_pages=7))
     with open_document(write_docx(tmp_path / "a.docx"), options) as document:
         monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
-        with pickle.loads(pickle.dumps(document)) as other:  # noqa: S301 - it was made here
+        # Without LibreOffice in the path, nothing can be converted.
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pickle.loads(pickle.dumps(document)) as other:  # noqa: S301 - our own data
             assert (other.id, other.kind, len(other)) == (document.id, "office", 1)
             assert other.options == options
             assert lines_of(other.page(1)) == ["converted"]
         assert lines_of(document.page(1)) == ["converted"]
-    assert (tmp_path / "log").read_text() == "converted "
 
 
-def test_pages_are_read_when_they_are_asked_for_and_in_order(
+def test_pages_are_read_lazily_and_in_order(
     many_pages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
@@ -190,24 +191,24 @@ def test_pages_are_read_when_they_are_asked_for_and_in_order(
     assert read == [3, 1, 2, 5]
 
 
-def test_the_first_page_that_fails_ends_the_pages_when_its_turn_comes(many_pages: Path) -> None:
+def test_pages_raise_at_the_first_failing_page(many_pages: Path) -> None:
     with open_document(many_pages) as document:
         pages = document.pages()
         next(pages)
         many_pages.unlink()
-        with pytest.raises(DocumentError, match="does not exist"):
+        with pytest.raises(DocumentError, match="exist"):
             list(pages)
 
 
-def test_closing_ends_a_page_that_another_thread_reads(tmp_path: Path) -> None:
+def test_close_interrupts_other_threads(tmp_path: Path) -> None:
     from tests.documents.test_hostile import exponential_pdf
 
     document = open_document(exponential_pdf(tmp_path / "slow.pdf"))
     errors: list[DocumentError] = []
-    asked = threading.Event()
+    started = threading.Event()
 
     def read() -> None:
-        asked.set()
+        started.set()
         try:
             document.page(1)
         except DocumentError as error:
@@ -215,30 +216,28 @@ def test_closing_ends_a_page_that_another_thread_reads(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=read)
     thread.start()
-    asked.wait()
+    started.wait()
     document.close()
     thread.join()
     assert len(errors) == 1
-    with pytest.raises(DocumentError, match=r"^slow.pdf is closed: open it again"):
+    with pytest.raises(DocumentError, match=r"^slow.pdf .*closed"):
         document.page(2)
 
 
-def test_the_words_of_ocr_are_kept_for_the_last_pages_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ocr_cache_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from visar.documents import document as module
 
-    monkeypatch.setattr(module, "_KEPT", 2)
+    monkeypatch.setattr(module, "_CACHE_SIZE", 2)
     for number in range(4):
         text_image(f"number {number}", size=(400, 200)).save(tmp_path / f"{number}.png")
     with open_document(tmp_path) as document:
         assert [lines_of(page) for page in document.pages()] == [[f"number {n}"] for n in range(4)]
-        assert len(document._read_by_ocr) == 2
-        assert len(document._read_pictures) == 2
+        assert len(document._ocr_pages) == 2
+        assert len(document._picture_words) == 2
         assert [document.needs_ocr(number) for number in (1, 2, 3, 4)] == [True, True, False, False]
 
 
-def test_a_password_is_not_shown(tmp_path: Path) -> None:
+def test_password_is_not_in_repr(tmp_path: Path) -> None:
     options = ReadOptions(password="open sesame")  # noqa: S106
     assert "sesame" not in repr(options)
     path = write_pdf(tmp_path / "a.pdf", text_at(50, 500, "a"))
@@ -246,7 +245,7 @@ def test_a_password_is_not_shown(tmp_path: Path) -> None:
         assert "sesame" not in repr(document)
 
 
-def test_temporary_folders_are_removed_when_the_conversion_fails(
+def test_temporary_folders_are_deleted_after_a_failed_conversion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tmp").mkdir()

@@ -20,18 +20,16 @@ def two_columns(canvas: Any, *, top: float = 480, right_first: bool = False) -> 
         draw(canvas)
 
 
-def test_columns_are_read_one_after_the_other(tmp_path: Path, opened: Any) -> None:
+def test_columns_are_read_one_by_one(tmp_path: Path, opened: Any) -> None:
     assert lines_of(opened(write_pdf(tmp_path / "a.pdf", two_columns)).page(1)) == LEFT + RIGHT
 
 
-def test_the_left_column_comes_first_whatever_the_file_says(tmp_path: Path, opened: Any) -> None:
+def test_left_column_comes_first_whatever_the_file_order(tmp_path: Path, opened: Any) -> None:
     path = write_pdf(tmp_path / "a.pdf", lambda canvas: two_columns(canvas, right_first=True))
     assert lines_of(opened(path).page(1)) == LEFT + RIGHT
 
 
-def test_columns_written_across_are_still_columns_if_they_are_prose(
-    tmp_path: Path, opened: Any
-) -> None:
+def test_prose_columns_written_row_by_row(tmp_path: Path, opened: Any) -> None:
     def draw(canvas: Any) -> None:
         for number, (left, right) in enumerate(zip(LEFT, RIGHT, strict=True)):
             canvas.drawString(40, 480 - 12 * number, left)
@@ -40,7 +38,7 @@ def test_columns_written_across_are_still_columns_if_they_are_prose(
     assert lines_of(opened(write_pdf(tmp_path / "a.pdf", draw)).page(1)) == LEFT + RIGHT
 
 
-def test_headings_across_columns_stay_where_they_are(tmp_path: Path, opened: Any) -> None:
+def test_headings_across_columns_keep_their_position(tmp_path: Path, opened: Any) -> None:
     middle = "A heading in the middle that spans the whole width of both of the columns"
 
     def draw(canvas: Any) -> None:
@@ -84,8 +82,8 @@ def test_rows_of_a_table_stay_together(tmp_path: Path, opened: Any, by_column: b
     assert lines_of(page) == [" ".join(texts) for texts in rows]
 
 
-def test_terms_stay_with_their_explanations(tmp_path: Path, opened: Any) -> None:
-    """A gap down the whole page, but the file goes from left to right, row by row."""
+def test_terms_stay_next_to_their_explanations(tmp_path: Path, opened: Any) -> None:
+    """There is a vertical gap, but the file writes row by row."""
     rows = [(f"A longer term {n}", f"explained in one short sentence {n}") for n in range(6)]
 
     def draw(canvas: Any) -> None:
@@ -97,8 +95,8 @@ def test_terms_stay_with_their_explanations(tmp_path: Path, opened: Any) -> None
     assert lines_of(page) == [" ".join(row) for row in rows]
 
 
-def test_text_beside_the_page_does_not_disturb_it(tmp_path: Path, opened: Any) -> None:
-    """Like the stamp that preprint servers print up the left margin."""
+def test_vertical_text_in_the_margin(tmp_path: Path, opened: Any) -> None:
+    """Preprint servers print a vertical stamp in the left margin."""
 
     def draw(canvas: Any) -> None:
         canvas.saveState()
@@ -113,7 +111,7 @@ def test_text_beside_the_page_does_not_disturb_it(tmp_path: Path, opened: Any) -
 
 
 def words(text: str, x: float, y: float) -> list[Piece]:
-    """Words of a fixed-width font, 10 points high."""
+    """Return words in a monospaced font of 10 points."""
     pieces = []
     for word in text.split():
         pieces.append(Piece(word, x, y, x + 6 * len(word), y + 8, 10))
@@ -121,8 +119,8 @@ def words(text: str, x: float, y: float) -> list[Piece]:
     return pieces
 
 
-def test_without_an_order_to_trust_columns_are_told_by_their_lines() -> None:
-    """OCR lists what it sees from top to bottom, across columns."""
+def test_columns_without_a_file_order() -> None:
+    """OCR lists words from top to bottom, across columns."""
     rows = [(f"left text line {n} goes on", f"right text line {n} goes on") for n in range(5)]
     pieces = [
         piece
@@ -134,7 +132,7 @@ def test_without_an_order_to_trust_columns_are_told_by_their_lines() -> None:
 
 
 def scattered(rng: np.random.Generator) -> list[Piece]:
-    """Words of any size anywhere, in all directions, often on top of each other."""
+    """Return overlapping words of any size and direction at random positions."""
     pieces = []
     for _ in range(rng.integers(0, 60)):
         left, top = rng.uniform(0, 600), rng.uniform(0, 800)
@@ -145,7 +143,7 @@ def scattered(rng: np.random.Generator) -> list[Piece]:
 
 
 @pytest.mark.parametrize("file_order", [True, False])
-def test_every_piece_comes_out_once_whatever_the_page(file_order: bool) -> None:
+def test_every_piece_is_in_one_line(file_order: bool) -> None:
     rng = np.random.default_rng(1)
     for _ in range(300):
         pieces = scattered(rng)

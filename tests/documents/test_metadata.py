@@ -1,4 +1,4 @@
-"""What a file says of itself: title, author and year, as far as it can be trusted to be text."""
+"""Test the title, author and year of documents."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from visar.documents import open_document
 from visar.index import Index
 
 
-def pdf_saying(path: Path, text: str = "Notes", **said: str) -> Path:
-    """Write a PDF whose lines of text become smaller."""
+def write_pdf_with_metadata(path: Path, text: str = "Notes", **said: str) -> Path:
+    """Write a PDF with lines of decreasing font size."""
     sheet = Canvas(str(path), pagesize=(400, 500))
     for number, line in enumerate(text.split("\n")):
         sheet.setFontSize(30 / (number + 1))
@@ -29,8 +29,8 @@ def pdf_saying(path: Path, text: str = "Notes", **said: str) -> Path:
     return path
 
 
-def test_a_pdf_names_its_title_author_and_year(tmp_path: Path) -> None:
-    path = pdf_saying(
+def test_pdf_metadata(tmp_path: Path) -> None:
+    path = write_pdf_with_metadata(
         tmp_path / "a.pdf",
         Title="Über uns",
         Author="N. N.",
@@ -45,8 +45,8 @@ def test_a_pdf_names_its_title_author_and_year(tmp_path: Path) -> None:
     "said",
     [{}, {"Title": "", "Author": "  ", "CreationDate": "yesterday"}, {"CreationDate": "D:0001"}],
 )
-def test_what_it_does_not_say_is_not_there(tmp_path: Path, said: dict[str, str]) -> None:
-    with open_document(pdf_saying(tmp_path / "a.pdf", **said)) as document:
+def test_missing_metadata(tmp_path: Path, said: dict[str, str]) -> None:
+    with open_document(write_pdf_with_metadata(tmp_path / "a.pdf", **said)) as document:
         assert document.metadata == {}
 
 
@@ -61,35 +61,37 @@ def test_what_it_does_not_say_is_not_there(tmp_path: Path, said: dict[str, str])
         ("Report", "Minutes\nheld in 2018 and 2019", "", None),
         ("Report", "Minutes\nheld in 2018 and 2019", "2019", 2019),
         ("From 1990 to 2020", "Minutes", "2021", None),
-        # It may have been founded then, and this file is of another year.
+        # The year in the text may refer to something else.
         ("Report", "Minutes\nfounded in 1951", "2021", None),
         ("Report", "Minutes", "2021", 2021),
-        # A scan may be made long after the document.
+        # A scan may be much later than the document.
         ("Report", "", "2021", None),
         ("Model 1900S, part 2,015 for $2000", "Manual", "2015", 2015),
     ],
 )
-def test_the_year_is_that_of_the_document(
+def test_year_of_a_document(
     tmp_path: Path, title: str, text: str, created: str, year: int | None
 ) -> None:
-    path = pdf_saying(tmp_path / "a.pdf", text, Title=title, CreationDate=f"D:{created}0101")
+    path = write_pdf_with_metadata(
+        tmp_path / "a.pdf", text, Title=title, CreationDate=f"D:{created}0101"
+    )
     with open_document(path) as document:
         assert document.metadata.get("year") == year
 
 
-def test_the_example_is_found_by_its_year(library: Index) -> None:
+def test_sample_report_is_found_by_its_year(library: Index) -> None:
     assert [one.metadata["year"] for one in library.documents(where="year >= 2020")] == [2024]
 
 
-def test_a_title_cannot_do_harm(tmp_path: Path) -> None:
-    path = pdf_saying(tmp_path / "a.pdf", Title="one\x07\u202e\ntwo " + "x" * 10_000)
+def test_title_is_cleaned_and_truncated(tmp_path: Path) -> None:
+    path = write_pdf_with_metadata(tmp_path / "a.pdf", Title="one\x07\u202e\ntwo " + "x" * 10_000)
     with open_document(path) as document:
         title = str(document.metadata["title"])
     assert title.startswith("one two xxx")
     assert len(title) <= 300
 
 
-def test_an_image_says_nothing(tmp_path: Path) -> None:
+def test_image_has_no_metadata(tmp_path: Path) -> None:
     Image.new("RGB", (20, 20)).save(tmp_path / "a.png")
     with open_document(tmp_path / "a.png") as document:
         assert document.metadata == {}

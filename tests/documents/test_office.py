@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import json
+import re
 import shutil
 import struct
 import subprocess
@@ -41,27 +41,27 @@ def write_docx(path: Path) -> Path:
 
 
 def fake_soffice(folder: Path, body: str) -> None:
-    """A program in the place of LibreOffice: it gets the same arguments."""
-    folder.mkdir()
+    """Write a program that replaces LibreOffice and gets the same arguments.
+
+    In the sandbox it can read its own folder, and write to the folder of the PDF.
+    """
+    folder.mkdir(exist_ok=True)
     program = folder / "soffice"
     program.write_text(f"#!{sys.executable}\nimport pathlib, shutil, sys, time\n{body}\n")
     program.chmod(0o755)
 
 
-def test_without_libreoffice_the_error_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_without_libreoffice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        DocumentError, match=r"^a.docx is an office document: .*LibreOffice .*as PDF"
-    ):
+    with pytest.raises(DocumentError, match=r"^a.docx .*LibreOffice"):
         open_document(write_docx(tmp_path / "a.docx"))
 
 
-def test_the_conversion_is_read_under_the_document_s_name_and_id(
+def test_converted_document_keeps_its_name_and_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pdf = write_pdf(tmp_path / "made.pdf", text_at(50, 500, "converted"))
+    (tmp_path / "bin").mkdir()
+    pdf = write_pdf(tmp_path / "bin" / "made.pdf", text_at(50, 500, "converted"))
     fake_soffice(
         tmp_path / "bin",
         f"""
@@ -86,31 +86,67 @@ shutil.copy({str(pdf)!r}, out / "document.pdf")""",
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("time.sleep(60)", "took LibreOffice longer than 1 seconds"),
-        ("sys.exit('no such filter')", r"could not be converted by LibreOffice \(no such filter\)"),
+        ("time.sleep(60)", "conversion_seconds"),
+        ("sys.exit('no such filter')", "no such filter"),
+        # The current folder is that of the PDF.
+        ("pathlib.Path('document.pdf').symlink_to(sys.executable)", "LibreOffice"),
     ],
 )
-def test_conversions_that_fail(
+def test_failed_conversions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
 ) -> None:
     fake_soffice(tmp_path / "bin", body)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(DocumentError, match=f"^a.docx {reason}"):
+    with pytest.raises(DocumentError, match=f"^a.docx .*{reason}"):
         open_document(
             write_docx(tmp_path / "a.docx"), ReadOptions(limits=Limits(conversion_seconds=1))
         )
 
 
-def test_a_zip_directory_is_read_in_the_worker_with_its_limits(tmp_path: Path) -> None:
-    """A zip directory takes many times its size in memory: of this one, 140 MB."""
+def test_libreoffice_can_request_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does so with a new profile."""
+    (tmp_path / "bin").mkdir()
+    pdf = write_pdf(tmp_path / "bin" / "made.pdf", text_at(50, 500, "converted"))
+    fake_soffice(
+        tmp_path / "bin",
+        f"""
+if not pathlib.Path("started").exists():
+    pathlib.Path("started").touch()
+    sys.exit(81)
+shutil.copy({str(pdf)!r}, "document.pdf")""",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with open_document(write_docx(tmp_path / "a.docx")) as document:
+        assert lines_of(document.page(1)) == ["converted"]
+
+
+def directory_bomb(path: Path) -> Path:
+    """Write a zip file whose directory takes 140 MB of memory, many times its size."""
     count = 400_000
     entry = struct.pack("<4s6H3L5H2L", b"PK\1\2", *[0] * 9, 4, *[0] * 6) + b"x.md"
     start = b"PK\3\4" + bytes(26)
     end = struct.pack(
         "<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, count * len(entry), len(start), 0
     )
-    path = tmp_path / "bomb.docx"
     path.write_bytes(start + entry * count + end)
+    return path
+
+
+def xml_bomb(path: Path) -> Path:
+    """Write a document that inflates to 200 MB, a thousand times its size."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in DOCX_PARTS.items():
+            head, found, tail = content.partition("<w:p>")
+            with archive.open(name, "w") as stream:
+                stream.write(head.encode())
+                for _ in range(2000 if found else 0):
+                    stream.write(b"<w:p><w:r><w:t>months of warranty</w:t></w:r></w:p>" * 2000)
+                stream.write((found + tail).encode())
+    return path
+
+
+def test_zip_directory_is_read_in_the_worker(tmp_path: Path) -> None:
+    path = directory_bomb(tmp_path / "bomb.docx")
     program = f"""
 import resource
 from visar.documents import Limits, ReadOptions, open_document
@@ -126,59 +162,57 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     error, kilobytes = ran.stdout.splitlines()
-    assert error == "bomb.docx needs more memory than 0.2 GB (Limits.worker_memory)."
+    assert "bomb.docx" in error
+    assert "0.2 GB (Limits.worker_memory)" in error
     assert int(kilobytes) < 40_000
 
 
-def test_old_office_documents_are_told_without_reading_them_whole(
+def test_old_office_format_is_detected_in_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name of a stream may stand anywhere, and across the pieces in which the file is read."""
-    for place in (600, (1 << 20) - 7, (1 << 20) + 99):
+    """The name of a stream may be anywhere, even across the boundary of two chunks."""
+    for offset in (600, (1 << 20) - 7, (1 << 20) + 99):
         content = bytearray(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3 << 20))
         name = "PowerPoint Document".encode("utf-16-le")
-        content[place : place + len(name)] = name
+        content[offset : offset + len(name)] = name
         (tmp_path / "a.bin").write_bytes(content)
         assert office_format(tmp_path / "a.bin") == ".ppt"
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("read whole"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DocumentError, match=r"^a.bin is an office document: .*LibreOffice"):
+    with pytest.raises(DocumentError, match=r"^a.bin .*LibreOffice"):
         open_document(tmp_path / "a.bin")
 
 
-def test_libreoffice_is_given_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libreoffice_gets_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_soffice(
         tmp_path / "bin",
         f"""
-import json, os
-pathlib.Path({str(tmp_path / "environment")!r}).write_text(json.dumps(dict(os.environ)))""",
+import os
+sys.exit("secrets: %d, %s" % (len({SECRETS!r} & os.environ.keys()), os.environ["PATH"]))""",
     )
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for name in SECRETS:
         monkeypatch.setenv(name, "s3cret")
-    with pytest.raises(DocumentError):
+    with pytest.raises(DocumentError, match=rf"\(secrets: 0, {re.escape(str(tmp_path))}/bin\)"):
         open_document(write_docx(tmp_path / "a.docx"))
-    given = json.loads((tmp_path / "environment").read_text())
-    assert given["PATH"] == str(tmp_path / "bin")
-    assert not SECRETS & given.keys()
 
 
-def test_encrypted_office_documents_are_refused_as_such(tmp_path: Path) -> None:
+def test_encrypted_office_document(tmp_path: Path) -> None:
     marker = "EncryptedPackage".encode("utf-16-le")
     content = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + marker + bytes(600)
     (tmp_path / "a.xlsx").write_bytes(content)
-    with pytest.raises(DocumentError, match=r"^a.xlsx is an encrypted office document"):
+    with pytest.raises(DocumentError, match=r"^a.xlsx .*encrypted"):
         open_document(tmp_path / "a.xlsx")
 
 
-def test_a_zip_that_is_no_office_document(tmp_path: Path) -> None:
+def test_other_zip_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
         archive.writestr("readme.txt", "only a zip")
-    with pytest.raises(DocumentError, match=r"^a.docx does not contain what its name says"):
+    with pytest.raises(DocumentError, match=r"^a.docx .*DOCX"):
         open_document(tmp_path / "a.docx")
 
 
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
-def test_libreoffice_itself(tmp_path: Path, opened: Any) -> None:
+def test_real_libreoffice(tmp_path: Path, opened: Any) -> None:
     document = opened(write_docx(tmp_path / "a.docx"))
     assert lines_of(document.page(1)) == ["Written in an office"]

@@ -10,7 +10,7 @@ import pytest
 from tests.documents.conftest import embedded_font, ink, lines_at, lines_of, text_at, write_pdf
 
 
-def test_words_have_their_text_line_and_source(tmp_path: Path, opened: Any) -> None:
+def test_words_and_text_source(tmp_path: Path, opened: Any) -> None:
     document = opened(write_pdf(tmp_path / "a.pdf", lines_at(50, 500, ["One two", "three"])))
     page = document.page(1)
     assert [(word.text, word.line) for word in page.words] == [("One", 0), ("two", 0), ("three", 1)]
@@ -20,8 +20,8 @@ def test_words_have_their_text_line_and_source(tmp_path: Path, opened: Any) -> N
 
 
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-def test_boxes_are_where_the_ink_is(tmp_path: Path, opened: Any, rotation: int) -> None:
-    """The picture of the page is the witness: it does not go through our coordinates."""
+def test_boxes_match_the_rendered_page(tmp_path: Path, opened: Any, rotation: int) -> None:
+    """The rendered page doesn't depend on our coordinates."""
     path = write_pdf(tmp_path / "plain.pdf", text_at(60, 420, "Wagon"))
     with pikepdf.open(path) as pdf:
         pdf.pages[0].Rotate = rotation
@@ -35,7 +35,7 @@ def test_boxes_are_where_the_ink_is(tmp_path: Path, opened: Any, rotation: int) 
     np.testing.assert_allclose(page.words[0].box, ink(document.image(1)), atol=0.008)
 
 
-def test_a_turned_page_has_its_displayed_size_and_order(tmp_path: Path, opened: Any) -> None:
+def test_rotated_page_has_its_displayed_size_and_order(tmp_path: Path, opened: Any) -> None:
     def sideways(canvas: Any) -> None:
         canvas.rotate(90)
         lines_at(100, -100, ["first line here", "second line here"])(canvas)
@@ -47,11 +47,11 @@ def test_a_turned_page_has_its_displayed_size_and_order(tmp_path: Path, opened: 
     page = opened(tmp_path / "turned.pdf").page(1)
     assert (page.width, page.height) == (595, 420)
     assert lines_of(page) == ["first line here", "second line here"]
-    # The same text on a page that is not turned runs upwards, and still is read in order.
+    # On a page without rotation, the same text is vertical, and still read in order.
     assert lines_of(opened(path).page(1)) == ["first line here", "second line here"]
 
 
-def test_text_cut_off_by_the_crop_box_is_not_on_the_page(tmp_path: Path, opened: Any) -> None:
+def test_text_outside_of_the_crop_box_is_dropped(tmp_path: Path, opened: Any) -> None:
     path = write_pdf(tmp_path / "plain.pdf", lines_at(60, 500, ["kept", "lost"], leading=300))
     with pikepdf.open(path) as pdf:
         pdf.pages[0].CropBox = [0, 400, 420, 595]
@@ -59,8 +59,8 @@ def test_text_cut_off_by_the_crop_box_is_not_on_the_page(tmp_path: Path, opened:
     assert lines_of(opened(tmp_path / "cropped.pdf").page(1)) == ["kept"]
 
 
-def test_letters_placed_one_by_one_form_words(tmp_path: Path, opened: Any) -> None:
-    """Many programs write no spaces, only positions."""
+def test_separately_positioned_letters_form_words(tmp_path: Path, opened: Any) -> None:
+    """Many programs write positions instead of spaces."""
 
     def spaced(canvas: Any) -> None:
         for line, text in enumerate(lines):
@@ -74,7 +74,7 @@ def test_letters_placed_one_by_one_form_words(tmp_path: Path, opened: Any) -> No
     assert lines_of(opened(write_pdf(tmp_path / "a.pdf", spaced)).page(1)) == lines
 
 
-def test_ligatures_and_line_end_hyphens_are_plain_letters(tmp_path: Path, opened: Any) -> None:
+def test_ligatures_and_hyphens_are_normalized(tmp_path: Path, opened: Any) -> None:
     def draw(canvas: Any) -> None:
         canvas.setFont(embedded_font(), 10)
         lines_at(50, 500, ["The \ufb01rst \ufb02ood of an inter-", "national kind"])(canvas)
@@ -83,8 +83,8 @@ def test_ligatures_and_line_end_hyphens_are_plain_letters(tmp_path: Path, opened
     assert lines_of(page) == ["The first flood of an inter-", "national kind"]
 
 
-def test_letters_of_formulas_are_plain_letters(tmp_path: Path, opened: Any) -> None:
-    """Mathematical letters are beyond 16 bits: PDFium gives their two halves one by one."""
+def test_mathematical_letters_are_normalized(tmp_path: Path, opened: Any) -> None:
+    """Mathematical letters are beyond 16 bits, so PDFium returns two surrogates."""
 
     def draw(canvas: Any) -> None:
         canvas.setFont(embedded_font(), 10)
@@ -93,14 +93,14 @@ def test_letters_of_formulas_are_plain_letters(tmp_path: Path, opened: Any) -> N
     with pikepdf.open(write_pdf(tmp_path / "a.pdf", draw)) as pdf:
         (font,) = [f for f in pdf.pages[0].Resources.Font.values() if "/ToUnicode" in f]
         table = font.ToUnicode.read_bytes()
-        # The r of the font is said to be a mathematical bold r.
+        # Map the r of the font to a mathematical bold r.
         font.ToUnicode.write(table.replace(b"<0072>", b"<D835DC2B>"))
         pdf.save(tmp_path / "formula.pdf")
     assert lines_of(opened(tmp_path / "formula.pdf").page(1)) == ["rate"]
 
 
-def test_what_no_reader_sees_is_no_part_of_a_word(tmp_path: Path, opened: Any) -> None:
-    """Bullets of private fonts, and characters a terminal would obey."""
+def test_control_and_private_use_characters_are_removed(tmp_path: Path, opened: Any) -> None:
+    """Bullets of private fonts and terminal control characters aren't words."""
 
     def draw(canvas: Any) -> None:
         canvas.setFont(embedded_font(), 10)
@@ -110,13 +110,13 @@ def test_what_no_reader_sees_is_no_part_of_a_word(tmp_path: Path, opened: Any) -
     assert lines_of(page) == ["First of all, red 31m paint"]
 
 
-def test_an_empty_page_has_no_words_and_needs_no_ocr(tmp_path: Path, opened: Any) -> None:
+def test_empty_page_has_no_words_and_needs_no_ocr(tmp_path: Path, opened: Any) -> None:
     document = opened(write_pdf(tmp_path / "a.pdf", lambda _: None))
     assert document.page(1).text_source == "none"
     assert not document.needs_ocr(1)
 
 
-def test_pages_come_in_the_order_asked_for(tmp_path: Path, opened: Any) -> None:
+def test_pages_are_returned_in_the_requested_order(tmp_path: Path, opened: Any) -> None:
     texts = [text_at(50, 500, name) for name in ("one", "two", "three")]
     document = opened(write_pdf(tmp_path / "a.pdf", *texts))
     assert len(document) == 3
@@ -124,14 +124,14 @@ def test_pages_come_in_the_order_asked_for(tmp_path: Path, opened: Any) -> None:
     assert [page.number for page in document.pages([3, 1])] == [3, 1]
 
 
-def test_images_have_the_resolution_asked_for(tmp_path: Path, opened: Any) -> None:
+def test_image_resolution(tmp_path: Path, opened: Any) -> None:
     document = opened(write_pdf(tmp_path / "a.pdf", text_at(50, 500, "x")))
     assert document.image(1).size == (840, 1190)
     assert document.image(1, dpi=72).size == (420, 595)
     assert document.image(1).mode == "RGB"
 
 
-def test_filled_in_fields_are_read(tmp_path: Path, opened: Any) -> None:
+def test_form_fields_are_read(tmp_path: Path, opened: Any) -> None:
     def form(canvas: Any) -> None:
         canvas.drawString(50, 500, "Name:")
         canvas.acroForm.textfield(value="Ada Lovelace", x=100, y=490, width=200, height=20)
@@ -140,10 +140,10 @@ def test_filled_in_fields_are_read(tmp_path: Path, opened: Any) -> None:
     assert lines_of(document.page(1)) == ["Name: Ada Lovelace"]
 
 
-def test_pages_have_the_numbers_printed_on_them(tmp_path: Path, opened: Any) -> None:
+def test_page_labels(tmp_path: Path, opened: Any) -> None:
     sheets = [text_at(60, 420, "Wagon")] * 4
     with pikepdf.open(write_pdf(tmp_path / "plain.pdf", *sheets)) as pdf:
-        # Two Roman pages, then 3 as in the file, then an appendix with a sign terminals obey.
+        # Two Roman numbers, then 3 as in the file, then an appendix with a control character.
         roman = pikepdf.Dictionary(S=pikepdf.Name.r)
         plain = pikepdf.Dictionary(S=pikepdf.Name.D, St=3)
         appendix = pikepdf.Dictionary(S=pikepdf.Name.D, P="A\u202e")
@@ -154,7 +154,7 @@ def test_pages_have_the_numbers_printed_on_them(tmp_path: Path, opened: Any) -> 
     assert [document.page(number).label for number in range(1, 5)] == ["i", "ii", "", "A 1"]
 
 
-def test_a_label_that_is_no_text_is_left_out(tmp_path: Path, opened: Any) -> None:
+def test_invalid_page_label_is_dropped(tmp_path: Path, opened: Any) -> None:
     with pikepdf.open(write_pdf(tmp_path / "plain.pdf", text_at(60, 420, "Wagon"))) as pdf:
         broken = pikepdf.Dictionary(P=pikepdf.String(b"\xfe\xff\xd8\x00"))
         pdf.Root.PageLabels = pikepdf.Dictionary(Nums=pikepdf.Array([0, broken]))

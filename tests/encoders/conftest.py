@@ -9,13 +9,13 @@ import pytest
 from tests.encoders import tiny
 from visar.encoders.visual import VisualEncoder
 
-# Part of a checkpoint: it is imported where the test wants it, after torchvision.
+# remote_code.py is part of a checkpoint and is imported by the test, after torchvision.
 collect_ignore = ["remote_code.py"]
 
 
 @pytest.fixture(scope="session")
 def encoder(checkpoint: Callable[[str], Path]) -> Callable[[str], VisualEncoder]:
-    """The encoder of a family's tiny checkpoint, loaded once, three pages at a time."""
+    """A function that loads the encoder of a family's tiny checkpoint, with batches of three."""
 
     @cache
     def load(family: str) -> VisualEncoder:
@@ -26,7 +26,7 @@ def encoder(checkpoint: Callable[[str], Path]) -> Callable[[str], VisualEncoder]
 
 @pytest.fixture(scope="session")
 def pixel_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], VisualEncoder]:
-    """An encoder of a family for which a patch's vector depends on its own pixels alone."""
+    """A function that loads an encoder whose patch vectors only depend on their own pixels."""
     folder = tmp_path_factory.mktemp("pixels")
 
     @cache

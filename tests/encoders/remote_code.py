@@ -1,7 +1,7 @@
-"""What a checkpoint of VisRAG-Ret brings as program code, tiny: it is copied into one.
+"""Tiny version of VisRAG-Ret's remote code, copied into a test checkpoint.
 
-It is called as the published code is, with texts, images and a tokenizer, and gives the same two
-things back. Of the model behind it only this is left: every token sees those before it.
+It has the interface of the published code: texts, images and a tokenizer in, hidden states and an
+attention mask out. As in the published model, each token sees the tokens before it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class VisRAG_Ret(PreTrainedModel):  # noqa: N801
         sequences = [self._sequence(*each, tokenizer) for each in zip(text, image, strict=True)]
         longest = max(len(each) for each in sequences)
         hidden = sequences[0].new_zeros(len(sequences), longest, self.config.hidden_size)
-        # Eight bits and on the right, as in the published code.
+        # An 8-bit mask, padded on the right, as in the published code.
         mask = torch.zeros(len(sequences), longest, dtype=torch.int8, device=hidden.device)
         for row, each in enumerate(sequences):
             hidden[row, : len(each)] = each
@@ -57,7 +57,7 @@ class VisRAG_Ret(PreTrainedModel):  # noqa: N801
         ids = [tokenizer.bos_token_id, *tokenizer.encode(text, add_special_tokens=False)]
         parts = [self.words(torch.tensor(ids, device=self.device))]
         if image is not None:
-            # A token for every so many pixels of height: pages differ in their number of tokens.
+            # The number of tokens depends on the image's height.
             rows = max(1, image.height // 100)
             pixels = np.asarray(image.resize((8, 8 * rows)), np.float32) / 255
             flat = torch.from_numpy(pixels.reshape(rows, -1)).to(self.device, self.dtype)

@@ -1,4 +1,4 @@
-"""Pages, and an encoder that looks at them: small, and different for every picture."""
+"""Sample pages and images, and a small encoder with different vectors for every image."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from visar.documents.page import Page, Word
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 
 GRID = 4
 
 
 def page_with(text: str, number: int = 1) -> Page:
+    texts = text.split()
+    height = 1 / max(10, len(texts))
     words = tuple(
-        Word(word, (0.1, 0.1 * line, 0.5, 0.1 * line + 0.05), line)
-        for line, word in enumerate(text.split())
+        Word(word, (0.1, height * line, 0.5, height * (line + 0.5)), line)
+        for line, word in enumerate(texts)
     )
     return Page(number, 400, 500, 0, words, "text layer")
 
@@ -29,7 +31,7 @@ def picture(seed: int, width: int = 40, height: int = 48) -> Image.Image:
 
 
 class PixelEncoder:
-    """Every patch becomes its own colours: another picture has other vectors."""
+    """An encoder whose vectors are the colors of the patches."""
 
     name = "pixels"
     version = "1"

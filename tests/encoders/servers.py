@@ -1,4 +1,4 @@
-"""Real HTTP servers on loopback: an encoder's service, and one that answers as a test says."""
+"""Real HTTP servers on localhost: an encoder service, and a server scripted by a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
 from visar.encoders.service import create_encoder_app
 from visar.serving import http_server, listen
 
@@ -28,7 +28,7 @@ def serving(
     tls: ssl.SSLContext | None = None,
     **options: Any,
 ) -> Iterator[str]:
-    """Run an encoder's service, with TLS as a proxy would add it; gives its address."""
+    """Run an encoder service, with TLS as added by a proxy, and yield its address."""
     listener = listen("127.0.0.1", port, token=token)
     server = http_server(create_encoder_app(encoder, token=token, **options))
     if tls:
@@ -53,7 +53,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Says:
-    """An answer; without a status the connection is cut."""
+    """A response; without a status the connection is closed."""
 
     status: int | None
     body: bytes = b""
@@ -62,15 +62,15 @@ class Says:
 
 @contextmanager
 def answering(answer: Callable[[Asked], Says]) -> Iterator[tuple[str, list[Asked]]]:
-    """Run a server that answers what ``answer`` says; gives its address and what it was asked."""
-    asked: list[Asked] = []
+    """Run a server that responds as ``answer`` says; yield its address and its list of requests."""
+    requests: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             body = self.rfile.read(length)
-            asked.append(Asked(self.command, self.path, dict(self.headers.items()), body))
-            said = answer(asked[-1])
+            requests.append(Asked(self.command, self.path, dict(self.headers.items()), body))
+            said = answer(requests[-1])
             if said.status is None:
                 return
             self.send_response(said.status)
@@ -84,13 +84,13 @@ def answering(answer: Callable[[Asked], Says]) -> Iterator[tuple[str, list[Asked
         do_HEAD = do_POST = do_GET  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
-            """Nothing: what was asked is in the list."""
+            """Don't log: requests are in the list."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requests
     finally:
         server.shutdown()
         thread.join()
@@ -98,7 +98,7 @@ def answering(answer: Callable[[Asked], Says]) -> Iterator[tuple[str, list[Asked
 
 
 def like_the_hub(repositories: dict[str, tuple[str, Path]]) -> Callable[[Asked], Says]:
-    """Answers of the Hugging Face hub for folders: each repository has a commit, its main."""
+    """Return the responses of a fake Hugging Face hub with folders as repositories."""
 
     def answer(request: Asked) -> Says:
         path = unquote(urlsplit(request.path).path).removeprefix("/api/models").lstrip("/")

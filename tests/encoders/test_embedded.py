@@ -10,7 +10,7 @@ import pytest
 import visar
 from visar.documents.page import Page, Word
 from visar.encoders.embedded import EmbeddedEncoder
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 from visar.errors import EmptyQuestion
 
 HARBOUR = (
@@ -33,14 +33,14 @@ def encoder() -> EmbeddedEncoder:
 
 
 def page_of(text: str | list[str], number: int = 1) -> Page:
-    """A page whose n-th word has a box that begins at n thousandths."""
+    """Return a page whose n-th word has a box that starts at n thousandths."""
     words = text.split() if isinstance(text, str) else text
     placed = (Word(w, (i / 1000, 0.1, (i + 1) / 1000, 0.2), 0) for i, w in enumerate(words))
     return Page(number, 595, 842, 0, tuple(placed), "text layer")
 
 
 def output_of(code: str) -> str:
-    """What a new Python process prints that runs the code."""
+    """Run code in a new Python process and return its output."""
     command = [sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -51,7 +51,7 @@ def best_word(encoder: EmbeddedEncoder, question: str, page: Page) -> str:
     return page.words[int(embedding.words[match.argmax()])].text
 
 
-def test_a_page_gives_a_unit_vector_for_each_term_that_is_no_stop_word(
+def test_a_page_has_a_unit_vector_for_each_term_except_stop_words(
     encoder: EmbeddedEncoder,
 ) -> None:
     (embedding,) = encoder.encode_pages([page_of("The late-stage loans , and (1,577) of them .")])
@@ -72,27 +72,27 @@ def test_every_vector_has_the_box_of_its_word(encoder: EmbeddedEncoder) -> None:
 
 
 @pytest.mark.parametrize("word", ["Merganser", "breakwater", "1897", "flour", "expenditures"])
-def test_a_word_is_found_where_it_stands(encoder: EmbeddedEncoder, word: str) -> None:
-    # Catches vectors that are shifted against their words, also across windows.
+def test_a_word_matches_its_own_vector(encoder: EmbeddedEncoder, word: str) -> None:
+    # Catches vectors that are shifted relative to their words, also across windows.
     filler = " ".join([ACCOUNTS.replace("expenditures", "costs")] * 9)
     page = page_of(f"{filler} {HARBOUR} {KITCHEN} {ACCOUNTS}")
     assert best_word(encoder, word, page) == word
 
 
-def test_pieces_and_punctuation_do_not_shift_words(encoder: EmbeddedEncoder) -> None:
+def test_word_pieces_and_punctuation_do_not_shift_words(encoder: EmbeddedEncoder) -> None:
     words = ["“Antidisestablishmentarianism”", "—", "\x01", "", "日本語", "x" * 5000, "cutter."]
     (embedding,) = encoder.encode_pages([page_of(words)])
     assert embedding.words.tolist() == [0, 4, 4, 4, 5, 6]
 
 
-def test_a_page_is_the_same_alone_and_in_any_batch(encoder: EmbeddedEncoder) -> None:
+def test_vectors_do_not_depend_on_the_batch(encoder: EmbeddedEncoder) -> None:
     pages = [page_of(text) for text in (HARBOUR, " ".join([KITCHEN] * 20), "", ACCOUNTS)]
     together = encoder.encode_pages(pages)
     reversed_order = encoder.encode_pages(pages[::-1])[::-1]
     for page, *batches in zip(pages, together, reversed_order, strict=True):
         (alone,) = encoder.encode_pages([page])
         for batch in batches:
-            # Windows run one by one, so nothing is left to tolerate but float16's last bit.
+            # Windows run one by one, so only the last bit of float16 may differ.
             np.testing.assert_allclose(batch.vectors, alone.vectors, atol=1e-3)
             np.testing.assert_array_equal(batch.words, alone.words)
 
@@ -105,7 +105,7 @@ def test_a_page_without_terms_has_no_vectors(encoder: EmbeddedEncoder, words: li
     assert embedding.words.shape == (0,)
 
 
-def test_no_pages_are_no_embeddings(encoder: EmbeddedEncoder) -> None:
+def test_no_pages_give_no_embeddings(encoder: EmbeddedEncoder) -> None:
     assert encoder.encode_pages([]) == []
 
 
@@ -125,7 +125,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_strange_words_break_nothing(encoder: EmbeddedEncoder, text: str) -> None:
+def test_unusual_words_are_encoded(encoder: EmbeddedEncoder, text: str) -> None:
     (embedding,) = encoder.encode_pages([page_of(["harbour", text, "cutter"])])
     assert np.isfinite(embedding.vectors).all()
     assert embedding.words[0] == 0
@@ -134,8 +134,8 @@ def test_strange_words_break_nothing(encoder: EmbeddedEncoder, text: str) -> Non
 
 
 def test_the_end_of_a_long_page_is_read_in_its_context(encoder: EmbeddedEncoder) -> None:
-    # The same sentence at the end of a page of several windows and on a page of its own: its
-    # inner words keep nearly the same meaning, which they would not with a cut in between.
+    # The sentence is at the end of a page with several windows, and on a page of its own. Its inner
+    # words have nearly the same vectors, which wouldn't be the case if a window ended inside it.
     long_page, short_page = page_of(" ".join([KITCHEN] * 30 + [HARBOUR])), page_of(HARBOUR)
     end, alone = encoder.encode_pages([long_page, short_page])
     cosines = np.sum(
@@ -145,24 +145,24 @@ def test_the_end_of_a_long_page_is_read_in_its_context(encoder: EmbeddedEncoder)
     assert cosines.min() > 0.7
 
 
-def test_a_question_is_unit_vectors_of_the_same_space(encoder: EmbeddedEncoder) -> None:
+def test_a_question_has_unit_vectors_of_the_same_dimension(encoder: EmbeddedEncoder) -> None:
     query = encoder.encode_query("When did the cutter founder?")
-    assert query.shape == (6, encoder.dimension)  # one for each token, the mark included
+    assert query.shape == (6, encoder.dimension)  # one for each token, including the question mark
     assert query.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(query, axis=1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("question", ["", "   ", "?!", "…", "😀", "\x00"])
-def test_a_question_without_words_is_refused(encoder: EmbeddedEncoder, question: str) -> None:
+def test_a_question_without_words_is_an_error(encoder: EmbeddedEncoder, question: str) -> None:
     with pytest.raises(EmptyQuestion, match="no word or number"):
         encoder.encode_query(question)
 
 
-def test_a_question_of_stop_words_alone_is_still_a_question(encoder: EmbeddedEncoder) -> None:
+def test_a_question_may_consist_of_stop_words(encoder: EmbeddedEncoder) -> None:
     assert len(encoder.encode_query("What is it about?")) == 5
 
 
-def test_every_piece_of_a_rare_word_carries_its_exact_match(encoder: EmbeddedEncoder) -> None:
+def test_every_piece_of_a_rare_word_has_the_exact_match_signal(encoder: EmbeddedEncoder) -> None:
     (embedding,) = encoder.encode_pages([page_of("The pilot cutter Merganser foundered")])
     query = encoder.encode_query("merganser")
     assert len(query) > 1
@@ -170,7 +170,7 @@ def test_every_piece_of_a_rare_word_carries_its_exact_match(encoder: EmbeddedEnc
     assert (matches.argmax(axis=1) == embedding.words.tolist().index(3)).all()
 
 
-def test_a_question_longer_than_a_window_is_read_to_its_end(encoder: EmbeddedEncoder) -> None:
+def test_a_question_longer_than_a_window_is_encoded_completely(encoder: EmbeddedEncoder) -> None:
     assert len(encoder.encode_query("word " * 700)) == 700
 
 
@@ -209,5 +209,5 @@ def test_the_encoder_needs_no_network(encoder: EmbeddedEncoder) -> None:
     assert output_of(code) == f"(2, {encoder.dimension})"
 
 
-def test_embeddings_are_the_protocols(encoder: EmbeddedEncoder) -> None:
+def test_embeddings_follow_the_protocol(encoder: EmbeddedEncoder) -> None:
     assert isinstance(encoder.encode_pages([page_of(HARBOUR)])[0], PageEmbedding)

@@ -1,4 +1,4 @@
-"""An image as the question: with encoders that read page images, and refused by the others."""
+"""Images as questions, for encoders that read page images."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from tests.encoders.samples import PixelEncoder, picture
 from tests.encoders.servers import serving
 from visar.documents.page import Page
-from visar.encoders.pooling import PooledEncoder
-from visar.encoders.protocol import PageEmbedding, encode_image_query, page_without_vectors
+from visar.encoders.encoder import PageEmbedding, encode_image_query, page_without_vectors
+from visar.encoders.reduced import ReducedEncoder
 from visar.encoders.remote import RemoteEncoder
 from visar.encoders.visual import VisualEncoder
 from visar.errors import InvalidOption, InvalidVectors
@@ -21,10 +21,10 @@ from visar.explain.heat import pages_with_heat
 from visar.index import Index
 
 
-def test_a_cut_out_finds_its_page(
+def test_a_crop_finds_its_page(
     pixel_encoder: Callable[[str], VisualEncoder], tmp_path: Path
 ) -> None:
-    """Of a family that sees pages in their own size, cut along the edges of its patches."""
+    """The family encodes pages in their own size; the crop follows the edges of patches."""
     encoder = pixel_encoder("colqwen2.5")
     folder = tmp_path / "pages"
     folder.mkdir()
@@ -38,7 +38,7 @@ def test_a_cut_out_finds_its_page(
     assert found.trace is not None
     assert found.trace.question.shape == (2 * 3, encoder.dimension)
     assert found.match == pytest.approx(1, abs=1e-3)
-    # The heat lies where it was cut out.
+    # The heat map shows where the crop was taken from.
     patches = index.patches(found, found.documents[0].id, 3)
     boxes = np.array(patches.boxes)
     exact = np.flatnonzero(np.max(patches.cosines, axis=0) > 1 - 1e-3)
@@ -47,10 +47,10 @@ def test_a_cut_out_finds_its_page(
     assert len(list(pages_with_heat(index, found, dpi=36))) == 1
 
 
-def test_pages_with_words_are_found_by_an_image_and_by_signs(
+def test_image_and_symbol_questions_find_pages_without_quotes(
     tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:
-    """Neither asks for a word that a quote could have."""
+    """Neither question has a word that a quote could contain."""
     index = Index.open(tmp_path / "index")
     encoder = PixelEncoder()
     path = make_pdf("a.pdf", "The warranty lasts seven years.\nFive on the battery.", "Cats sleep.")
@@ -62,12 +62,14 @@ def test_pages_with_words_are_found_by_an_image_and_by_signs(
     assert index.search("???", encoder=encoder).pages
 
 
-def test_pooled_and_remote_encoders_can_too() -> None:
+def test_pooled_and_remote_encoders_encode_images() -> None:
     image = picture(1)
     expected = encode_image_query(PixelEncoder(), image)
     assert expected.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, atol=2e-3)
-    assert len(encode_image_query(PooledEncoder(PixelEncoder(), 2), image)) == len(expected) // 2
+    assert (
+        len(encode_image_query(ReducedEncoder(PixelEncoder(), pool=2), image)) == len(expected) // 2
+    )
     with serving(PixelEncoder()) as url:
         np.testing.assert_array_equal(encode_image_query(RemoteEncoder(url), image), expected)
 
@@ -78,12 +80,12 @@ class Failing(PixelEncoder):
         return [page_without_vectors(self.dimension, "no numbers") for _ in pages]
 
 
-def test_a_question_and_an_image_or_no_vectors_are_refused(tmp_path: Path) -> None:
+def test_invalid_image_questions_are_errors(tmp_path: Path) -> None:
     index = Index.open(tmp_path / "index")
     encoder = PixelEncoder()
     picture(1).save(tmp_path / "page.png")
     index.add(tmp_path / "page.png", encoder=encoder)
     with pytest.raises(InvalidOption, match="a question or an image, not both"):
         index.search("what?", image=picture(1), encoder=encoder)
-    with pytest.raises(InvalidVectors, match="makes no vectors of the image: no numbers"):
+    with pytest.raises(InvalidVectors, match=r"image: no numbers"):
         encode_image_query(Failing(), picture(1))

@@ -1,4 +1,4 @@
-"""Pages an encoder makes no numbers of: tried again, then marked, never found, and counted."""
+"""Pages with NaN or infinite vectors are tried again, then marked invalid and never found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.encoders.test_visual import encode, noise
-from visar.encoders.protocol import page_without_vectors
+from visar.encoders.encoder import NOT_FINITE, page_without_vectors
 from visar.encoders.visual import VisualEncoder
 from visar.errors import InvalidVectors
 from visar.index import Index
@@ -21,7 +21,7 @@ Make = Callable[[str], Path]
 
 
 class Failing:
-    """Makes a model give what is no number for dark pages, a number of times."""
+    """Make a model return NaN for dark pages, a given number of times."""
 
     def __init__(self, encoder: VisualEncoder, times: int, value: float = float("nan")) -> None:
         self.dtypes: list[torch.dtype] = []
@@ -63,13 +63,13 @@ def test_a_page_that_fails_once_is_encoded_again_alone(
         np.testing.assert_allclose(page.vectors, wanted.vectors, atol=5e-4)
 
 
-def test_a_page_that_fails_again_is_marked_and_leaves_the_others_alone(
+def test_a_page_that_fails_twice_is_invalid_but_others_are_not(
     colpali: VisualEncoder,
 ) -> None:
     expected = encode(colpali, *PAGES)
     Failing(colpali, 2)
     first, second, third = encode(colpali, *PAGES)
-    assert second.invalid == "the encoder gave values that are no numbers, in float32 too"
+    assert second.invalid == f"{NOT_FINITE}, in float32 too"
     assert second.vectors.shape == (0, 128)
     assert second.boxes.shape == (0, 4)
     for page, wanted in ((first, expected[0]), (third, expected[2])):
@@ -77,10 +77,10 @@ def test_a_page_that_fails_again_is_marked_and_leaves_the_others_alone(
         np.testing.assert_array_equal(page.vectors, wanted.vectors)
 
 
-def test_the_second_try_is_in_float32_and_the_model_comes_back_as_it_was(
+def test_the_retry_uses_float32_and_then_restores_the_model(
     colpali: VisualEncoder,
 ) -> None:
-    """float16 stands in for what runs on graphics cards."""
+    """Uses float16 in place of the format used on graphics cards."""
     model = colpali._loaded.get().model.half()
     before = {name: weights.clone() for name, weights in model.named_parameters()}
     failing = Failing(colpali, 2)
@@ -91,15 +91,15 @@ def test_the_second_try_is_in_float32_and_the_model_comes_back_as_it_was(
         assert torch.equal(weights, before[name])
 
 
-def test_a_question_without_numbers_is_an_error(colpali: VisualEncoder) -> None:
+def test_a_question_with_nan_is_an_error(colpali: VisualEncoder) -> None:
     Failing(colpali, 1)
     assert np.isfinite(colpali.encode_query("revenue")).all()
     Failing(colpali, 2)
-    with pytest.raises(InvalidVectors, match="no numbers of the question 'revenue'"):
+    with pytest.raises(InvalidVectors, match="'revenue'"):
         colpali.encode_query("revenue")
 
 
-def test_invalid_pages_are_kept_with_the_reason_and_never_found(
+def test_invalid_pages_are_stored_with_the_reason_and_never_found(
     checkpoint: Make, tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:
     name = str(checkpoint("colpali"))
@@ -119,10 +119,10 @@ def test_invalid_pages_are_kept_with_the_reason_and_never_found(
     path = make_pdf("mixed.pdf", "Cats sleep.", many_words, "Dogs bark.")
     added = index.add(path, encoder=name)
     assert [(p.encoder, p.number, p.reason) for p in added.invalid] == [(name, 2, "no numbers")]
-    assert added.count_invalid(name) == 1
-    assert added.count_invalid("embedded") == 0
+    assert len(added.failed_pages(name)) == len(added.failed_pages()) == 1
+    assert added.failed_pages("embedded") == ()
     found = Index.open(tmp_path / "index").search("cats", encoder=name, method="top-k", k=3)
     assert found.pages_invalid == 1
     assert {hit.page for hit in found.pages[:2]} == {1, 3}
-    assert "1 page was left out: the encoder failed" in why_so_many(found)
+    assert f"page 2 of {added.name}" in why_so_many(found)
     assert not index.verify()

@@ -1,4 +1,4 @@
-"""Token pooling: fewer vectors, at places where something is."""
+"""Token pooling: fewer vectors, with meaningful boxes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from tests.encoders.samples import PixelEncoder, page_with, picture
 from tests.encoders.servers import serving
 from tests.encoders.test_visual import CORNERS, MARK, noise, pages, with_mark
 from visar.encoders.embedded import EmbeddedEncoder
-from visar.encoders.pooling import PooledEncoder, pool_page
-from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_vectors
+from visar.encoders.encoder import PageEmbedding, page_without_vectors, unit_vectors
+from visar.encoders.pooling import pool_page
+from visar.encoders.reduced import ReducedEncoder
 from visar.encoders.registry import get_encoder
 from visar.encoders.visual import VisualEncoder, grid_boxes
 from visar.errors import InvalidOption, MissingExtra
@@ -33,7 +34,7 @@ SENTENCES = ("Income tax is due in April.", "Boats need wind to leave.", "Cats s
 
 
 def on_grid(vectors: Any, rows: int, columns: int) -> PageEmbedding:
-    """Patches without words, row by row."""
+    """Return an embedding of a grid of patches without words, row by row."""
     return PageEmbedding(
         unit_vectors(np.asarray(vectors, np.float32)).astype(np.float16),
         grid_boxes(rows, columns),
@@ -52,7 +53,7 @@ def random_vectors(count: int, seed: int, dimension: int = 16) -> np.ndarray:
     factor=st.integers(2, 5),
     seed=st.integers(0, 99),
 )
-def test_a_page_has_the_factor_times_fewer_vectors_of_unit_length_on_the_page(
+def test_pooling_divides_the_number_of_vectors_by_the_factor(
     rows: int, columns: int, factor: int, seed: int
 ) -> None:
     page = on_grid(random_vectors(rows * columns, seed), rows, columns)
@@ -69,7 +70,7 @@ def test_a_page_has_the_factor_times_fewer_vectors_of_unit_length_on_the_page(
     assert pooled.invalid is None
 
 
-def test_the_vectors_are_those_of_colpali_engine_s_pooler() -> None:
+def test_pooled_vectors_are_the_same_as_in_colpali_engine() -> None:
     import_torchvision()
     from colpali_engine.compression.token_pooling import HierarchicalTokenPooler
 
@@ -78,28 +79,28 @@ def test_the_vectors_are_those_of_colpali_engine_s_pooler() -> None:
         [torch.from_numpy(page.vectors.astype(np.float32))], pool_factor=3
     )
     ours = pool_page(page, 3).vectors.astype(np.float32)
-    # Ours come in the order of their places on the page.
+    # Ours are ordered by position on the page.
     np.testing.assert_allclose(
         ours[np.lexsort(ours.T)], theirs.numpy()[np.lexsort(theirs.numpy().T)], atol=1e-3
     )
 
 
 @pytest.mark.parametrize("family", tiny.MAKERS)
-def test_instructions_are_kept_and_never_mixed_with_patches(encoder: Load, family: str) -> None:
+def test_instruction_vectors_are_not_pooled(encoder: Load, family: str) -> None:
     images = [noise(210, 297), noise(300, 100, 1)]
     plain = encoder(family).encode_pages(pages(2), images)
-    pooled = PooledEncoder(encoder(family), 3).encode_pages(pages(2), images)
+    pooled = ReducedEncoder(encoder(family), pool=3).encode_pages(pages(2), images)
     for before, after in zip(plain, pooled, strict=True):
         placed = np.any(before.boxes, axis=1)
         still_placed = np.any(after.boxes, axis=1)
         np.testing.assert_array_equal(after.vectors[~still_placed], before.vectors[~placed])
         assert still_placed.sum() == placed.sum() // 3
-        # What came before the patches and after them does so still.
+        # The instruction vectors are still before and after the patches.
         np.testing.assert_array_equal(placed[[0, -1]], still_placed[[0, -1]])
 
 
-def test_a_page_alone_is_pooled_like_the_same_page_among_others(encoder: Load) -> None:
-    pooled = PooledEncoder(encoder("colpali"), 2)
+def test_pooled_vectors_do_not_depend_on_the_batch(encoder: Load) -> None:
+    pooled = ReducedEncoder(encoder("colpali"), pool=2)
     images = [noise(90, 120, seed) for seed in range(3)]
     together = pooled.encode_pages(pages(3), images)
     (alone,) = pooled.encode_pages(pages(1), images[1:2])
@@ -116,7 +117,7 @@ def test_questions_are_not_pooled() -> None:
     assert 0.9 * plain.weak_match < pooled.weak_match < plain.weak_match
 
 
-def test_pages_with_nothing_to_pool_stay_as_they_are() -> None:
+def test_pages_with_nothing_to_pool_are_unchanged() -> None:
     failed = page_without_vectors(16, "no numbers")
     assert pool_page(failed, 2).invalid == "no numbers"
     assert pool_page(failed, 2).vectors.shape == (0, 16)
@@ -126,8 +127,8 @@ def test_pages_with_nothing_to_pool_stay_as_they_are() -> None:
     assert len(empty.vectors) == 0
 
 
-def test_opposite_vectors_leave_one_of_them() -> None:
-    """Their mean is zero, which has no direction."""
+def test_opposite_vectors_are_pooled_to_one_of_them() -> None:
+    """Their mean is zero and has no direction."""
     vectors = np.zeros((2, 16))
     vectors[:, 3] = 1, -1
     pooled = pool_page(on_grid(vectors, 1, 2), 2)
@@ -135,31 +136,29 @@ def test_opposite_vectors_leave_one_of_them() -> None:
 
 
 def alike(*kinds: int) -> np.ndarray:
-    """A vector for each patch, the same for patches of the same kind."""
+    """Return a vector for each patch, equal for patches of the same kind."""
     return np.eye(16)[list(kinds)]
 
 
 @pytest.mark.parametrize(
     ("kinds", "expected"),
     [
-        # Side by side: the box around both.
+        # Adjacent: the box around both.
         ((1, 1, 0, 0), [0, 0, 0.5, 1]),
-        # Far apart: one of them, not what lies between.
+        # Far apart: one of them, without the area in between.
         ((1, 0, 0, 1), [0, 0, 0.25, 1]),
-        # The largest number of neighbours does not count, but what adjoins the nearest.
+        # The box depends on the patches connected to the nearest one, not on the largest group.
         ((1, 1, 0, 1), [0, 0, 0.5, 1]),
     ],
 )
-def test_the_place_of_patches_that_were_pooled(
-    kinds: tuple[int, ...], expected: list[float]
-) -> None:
+def test_boxes_of_pooled_patches(kinds: tuple[int, ...], expected: list[float]) -> None:
     pooled = pool_page(on_grid(alike(*kinds), 1, 4), 2)
     boxes = [box.tolist() for box in pooled.boxes[pooled.vectors[:, 1] > 0.9]]
     assert boxes == [expected]
 
 
-def test_a_frame_around_the_page_is_not_the_page() -> None:
-    """Blank margins hang together all around; a box around them would cover the middle."""
+def test_pooled_margins_do_not_cover_the_whole_page() -> None:
+    """Blank margins are connected around the page; a box around them would cover the middle."""
     kinds = np.ones((8, 8), int)
     kinds[1:-1, 1:-1] = 2 + np.arange(36).reshape(6, 6) // 6
     pooled = pool_page(on_grid(alike(*kinds.ravel()), 8, 8), 8)
@@ -181,28 +180,28 @@ def test_a_pooled_vector_of_words_belongs_to_one_of_them() -> None:
 
 @pytest.mark.parametrize("size", [(300, 300), (420, 180), (180, 420)])
 @pytest.mark.parametrize("family", tiny.MAKERS)
-def test_the_hottest_pooled_box_lies_on_the_bright_mark(
+def test_the_hottest_pooled_box_covers_the_mark(
     pixel_encoder: Load, family: str, size: tuple[int, int]
 ) -> None:
     marks = [np.array([x, y, x + MARK, y + MARK]) for x, y in CORNERS.values()]
     images = [*(with_mark(size, mark) for mark in marks), Image.new("RGB", size, "white")]
-    *found, white = PooledEncoder(pixel_encoder(family), 2).encode_pages(pages(5), images)
+    *found, white = ReducedEncoder(pixel_encoder(family), pool=2).encode_pages(pages(5), images)
     bright = white.vectors[white.boxes.any(axis=1)][0].astype(np.float32)
     for corner, mark, page in zip(CORNERS, marks, found, strict=True):
         heat = page.vectors.astype(np.float32) @ bright
         heat[~page.boxes.any(axis=1)] = -1
         hottest = page.boxes[int(heat.argmax())]
-        centre = (hottest[:2] + hottest[2:]) / 2
-        assert ((mark[:2] < centre) & (centre < mark[2:])).all(), corner
+        center = (hottest[:2] + hottest[2:]) / 2
+        assert ((mark[:2] < center) & (center < mark[2:])).all(), corner
 
 
-def test_what_runs_elsewhere_is_pooled_here_under_the_name_it_has_there() -> None:
+def test_a_remote_encoder_is_pooled_locally_under_its_own_name() -> None:
     page, image = page_with("a page"), picture(1)
     with serving(PixelEncoder()) as url:
         there = get_encoder(f"{url}+pool2")
         (received,) = there.encode_pages([page], [image])
         assert (there.name, there.version) == ("pixels+pool2", "1-pool2")
-    with serving(PooledEncoder(PixelEncoder(), 2)) as url:
+    with serving(ReducedEncoder(PixelEncoder(), pool=2)) as url:
         served = get_encoder(url)
         assert (served.name, served.version) == ("pixels+pool2", "1-pool2")
         (made_there,) = served.encode_pages([page], [image])
@@ -210,7 +209,7 @@ def test_what_runs_elsewhere_is_pooled_here_under_the_name_it_has_there() -> Non
     np.testing.assert_array_equal(received.boxes, made_there.boxes)
 
 
-def test_a_local_checkpoint_is_named_with_its_factor(
+def test_the_name_of_a_local_checkpoint_includes_its_factor(
     checkpoint: Callable[[str], Path], tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:
     name = f"{checkpoint('colpali')}+pool2"
@@ -222,7 +221,7 @@ def test_a_local_checkpoint_is_named_with_its_factor(
     assert len(list(pages_with_heat(index, found, dpi=36))) == len(found.pages)
 
 
-def test_pooled_and_unpooled_vectors_live_side_by_side(
+def test_an_index_can_have_pooled_and_unpooled_vectors(
     tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:
     index = Index.open(tmp_path / "index")
@@ -244,8 +243,8 @@ def test_pooled_and_unpooled_vectors_live_side_by_side(
 
 
 def test_pooling_needs_its_extra_and_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidOption, match="from 2 on, not by 1"):
-        PooledEncoder(PixelEncoder(), 1)
+    with pytest.raises(InvalidOption, match="factor 1"):
+        ReducedEncoder(PixelEncoder(), pool=1)
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(MissingExtra, match=r"Token pooling needs .*visar-rag\[pooling\]"):
         get_encoder("embedded+pool2")

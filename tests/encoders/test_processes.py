@@ -1,4 +1,4 @@
-"""A visual encoder across processes: one that is killed and goes on, one that serves another."""
+"""A visual encoder in several processes: one is killed and resumed, one serves another."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def assert_same(one: Any, other: Any) -> None:
     assert one.vectors.shape == other.vectors.shape
     np.testing.assert_array_equal(one.offsets, other.offsets)
     np.testing.assert_array_equal(one.boxes, other.boxes)
-    # Pages were in other batches.
+    # Pages were in different batches.
     np.testing.assert_allclose(one.vectors, other.vectors, atol=5e-4)
 
 
-def test_an_addition_that_was_killed_goes_on_with_the_missing_pages(
+def test_a_killed_add_resumes_with_the_missing_pages(
     checkpoint: Callable[[str], Path], tmp_path: Path, make_pdf: MakePdf
 ) -> None:
     name = str(checkpoint("colqwen2.5"))
     path = make_pdf("long.pdf", *(f"Page {n}\n" + "word " * n for n in range(PAGES)))
     location = tmp_path / "index"
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", KILLED, location, path, name],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert process.returncode == -signal.SIGKILL, process.stderr
     index = Index.open(location, device="cpu")
     assert index.documents() == []
     encoder = index.encoder(name)

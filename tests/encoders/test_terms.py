@@ -24,7 +24,7 @@ def keys(*words: str) -> list[str]:
         ("late-interaction/RAG", ["late", "interaction", "rag"]),
         ("snake_case", ["snake", "case"]),
         ("naïve", ["naive"]),
-        ("ﬁnance", ["finance"]),  # a ligature, as PDFs print it
+        ("ﬁnance", ["finance"]),  # a ligature, as in PDFs
         ("日本語", ["日", "本", "語"]),
         ("B2B:", ["b2b"]),
         ("—", []),
@@ -33,7 +33,7 @@ def keys(*words: str) -> list[str]:
         ("", []),
     ],
 )
-def test_terms_are_what_a_reader_would_look_for(word: str, expected: list[str]) -> None:
+def test_terms_of_words(word: str, expected: list[str]) -> None:
     assert keys(word) == expected
 
 
@@ -45,7 +45,7 @@ def test_a_term_is_a_part_of_its_word(words: list[str]) -> None:
         assert re.fullmatch(r"\w(.*\w)?", part)
 
 
-def test_forms_of_a_word_match_and_other_words_do_not() -> None:
+def test_inflections_match_and_other_words_do_not() -> None:
     words = ["expenditure", "Expenditures", "EXPENDITURE’S", "revenue", "1,000", "1000", "2000"]
     cosines = lexical_vectors(find_terms(words)) @ lexical_vectors(find_terms(words)).T
     same = np.zeros((7, 7), bool)
@@ -62,7 +62,7 @@ def test_stop_words_have_no_exact_match() -> None:
 
 
 def test_a_direction_is_the_same_on_every_machine() -> None:
-    # Stored vectors must match those of a later process: the signs are pinned.
+    # Stored vectors must match those of later processes, so the signs are pinned.
     (vector,) = lexical_vectors(find_terms(["expenditure"]))
     assert (vector[:16] > 0).astype(int).tolist() == [
         1,

@@ -1,4 +1,4 @@
-"""One encoder serves many threads, loads once, and gives its memory back."""
+"""Encoders are thread-safe, load once, and free their memory."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from tests.encoders import tiny
+from tests.encoders import tiny_published
 from tests.encoders.samples import page_with, picture
 from visar.encoders import embedded
 from visar.encoders.checkpoint_encoder import CheckpointEncoder, LoadedModel
-from visar.encoders.colbert import ColbertEncoder
 from visar.encoders.embedded import EmbeddedEncoder
+from visar.encoders.encoder import Encoder
 from visar.encoders.minilm import MiniLM
-from visar.encoders.pooling import PooledEncoder
-from visar.encoders.protocol import Encoder
+from visar.encoders.multi_vector import TextEncoder
+from visar.encoders.reduced import ReducedEncoder
 from visar.encoders.visrag import VisRagEncoder
 from visar.encoders.visual import VisualEncoder
 from visar.models.loading import import_torchvision
@@ -36,10 +36,10 @@ QUESTIONS = ("what is the total revenue?", "cats", "a chart on the page, or a ta
 
 
 @pytest.fixture
-def new(
+def new_encoder(
     checkpoint: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Encoder]:
-    """Make an encoder of a kind that nothing else has used."""
+    """A function that creates an encoder that isn't shared with other tests."""
 
     def make(kind: str) -> Encoder:
         if kind == "embedded":
@@ -47,19 +47,19 @@ def new(
             return EmbeddedEncoder()
         import_torchvision()
         if kind == "colbert":
-            return ColbertEncoder(str(tiny.save_colbert(tmp_path / "colbert")), device="cpu")
+            return TextEncoder(str(tiny_published.save_colbert(tmp_path / "colbert")), device="cpu")
         if kind == "visrag":
             cache = "transformers.dynamic_module_utils.HF_MODULES_CACHE"
             monkeypatch.setattr(cache, str(tmp_path / "modules"))
-            folder = tiny.save_visrag(tmp_path / "visrag")
+            folder = tiny_published.save_visrag(tmp_path / "visrag")
             return VisRagEncoder(str(folder), device="cpu", trust_remote_code=True)
         return VisualEncoder(str(checkpoint(kind)), device="cpu", batch_size=2)
 
     return make
 
 
-def at_once(work: Callable[[int], Made], threads: int = 4) -> list[Made]:
-    """Do the work in threads that begin together."""
+def concurrently(work: Callable[[int], Made], threads: int = 4) -> list[Made]:
+    """Do the work in threads that start at the same time."""
     ready = threading.Barrier(threads)
 
     def begin(number: int) -> Made:
@@ -71,7 +71,7 @@ def at_once(work: Callable[[int], Made], threads: int = 4) -> list[Made]:
 
 
 def vectors_of(encoder: Encoder, number: int) -> list[np.ndarray[Any, Any]]:
-    """The vectors of all pages in one call, or of all questions."""
+    """Return the vectors of all pages in one call, or of all questions."""
     if number % 2:
         return [encoder.encode_query(question) for question in QUESTIONS]
     images = IMAGES if encoder.reads == "image" else ()
@@ -79,11 +79,11 @@ def vectors_of(encoder: Encoder, number: int) -> list[np.ndarray[Any, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_threads_get_the_vectors_of_a_single_thread(
-    new: Callable[[str], Encoder], kind: str
+def test_vectors_do_not_depend_on_the_number_of_threads(
+    new_encoder: Callable[[str], Encoder], kind: str
 ) -> None:
-    encoder = new(kind)
-    found = at_once(lambda number: [vectors_of(encoder, number) for _ in range(3)])
+    encoder = new_encoder(kind)
+    found = concurrently(lambda number: [vectors_of(encoder, number) for _ in range(3)])
     expected = [vectors_of(encoder, number) for number in (0, 1)]
     for number, rounds in enumerate(found):
         for vectors in rounds:
@@ -91,11 +91,11 @@ def test_threads_get_the_vectors_of_a_single_thread(
                 np.testing.assert_array_equal(one, other)
 
 
-def test_a_page_tried_again_in_float32_does_not_disturb_other_threads(
-    new: Callable[[str], Encoder],
+def test_a_float32_retry_does_not_affect_other_threads(
+    new_encoder: Callable[[str], Encoder],
 ) -> None:
-    """float16 stands in for what runs on graphics cards."""
-    encoder = new("colpali")
+    """Uses float16 in place of the format used on graphics cards."""
+    encoder = new_encoder("colpali")
     assert isinstance(encoder, VisualEncoder)
     model = encoder._loaded.get().model.half()
     questions = [encoder.encode_query(question) for question in QUESTIONS]
@@ -114,12 +114,12 @@ def test_a_page_tried_again_in_float32_does_not_disturb_other_threads(
             pages = encoder.encode_pages(PAGES, IMAGES)
             assert all("in float32 too" in str(page.invalid) for page in pages)
 
-    at_once(work)
+    concurrently(work)
     assert model.dtype == torch.float16
 
 
-def test_threads_that_begin_at_once_load_once(
-    new: Callable[[str], Encoder],
+def test_concurrent_threads_load_the_model_once(
+    new_encoder: Callable[[str], Encoder],
     checkpoint: Callable[[str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -137,21 +137,21 @@ def test_threads_that_begin_at_once_load_once(
 
     monkeypatch.setattr(embedded, "MiniLM", CountedModel)
     encoders: list[Encoder] = [
-        new("embedded"),
+        new_encoder("embedded"),
         CountedVisual(str(checkpoint("colqwen2.5")), device="cpu"),
     ]
-    at_once(lambda number: encoders[number % 2].encode_query("revenue"))
+    concurrently(lambda number: encoders[number % 2].encode_query("revenue"))
     assert sorted(loaded) == ["embedded", "visual"]
 
 
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_released_is_gone_and_comes_back(
-    new: Callable[[str], Encoder], kind: str, *, pooled: bool
+def test_a_released_model_is_freed_and_reloaded(
+    new_encoder: Callable[[str], Encoder], kind: str, *, pooled: bool
 ) -> None:
-    encoder = inner = new(kind)
+    encoder = inner = new_encoder(kind)
     if pooled:
-        encoder = PooledEncoder(inner, 2)
+        encoder = ReducedEncoder(inner, pool=2)
     before = [vectors_of(encoder, number) for number in (0, 1)]
     held = weakref.ref(model_of(inner))
     assert isinstance(encoder, Releasable)
@@ -170,8 +170,8 @@ def model_of(encoder: Encoder) -> Any:
     return encoder._loaded.get().model
 
 
-def test_an_encoder_released_while_it_works_goes_on(new: Callable[[str], Encoder]) -> None:
-    encoder = new("colqwen2.5")
+def test_a_busy_encoder_can_be_released(new_encoder: Callable[[str], Encoder]) -> None:
+    encoder = new_encoder("colqwen2.5")
     expected = vectors_of(encoder, 0)
     assert isinstance(encoder, VisualEncoder)
 
@@ -180,6 +180,6 @@ def test_an_encoder_released_while_it_works_goes_on(new: Callable[[str], Encoder
             encoder.release()
         return vectors_of(encoder, 0)
 
-    for found in at_once(work, threads=3):
+    for found in concurrently(work, threads=3):
         for vectors, wanted in zip(found, expected, strict=True):
             np.testing.assert_array_equal(vectors, wanted)

@@ -1,4 +1,4 @@
-"""From a PDF to an answer with a visual encoder, as a person would use it."""
+"""End-to-end tests from a PDF to an answer with a visual encoder."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ QUESTION = "what is the total revenue?"
 
 
 @pytest.mark.parametrize("family", tiny.MAKERS)
-def test_a_pdf_is_added_asked_and_shown(
+def test_a_pdf_is_added_and_asked(
     checkpoint: Make, family: str, tmp_path: Path, make_pdf: Callable[..., Path]
 ) -> None:
     name = str(checkpoint(family))
     path = make_pdf("report.pdf", "Revenue was 42.", "Cats sleep all day.", "A chart of growth.")
     index = Index.open(tmp_path / "index", device="cpu")
     added = index.add(path, encoder=name)
-    assert [(ref.name, ref.dimension) for ref in added.encoders] == [(name, 128)]
+    (encoder,) = added.encoders
+    assert (encoder.name, encoder.dimension) == (name, tiny.DIMENSIONS.get(family, 128))
     assert added.invalid == ()
     # Another process finds the same vectors under the same name and version.
     again = Index.open(tmp_path / "index", device="cpu")
@@ -41,14 +42,14 @@ def test_a_pdf_is_added_asked_and_shown(
 
 @pytest.mark.parametrize("rotation", [0, 90])
 @pytest.mark.parametrize("family", tiny.MAKERS)
-def test_heat_lies_where_the_page_as_displayed_has_the_mark(
+def test_heat_follows_page_rotation(
     pixel_encoder: Callable[[str], VisualEncoder],
     family: str,
     rotation: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Drawn top left; a reader sees it top right when the file turns the page by 90°."""
+    """The mark is drawn at the top left and displayed at the top right if rotated by 90°."""
     path = tmp_path / "mark.pdf"
     sheet = Canvas(str(path), pagesize=(300, 420), invariant=True)
     for mark in (True, False):

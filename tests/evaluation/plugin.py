@@ -1,8 +1,9 @@
-"""Parts that another package could bring: methods, an encoder and a generator."""
+"""Plugins as in another package: methods, an encoder and a generator."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -10,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding
-from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
+from visar.encoders.encoder import PageEmbedding
+from visar.generation.generator import OnText, Prompt, Reply, ignore_text
 from visar.retrieval.methods import Method, ScoredPages
 
 
 def three(pages: ScoredPages) -> int:
-    """Take the best three pages, or all."""
+    """Choose the best three pages, or all."""
     return min(3, len(pages))
 
 
@@ -24,9 +25,14 @@ def broken(pages: ScoredPages) -> int:
     raise KeyError(f"{len(pages)} pages")
 
 
+def killed(_pages: ScoredPages) -> int:
+    """End this process, as the system does where memory runs out."""
+    os._exit(9)
+
+
 def threads(pages: ScoredPages) -> int:
-    """Take as many pages as any library here has threads."""
-    import sklearn.cluster  # noqa: F401 - as Score-Cluster does; it brings libraries of its own
+    """Choose as many pages as libraries have threads."""
+    import sklearn.cluster  # noqa: F401 - like Score-Cluster, to load its native libraries
     from threadpoolctl import threadpool_info
 
     return min(len(pages), max(int(library["num_threads"]) for library in threadpool_info()))
@@ -36,7 +42,7 @@ named = Method(name="another name", function=three)
 
 
 class Counting:
-    """A model that writes to a log when it loads, works and is released."""
+    """A model that logs when it is loaded, used and released."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name
@@ -55,7 +61,7 @@ class Counting:
 
 
 class CountingEncoder(Counting):
-    """One vector for each word: its letters."""
+    """An encoder with one vector per word, from its letters."""
 
     reads: Literal["words", "image"] = "words"
     weak_match = 0.1
@@ -82,7 +88,7 @@ class CountingEncoder(Counting):
 
 
 class CountingGenerator(Counting):
-    """Answers every question with one word, and judges every answer correct."""
+    """A generator that answers with one word, and judges every answer correct."""
 
     reads: Literal["images", "text"] = "text"
 

@@ -1,4 +1,4 @@
-"""Questions about two small documents, and runs over them with plug-in models."""
+"""Questions about two small documents, and runs with plugin models."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_questions(file: Path, questions: Iterable[tuple[str, str, list[int], l
 def evaluate(
     folder: Path, step: Callable[[str, int, int], None] = lambda *_: None, **settings: Any
 ) -> Outcome:
-    """Make a call of a run as the command line does, with plug-in models in the index."""
+    """Run a call as on the command line, with plugin models."""
     plan = read_plan(None, settings)
     index = Index.open(folder / "index")
     listener = ProgressListener(lambda _: lambda *_: None, step)
@@ -61,7 +61,7 @@ def evaluate(
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Encoders and generators by name, made anew in every index, as plug-ins are."""
+    """A dict of plugin encoders and generators by name, created per index."""
     known: dict[str, Callable[[str], Any]] = {}
     for kind, registry in (("encoder", encoder_registry), ("generator", generator_registry)):
         real = getattr(registry, f"get_{kind}")

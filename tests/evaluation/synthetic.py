@@ -1,4 +1,4 @@
-"""Run folders as the runner writes them, filled with seeded random records."""
+"""Run folders with seeded random records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from pydantic import TypeAdapter
 from visar.evaluation.inputs import Definitions
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_by_key
+from visar.evaluation.records import (
+    FILE_NAMES,
+    AnswerRecord,
+    QuestionRecord,
+    RetrievalRecord,
+    VerdictRecord,
+    read_by_key,
+)
 from visar.evaluation.state import RunState
 from visar.retrieval.methods import Method
 
@@ -37,7 +44,7 @@ def write_run(
     generators: Sequence[str] = GENERATORS,
     groups: Sequence[str] = ("main", "others", "ablation", "T", "gamma", "acceleration"),
 ) -> Path:
-    """A run of all methods of some groups; a fifth of the questions has no evidence."""
+    """Write a run of all methods in groups; a fifth of the questions have no evidence."""
     generator = np.random.default_rng(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for dataset in datasets:
@@ -52,16 +59,16 @@ def write_run(
 
 
 def stamp(folder: Path) -> Path:
-    """Give the records of a folder the digests of their inputs, as the runner does."""
+    """Set the digests of inputs of a folder's records, as the runner does."""
     definitions = Definitions()
     for manifest in read_manifests(folder):
         definitions = definitions.updated(
             Definitions.model_validate(manifest.get("definitions", {}))
         )
-    state = RunState(read_by_key(folder, Asked), (), definitions)
-    for kind in (Retrieved, Answered, Judged):
+    state = RunState(read_by_key(folder, QuestionRecord), (), definitions)
+    for kind in (RetrievalRecord, AnswerRecord, VerdictRecord):
         schema: TypeAdapter[Any] = TypeAdapter(kind)
-        for path in sorted(folder.glob(f"{kind.__name__.lower()}*.jsonl")):
+        for path in sorted(folder.glob(f"{FILE_NAMES[kind]}*.jsonl")):
             records = []
             for line in path.read_text(encoding="utf-8").splitlines():
                 record = schema.validate_json(line)
@@ -73,7 +80,7 @@ def stamp(folder: Path) -> Path:
 
 
 def make_manifests(datasets: Sequence[str]) -> list[dict[str, Any]]:
-    """Of two calls: the second found a document that the first one missed."""
+    """Return manifests of two calls; the second found a document that the first one missed."""
     machine = {"cpu": "<script>alert(1)</script>", "cores": 2}
     first, second = (
         {
@@ -96,7 +103,9 @@ def make_manifests(datasets: Sequence[str]) -> list[dict[str, Any]]:
     return [first, second]
 
 
-def make_asked(generator: np.random.Generator, dataset: str, questions: int) -> list[Asked]:
+def make_asked(
+    generator: np.random.Generator, dataset: str, questions: int
+) -> list[QuestionRecord]:
     asked = []
     for number in range(questions):
         document = number % 9
@@ -104,7 +113,7 @@ def make_asked(generator: np.random.Generator, dataset: str, questions: int) -> 
         count = min(int(generator.geometric(0.55)), 5) if number % 5 else 0
         evidence = generator.choice(np.arange(1, pages + 1), count, replace=False)
         asked.append(
-            Asked(
+            QuestionRecord(
                 f"q{number}",
                 dataset,
                 f"document-{document}.pdf",
@@ -120,7 +129,7 @@ def make_asked(generator: np.random.Generator, dataset: str, questions: int) -> 
 def _write_results(
     folder: Path,
     generator: np.random.Generator,
-    asked: Iterable[Asked],
+    asked: Iterable[QuestionRecord],
     encoder: str,
     generators: Sequence[str],
     groups: Sequence[str],
@@ -140,9 +149,11 @@ def _write_results(
                     setting = (one.dataset, one.question, encoder, method.name, name, max_k)
                     given = chosen.pages[:max_k]
                     seconds = float(0.2 + 0.4 * len(given) + generator.exponential(0.1))
-                    answered.append(Answered(*setting, given, PRIVATE, PRIVATE, None, 9, seconds))
+                    answered.append(
+                        AnswerRecord(*setting, given, PRIVATE, PRIVATE, None, 9, seconds)
+                    )
                     chance = 0.2 + 0.5 * sparsity
-                    judged.append(Judged(*setting, JUDGE, bool(generator.random() < chance)))
+                    judged.append(VerdictRecord(*setting, JUDGE, bool(generator.random() < chance)))
     write_records(folder / f"retrieved-{encoder}.jsonl", retrieved)
     if generators:
         write_records(folder / "answered.jsonl", answered)
@@ -150,9 +161,13 @@ def _write_results(
 
 
 def _choose(
-    generator: np.random.Generator, asked: Asked, encoder: str, method: Method, sparsity: float
-) -> Retrieved:
-    """The evidence tends to the front; k depends a little on the rule and on γ."""
+    generator: np.random.Generator,
+    asked: QuestionRecord,
+    encoder: str,
+    method: Method,
+    sparsity: float,
+) -> RetrievalRecord:
+    """Choose pages with evidence near the top; k depends slightly on the rule and on γ."""
     noise = generator.normal(size=asked.pages)
     noise[[page - 1 for page in asked.evidence_pages]] += 2.5
     ranking = [int(page) + 1 for page in np.argsort(-noise)]
@@ -171,7 +186,7 @@ def _choose(
     seconds = {
         stage: float(speed * asked.pages * generator.uniform(1, 3) * 1e-4) for stage in stages
     }
-    return Retrieved(
+    return RetrievalRecord(
         asked.dataset,
         asked.question,
         encoder,
@@ -186,7 +201,7 @@ def _choose(
 
 
 def write_details(folder: Path, generator: np.random.Generator) -> None:
-    """Similarity matrices of two questions: one sparse, one dense."""
+    """Write similarity matrices of two questions, one sparse and one dense."""
     folder.mkdir(exist_ok=True)
     for name, pages, active in (("sparse", 30, 6), ("dense", 48, 40)):
         weights = np.zeros(pages)

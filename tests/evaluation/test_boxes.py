@@ -1,10 +1,11 @@
-"""F1 of boxes, on areas that can be read off, and of quotes on pages of the example report."""
+"""F1 of boxes with known areas, and of quotes on pages of the example report."""
 
 from __future__ import annotations
 
 import json
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 
 from tests.evaluation.datasets.beir_sets import page_images
 from tests.evaluation.datasets.layouts import write_lines
+from tests.evaluation.small_run import evaluate
 from visar.documents.page import Box
-from visar.errors import DatasetError, InvalidOption
-from visar.evaluation.boxes import best_box_f1, box_f1, marked_boxes, measure_quotes
-from visar.evaluation.datasets import open_dataset
+from visar.errors import InvalidOption
+from visar.evaluation.boxes import best_box_f1, box_f1, marked_boxes
+from visar.evaluation.frames import read_results
 from visar.evaluation.questions import EvidenceBox
-from visar.index import Index
+from visar.evaluation.report.answer_tables import box_tables
 
 LEFT: Box = (0, 0, 0.5, 1)
 RIGHT: Box = (0.5, 0, 1, 1)
@@ -33,10 +35,10 @@ WHOLE: Box = (0, 0, 1, 1)
         ({}, {1: [RIGHT]}, 0.0),
         # 2 · 0.5 / (1 + 0.5)
         ({1: [WHOLE]}, {1: [LEFT]}, 2 / 3),
-        # Two boxes that overlap are one area, and so are two that make up a third.
+        # Overlapping boxes are one area, and so are two boxes that form a third.
         ({1: [LEFT, LEFT]}, {1: [LEFT]}, 1.0),
         ({1: [LEFT, RIGHT]}, {1: [WHOLE]}, 1.0),
-        # On another page: 2 · 0.5 / (0.5 + 0.5 + 0.5), and nothing of it.
+        # Boxes on another page: 2 · 0.5 / (0.5 + 0.5 + 0.5), and 0.
         ({1: [LEFT], 2: [LEFT]}, {1: [LEFT]}, 2 / 3),
         ({2: [LEFT]}, {1: [LEFT]}, 0.0),
     ],
@@ -53,8 +55,8 @@ boxes = st.lists(box, min_size=1, max_size=5)
 
 
 @given(boxes, boxes)
-def test_f1_is_that_of_pixels(chosen: list[Box], marked: list[Box]) -> None:
-    """Compared with two pictures of 8 × 8 pixels; the other way round it is the same."""
+def test_f1_equals_that_of_pixels(chosen: list[Box], marked: list[Box]) -> None:
+    """Compared with images of 8 × 8 pixels, in both directions."""
 
     def picture(some: list[Box]) -> np.ndarray:
         pixels = np.zeros((8, 8), np.bool_)
@@ -80,16 +82,16 @@ def test_the_best_annotator_counts() -> None:
     assert best_box_f1({3: [(0, 0, 1, 0.25)]}, [second, first]) == 1.0
 
 
-def test_nothing_marked_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="Nothing is marked"):
+def test_no_marked_boxes_are_an_error() -> None:
+    with pytest.raises(InvalidOption, match="marked"):
         box_f1({1: [LEFT]}, {})
-    with pytest.raises(InvalidOption, match="Nothing is marked"):
+    with pytest.raises(InvalidOption, match="marked"):
         best_box_f1({1: [LEFT]}, [])
 
 
 def write_set(folder: Path, mark: dict[str, int] | None) -> Path:
-    """One question about two pages of the report; its answer is on the second."""
-    (folder / "images").mkdir(parents=True)
+    """Write one question about two pages of the report; its answer is on the second."""
+    (folder / "images").mkdir(parents=True, exist_ok=True)
     corpus = []
     for number, image in enumerate(page_images((3, 9), 110)):
         (folder / "images" / f"{number}.png").write_bytes(image)
@@ -103,17 +105,30 @@ def write_set(folder: Path, mark: dict[str, int] | None) -> Path:
     return folder
 
 
-def test_quotes_are_compared_with_the_marks(
+def test_quotes_are_compared_with_marked_boxes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole page is marked, so that precision is 1 and F1 tells the share that is quoted."""
+    """The whole page is marked, so precision is 1 and F1 depends on the quoted share."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run, data = tmp_path / "run", tmp_path / "marked"
+    settings: dict[str, Any] = {"methods": ("visar",), "generators": ("extractive",)}
     page = {"x1": 0, "y1": 0, "x2": 910, "y2": 1287}
-    dataset = open_dataset(write_set(tmp_path / "marked", page))
-    with Index.open(tmp_path / "index", reader="none") as index:
-        found = measure_quotes(index, dataset)
-        assert found.questions == 1
-        assert 0 < found.f1 < 0.5
-        unmarked = open_dataset(write_set(tmp_path / "unmarked", None))
-        with pytest.raises(DatasetError, match="unmarked has no marked boxes"):
-            measure_quotes(index, unmarked)
+    evaluate(run, data=(str(write_set(data, page)),), max_k=(5,), **settings)
+    results = read_results(run)
+    (f1,) = results.answers.box_f1
+    assert 0 < f1 < 0.5
+    (table,) = box_tables(results)
+    assert table.rows[0][-1].value == pytest.approx(100 * f1)
+    # With other marks, the quotes are compared again: only the upper half of the page is marked.
+    evaluate(run, data=(str(write_set(data, page | {"y2": 643})),), max_k=(5,), **settings)
+    (other,) = read_results(run).answers.box_f1
+    assert other != f1
+
+
+def test_quotes_without_marked_boxes_have_no_f1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = (str(write_set(tmp_path / "unmarked", None)),)
+    evaluate(tmp_path / "run", data=data, methods=("visar",), generators=("extractive",))
+    assert box_tables(read_results(tmp_path / "run")) == []

@@ -1,4 +1,4 @@
-"""A calibration is fitted as scikit-learn would, and finds again what made the evidence."""
+"""Calibrations: agreement with scikit-learn, and recovery of a known model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENCODER = EncoderRef("tiny", "1", 8)
 TRUE_WEIGHTS = np.array([4.0, 0.5, 0.3, -1.0, -0.5, 0.0, 0.2, 0.0, 0.3])
 
 
-def test_the_fit_is_that_of_scikit_learn() -> None:
+def test_the_fit_equals_scikit_learn() -> None:
     random = np.random.default_rng(1)
     features = random.normal(size=(400, 3))
     labels = (random.random(400) < logistic(features @ [2.0, -1.0, 0.0] - 1)).astype(float)
@@ -51,7 +51,7 @@ def test_separable_labels_and_constant_features_have_a_fit() -> None:
 
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
-    """Questions about 12 documents whose evidence is drawn from a model that is known."""
+    """Questions about 12 documents, with evidence drawn from a known model."""
     random = np.random.default_rng(2)
 
     def example(kind: Kind, document: str, pages_of: str) -> Example:
@@ -60,7 +60,7 @@ def examples() -> list[Example]:
         evidence = random.random(20) < chances * (kind != "other")
         cosine = random.normal(0.3 if kind == "other" else 0.6, 0.1)
         ranking = np.argsort(-features[:, 0])
-        # The reader reads in ten pages, and sees a part of what made the evidence.
+        # The reader reads ten pages, and its judgments depend partly on the evidence.
         judged = np.full(20, np.nan)
         judged[ranking[:10]] = 3.0 * evidence[ranking[:10]] + random.normal(size=10)
         return Example(kind, document, pages_of, cosine, features, evidence, ranking, 3, judged)
@@ -73,7 +73,7 @@ def examples() -> list[Example]:
     ]
 
 
-def test_what_made_the_evidence_is_found_again(examples: list[Example]) -> None:
+def test_the_fit_recovers_the_true_model(examples: list[Example]) -> None:
     calibration = fit(examples, ENCODER)
     found = [calibration.pages.weights[name] for name in FEATURES]
     assert found == pytest.approx(TRUE_WEIGHTS, abs=0.5)
@@ -83,22 +83,22 @@ def test_what_made_the_evidence_is_found_again(examples: list[Example]) -> None:
     assert calibration.with_reader is None
 
 
-def test_probabilities_hold_on_documents_left_out(examples: list[Example]) -> None:
+def test_probabilities_are_calibrated_on_held_out_documents(examples: list[Example]) -> None:
     quality = cross_validate(examples, ENCODER)
     assert (quality.questions, quality.documents) == (360, 12)
     assert quality.with_reader is None
     assert quality.without_reader.pages_error < 0.02
     assert sum(each.count for each in quality.without_reader.pages) == 360 * 20
     assert sum(each.count for each in quality.without_reader.best) == 360
-    # The thresholds were set for a tenth, and 95 %, of the documents they were fitted on.
+    # The thresholds were fitted for a tenth and for 95 % on other documents.
     assert quality.answerable.none == pytest.approx(0.1, abs=0.05)
     assert quality.others.weak == pytest.approx(0.95, abs=0.05)
     assert quality.rules["calibrated"].mean_f1 > quality.rules["visar"].mean_f1
 
 
-def test_the_error_is_seen_where_probabilities_do_not_hold(examples: list[Example]) -> None:
+def test_the_error_is_high_for_wrong_probabilities(examples: list[Example]) -> None:
     random = np.random.default_rng(5)
-    # Half of the documents have no evidence where the model sees it.
+    # Half of the documents have no evidence where the model predicts it.
     shuffled = [
         replace(each, evidence=random.permutation(each.evidence))
         if each.document < "3.pdf"
@@ -109,7 +109,7 @@ def test_the_error_is_seen_where_probabilities_do_not_hold(examples: list[Exampl
     assert worse.without_reader.best_error > better.without_reader.best_error + 0.02
 
 
-def test_the_judgment_of_a_reader_counts_where_it_read(examples: list[Example]) -> None:
+def test_judgments_of_a_reader_are_used_where_available(examples: list[Example]) -> None:
     model = fit(examples, ENCODER, "reader").with_reader
     assert model is not None
     assert model.reader == "reader"
@@ -120,14 +120,14 @@ def test_the_judgment_of_a_reader_counts_where_it_read(examples: list[Example]) 
     assert quality.with_reader.likely > quality.without_reader.likely
 
 
-def test_examples_that_nothing_was_read_in_fit_no_reader(examples: list[Example]) -> None:
+def test_examples_without_judgments_fit_no_reader(examples: list[Example]) -> None:
     unread = [replace(each, judged=np.full(20, np.nan)) for each in examples]
     assert fit(unread, ENCODER, "reader").with_reader is None
     unread = [replace(each, judged=None) for each in examples]
     assert fit(unread, ENCODER, "reader").with_reader is None
 
 
-def test_questions_without_answer_lower_the_probabilities(examples: list[Example]) -> None:
+def test_unanswerable_questions_lower_the_probabilities(examples: list[Example]) -> None:
     own = next(each for each in examples if each.kind == "own")
     emptied = [
         replace(each, evidence=np.zeros(20, np.bool_)) if number % 2 else each
@@ -140,7 +140,7 @@ def test_questions_without_answer_lower_the_probabilities(examples: list[Example
 
 
 @pytest.mark.parametrize(("label", "sign"), [(1.0, 1), (0.0, -1)])
-def test_a_shift_makes_probabilities_true_and_stays_finite(label: float, sign: int) -> None:
+def test_a_shift_calibrates_probabilities_and_stays_finite(label: float, sign: int) -> None:
     logits = np.random.default_rng(4).normal(size=400)
     labels = (np.random.default_rng(5).random(400) < logistic(logits + 1.5)).astype(np.float64)
     shift = fit_shift(logits, labels)
@@ -149,8 +149,8 @@ def test_a_shift_makes_probabilities_true_and_stays_finite(label: float, sign: i
 
 
 @pytest.mark.parametrize("level", [0.7, 0.9])
-def test_a_promise_is_kept_on_documents_left_out(examples: list[Example], level: float) -> None:
-    """Within 3 binomial deviations of the questions it was measured on."""
+def test_coverage_holds_on_held_out_documents(examples: list[Example], level: float) -> None:
+    """Within 3 binomial standard deviations."""
     measured = measure_coverage(examples, level)
     answerable = [each for each in examples if each.kind == "own" and each.evidence.any()]
     assert measured.questions == len(answerable)
@@ -161,7 +161,7 @@ def test_a_promise_is_kept_on_documents_left_out(examples: list[Example], level:
     assert measured.mean_k < measure_coverage(examples, 0.95).mean_k
 
 
-def test_model_and_threshold_of_a_promise_are_fitted_on_different_documents(
+def test_page_model_and_threshold_of_coverage_use_different_documents(
     examples: list[Example],
 ) -> None:
     promise = fit_coverage(examples, 0.9)
@@ -176,8 +176,8 @@ def test_model_and_threshold_of_a_promise_are_fitted_on_different_documents(
     assert fit_coverage(changed, 0.9).threshold != promise.threshold
 
 
-def test_few_questions_leave_no_page_out(examples: list[Example]) -> None:
-    """5 questions cannot promise 90%: 1 of 6 is 17%."""
+def test_with_few_questions_coverage_chooses_all_pages(examples: list[Example]) -> None:
+    """5 questions can't guarantee 90%, because 1 of 6 is 17%."""
     own = [each for each in examples if each.kind == "own" and each.evidence.any()]
     second = [each for each in own if each.document == "1.pdf"][:5]
     promise = fit_coverage([*(each for each in own if each.document == "0.pdf"), *second], 0.9)
@@ -187,7 +187,7 @@ def test_few_questions_leave_no_page_out(examples: list[Example]) -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 90])
 def test_a_coverage_is_a_share(examples: list[Example], level: float) -> None:
-    with pytest.raises(CalibrationError, match=f"between 0 and 1, such as 0.9, not {level}"):
+    with pytest.raises(CalibrationError, match=f"{level}"):
         fit_coverage(examples, level)
 
 
@@ -200,10 +200,10 @@ def test_a_fixed_threshold_is_fitted_where_cosines_are_known(examples: list[Exam
 
 
 @pytest.mark.parametrize("kept", ["few", "one document"])
-def test_too_little_is_refused(examples: list[Example], kept: str) -> None:
+def test_too_few_questions_are_an_error(examples: list[Example], kept: str) -> None:
     if kept == "few":
         some = [each for each in examples if each.document == "0.pdf"][:15]
     else:
         some = [each for each in examples if each.document == "0.pdf" and each.kind == "own"]
-    with pytest.raises(CalibrationError, match="too few"):
+    with pytest.raises(CalibrationError, match="at least 20"):
         fit(some, ENCODER)

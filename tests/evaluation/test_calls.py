@@ -1,4 +1,4 @@
-"""Calls to models: some at a time, nothing that was answered is lost, failures end nothing."""
+"""Concurrent calls to models: no results are lost, and failures don't stop the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visar.errors import DocumentError, GenerationError
-from visar.evaluation.calls import MOST_FAILURES, ModelCalls, Pace, group_by
+from visar.evaluation.calls import MAX_FAILURES, ModelCalls, Pace, group_by
 
 
 def fail_at(failing: Sequence[int], job: int) -> int:
@@ -22,14 +22,14 @@ def fail_at(failing: Sequence[int], job: int) -> int:
 
 
 def each(call: Callable[[int], Any]) -> Callable[[Sequence[int]], list[Any]]:
-    """Call with one job after the other, as a model does that is given several."""
+    """Return a batch function that calls a function for each job."""
     return lambda jobs: [call(job) for job in jobs]
 
 
 def make(
     calls: ModelCalls, jobs: Sequence[int], call: Callable[[int], int], threads: int
 ) -> dict[int, int]:
-    """Make a call for each job; return what was kept."""
+    """Run a call for each job; return the results that were kept."""
     kept: dict[int, int] = {}
 
     def keep(group: Sequence[int], result: int) -> None:
@@ -42,7 +42,7 @@ def make(
 
 
 @given(
-    st.integers(1, 30), st.sets(st.integers(0, 29), max_size=MOST_FAILURES - 1), st.integers(1, 6)
+    st.integers(1, 30), st.sets(st.integers(0, 29), max_size=MAX_FAILURES - 1), st.integers(1, 6)
 )
 def test_every_job_is_kept_or_fails(jobs: int, failing: set[int], concurrency: int) -> None:
     told: list[tuple[int, int]] = []
@@ -73,8 +73,8 @@ def test_jobs_with_the_same_key_are_one_call() -> None:
     assert sorted(kept) == sorted(groups)
 
 
-def test_as_many_calls_run_at_a_time_as_asked_for() -> None:
-    # Nobody passes before three have come.
+def test_the_requested_number_of_calls_run_concurrently() -> None:
+    # No call proceeds before three have started.
     barrier = threading.Barrier(3)
 
     def call(job: int) -> int:
@@ -85,7 +85,7 @@ def test_as_many_calls_run_at_a_time_as_asked_for() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_model_that_always_fails_is_left_alone(concurrency: int) -> None:
+def test_a_model_that_always_fails_is_no_longer_called(concurrency: int) -> None:
     called: list[int] = []
 
     def call(job: int) -> int:
@@ -94,15 +94,15 @@ def test_a_model_that_always_fails_is_left_alone(concurrency: int) -> None:
 
     calls = ModelCalls(lambda *_: None)
     assert make(calls, range(50), call, concurrency) == {}
-    # Those that were under way when it was given up may have failed too.
-    assert MOST_FAILURES <= len(called) < MOST_FAILURES + concurrency
+    # Calls that were already running may also have failed.
+    assert MAX_FAILURES <= len(called) < MAX_FAILURES + concurrency
     assert make(calls, range(50), call, concurrency) == {}
-    assert len(called) < MOST_FAILURES + concurrency
+    assert len(called) < MAX_FAILURES + concurrency
 
 
-def test_a_document_that_is_gone_is_no_reason_to_give_up_a_model() -> None:
+def test_missing_documents_do_not_count_as_failures_of_the_model() -> None:
     def call(job: int) -> int:
-        if job < 2 * MOST_FAILURES:
+        if job < 2 * MAX_FAILURES:
             raise DocumentError("gone.pdf", "does not exist any more")
         return job
 
@@ -110,7 +110,7 @@ def test_a_document_that_is_gone_is_no_reason_to_give_up_a_model() -> None:
     assert sorted(kept) == [10, 11]
 
 
-def test_an_interruption_keeps_what_has_arrived_and_waits_for_nobody() -> None:
+def test_an_interruption_keeps_available_results_without_waiting() -> None:
     answered, over = threading.Semaphore(0), threading.Event()
     late: list[int] = []
     kept: list[int] = []
@@ -124,7 +124,7 @@ def test_an_interruption_keeps_what_has_arrived_and_waits_for_nobody() -> None:
 
     def progress(_: str, done: int, __: int) -> None:
         if done == 1:
-            # Both 0 and 1 have been answered: one was kept, the other lies in the queue.
+            # Both 0 and 1 are finished: one was kept, the other is in the queue.
             answered.acquire(timeout=60)
             answered.acquire(timeout=60)
             time.sleep(0.5)
@@ -173,7 +173,7 @@ def test_one_job_of_a_batch_fails_alone(jobs: int, failing: set[int], batch: int
     assert sizes == [batch] * (jobs // batch) + [jobs % batch] * bool(jobs % batch)
 
 
-def test_a_batch_whose_call_fails_counts_for_each_of_its_jobs() -> None:
+def test_a_failing_batch_counts_as_a_failure_of_each_job() -> None:
     called: list[list[int]] = []
 
     def call(batch: Sequence[int]) -> list[int]:

@@ -12,43 +12,43 @@ import pytest
 from tests.evaluation.synthetic import DATASETS, write_records, write_run
 from visar.errors import NotARun
 from visar.evaluation.frames import make_results, read_results
-from visar.evaluation.records import Asked, Retrieved
+from visar.evaluation.records import QuestionRecord, RetrievalRecord
 
-ASKED = Asked("q1", "D", "a.pdf", 9, (2, 3), answerable=True)
+ASKED = QuestionRecord("q1", "D", "a.pdf", 9, (2, 3), answerable=True)
 
 
-def test_what_a_crashed_writer_left_is_passed_over(tmp_path: Path) -> None:
+def test_incomplete_lines_of_crashed_writers_are_skipped(tmp_path: Path) -> None:
     whole = json.dumps(asdict(ASKED))
     (tmp_path / "asked.jsonl").write_text(f'{whole}\n{{"questi\n\n{whole}\n{whole[:30]}')
     results = read_results(tmp_path)
     assert list(results.questions.question) == ["q1"]
-    # The end may still be written; a broken line in the middle never will.
+    # The last line may still be completed, unlike an invalid line in the middle.
     assert results.unreadable == ("asked.jsonl, line 2",)
 
 
-def test_folders_without_a_run_are_refused(tmp_path: Path) -> None:
+def test_folders_without_a_run_are_errors(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="No run in"):
         read_results(tmp_path)
-    with pytest.raises(NotARun, match="is not a folder"):
+    with pytest.raises(NotARun, match="isn't a folder"):
         read_results(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "Invalid JSON"),
-        ("[1]", "it must be an object"),
+        ("[1]", "must be an object"),
         ('{"skipped": {"missing": []}}', "skipped, missing must be an object"),
     ],
 )
-def test_a_damaged_manifest_is_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_a_damaged_manifest_is_an_error(tmp_path: Path, content: str, message: str) -> None:
     write_records(tmp_path / "asked.jsonl", [ASKED])
     (tmp_path / "manifest.1.json").write_text(content)
-    with pytest.raises(NotARun, match=rf"manifest\.1\.json is no manifest: {said}"):
+    with pytest.raises(NotARun, match=rf"manifest\.1\.json.*{message}"):
         read_results(tmp_path)
 
 
-def test_a_manifest_comes_back_with_what_other_versions_know(tmp_path: Path) -> None:
+def test_manifests_keep_fields_of_other_versions(tmp_path: Path) -> None:
     write_records(tmp_path / "asked.jsonl", [ASKED])
     (tmp_path / "manifest.a.json").write_text('{"visar": "2", "started": "2"}')
     (tmp_path / "manifest.b.json").write_text('{"visar": "1", "started": "1", "more": [1]}')
@@ -70,10 +70,12 @@ def test_skipped_documents_come_from_the_manifests(tmp_path: Path) -> None:
 def test_a_retrieval_has_its_question_its_metrics_and_its_seconds() -> None:
     """Pages (2, 5) of evidence (2, 3): recall ½, precision ½, F1 ½, and not all evidence.
 
-    The ranking 2, 5, 3 finds both: recall 1, hit 1, first at rank 1; DCG 1 + 1 / log₂ 4 = 1.5 of
-    1 + 1 / log₂ 3 at best, by either NDCG.
+    The ranking 2, 5, 3 has both: recall 1, hit 1, first at rank 1; DCG is 1 + 1 / log₂ 4 = 1.5 of
+    at most 1 + 1 / log₂ 3, for both kinds of NDCG.
     """
-    chosen = Retrieved("D", "q1", "e", "visar", 2, (2, 5), (2, 5, 3), None, {"a": 0.5, "b": 0.25})
+    chosen = RetrievalRecord(
+        "D", "q1", "e", "visar", 2, (2, 5), (2, 5, 3), None, {"a": 0.5, "b": 0.25}
+    )
     other = replace(chosen, method="their:method", seconds={}, pages=(3, 2), k=2)
     results = make_results([ASKED], [other, chosen])
     first, second = results.retrievals.to_dict("records")
@@ -91,6 +93,6 @@ def test_a_retrieval_has_its_question_its_metrics_and_its_seconds() -> None:
 def test_questions_without_evidence_do_not_count_for_retrieval() -> None:
     results = make_results(
         [replace(ASKED, evidence_pages=())],
-        [Retrieved("D", "q1", "e", "visar", 1, (2,), (2,), None)],
+        [RetrievalRecord("D", "q1", "e", "visar", 1, (2,), (2,), None)],
     )
     assert (len(results.retrievals), len(results.counted)) == (1, 0)

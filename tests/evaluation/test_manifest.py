@@ -27,7 +27,7 @@ def _write_manifests(folder: Path, share: int) -> None:
         write_manifest(folder, writer, finish(manifest, skipped, {}))
 
 
-def test_calls_of_several_processes_do_not_lose_each_others_manifests(tmp_path: Path) -> None:
+def test_concurrent_processes_keep_each_others_manifests(tmp_path: Path) -> None:
     context = get_context("spawn")
     writers = [context.Process(target=_write_manifests, args=(tmp_path, n)) for n in (1, 2)]
     for writer in writers:

@@ -1,4 +1,4 @@
-"""Every method of an evaluation on one document, and how plans name them."""
+"""All methods of an evaluation on one document, and their names."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_method_chooses(chosen: dict[str, MethodResult], pages: DocumentPa
         assert sum(found.seconds.values()) > 0
 
 
-def test_they_choose_what_the_functions_choose(
+def test_methods_choose_the_same_as_their_functions(
     chosen: dict[str, MethodResult], query: np.ndarray, pages: DocumentPages
 ) -> None:
     late = maxsim(query, pages.vectors)
@@ -97,7 +97,7 @@ def test_they_choose_what_the_functions_choose(
         assert chosen[method].pages.tolist() == right.tolist(), method
 
 
-def test_the_middle_of_each_sweep_is_the_usual_setting(chosen: dict[str, MethodResult]) -> None:
+def test_sweeps_include_the_default_setting(chosen: dict[str, MethodResult]) -> None:
     usual = chosen["visar"].pages.tolist()
     assert chosen["visar T=50"].pages.tolist() == usual
     assert chosen["visar gamma=100000"].pages.tolist() == usual
@@ -116,7 +116,7 @@ def test_single_vectors_are_means(
     assert chosen["single-vector"].pages.tolist() == right.tolist()
 
 
-def test_methods_of_others_are_a_group() -> None:
+def test_other_methods_are_a_group() -> None:
     named = [method.name for method in find_methods(["others"])]
     assert named == [
         "adaptive-k",
@@ -138,12 +138,12 @@ def test_the_approximation_study_has_all_combinations_of_shortcuts() -> None:
     assert len(studied) == 7
 
 
-def test_fixed_methods_take_as_many_pages_as_the_depth() -> None:
+def test_methods_with_fixed_k_choose_as_many_pages_as_the_depth() -> None:
     deep = {method.name: method.options.get("k") for method in find_methods(["main"], 20)}
     assert (deep["top-k"], deep["single-vector"], deep["visar"]) == (20, 20, None)
 
 
-def test_names_mean_groups_methods_and_functions_those_that_take_long_last() -> None:
+def test_methods_are_found_by_name_group_or_function_slow_ones_last() -> None:
     named = find_methods(["score-cluster", "gamma", "visar", "tests.evaluation.plugin:three"])
     names = [method.name for method in named]
     assert names[0] == "tests.evaluation.plugin:three"
@@ -153,7 +153,7 @@ def test_names_mean_groups_methods_and_functions_those_that_take_long_last() -> 
         find_methods(["vizar"])
 
 
-def test_generators_are_given_the_pages_of_the_papers_tables() -> None:
+def test_generators_answer_from_the_methods_in_the_papers_tables() -> None:
     assert [method.name for method in METHODS.values() if is_answered(method)] == [
         "top-k",
         "single-vector",

@@ -1,4 +1,4 @@
-"""What must hold of every metric, whatever the pages."""
+"""Properties of metrics that hold for all pages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_metric_lies_between_0_and_1(
 
 
 @given(RANKINGS, EVIDENCE, st.integers(1, 15))
-def test_the_papers_ndcg_forgives_what_was_not_found_and_no_order(
+def test_the_papers_ndcg_ignores_missing_evidence(
     ranking: tuple[int, ...], evidence: set[int], k: int
 ) -> None:
     paper, standard = paper_ndcg_at(ranking, evidence, k), ndcg_at(ranking, evidence, k)
@@ -79,20 +79,20 @@ def test_f1_lies_between_mean_precision_and_mean_recall(pairs: list[tuple[float,
     assert means[0] - 1e-9 <= f1_of_means(precisions, recalls) <= means[1] + 1e-9
 
 
-def test_f1_is_of_the_means_and_not_the_mean() -> None:
-    """One question found with all else, one found alone: their own F1 would have the mean 0.59."""
+def test_f1_of_a_data_set_uses_means() -> None:
+    """The mean F1 of the two questions would be 0.59."""
     assert f1_of_means([0.1, 1.0], [1.0, 1.0]) == pytest.approx(2 * 0.55 / 1.55)
     assert f1_of_means([0.0], [0.0]) == 0
     assert f1(tuple(range(1, 11)), {1}) == pytest.approx(2 * 0.1 / 1.1)
     assert f1((2,), {1}) == 0
 
 
-def test_nothing_chosen_is_nothing_right() -> None:
+def test_choosing_no_pages_scores_0() -> None:
     assert precision((), {1}) == recall((), {1}) == ndcg_at((), {1}, 5) == 0
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: recall((1,), ()), "no evidence"),
         (lambda: ndcg_at((1,), (), 5), "no evidence"),
@@ -102,6 +102,6 @@ def test_nothing_chosen_is_nothing_right() -> None:
         (lambda: f1_of_means([1.0], []), "1 precisions and 0 recalls"),
     ],
 )
-def test_what_has_no_value_is_refused(call: Callable[[], float], said: str) -> None:
-    with pytest.raises(InvalidOption, match=said):
+def test_undefined_values_are_errors(call: Callable[[], float], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
         call()

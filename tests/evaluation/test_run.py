@@ -1,4 +1,4 @@
-"""A whole evaluation on small documents: resumable, shared, corrected, honest about gaps."""
+"""Complete runs on small documents: resuming, shares, corrections and skipped documents."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ from tests.evaluation.small_run import data as data
 from tests.evaluation.small_run import models as models
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved, read_by_key
+from visar.evaluation.records import (
+    AnswerRecord,
+    QuestionRecord,
+    RetrievalRecord,
+    VerdictRecord,
+    read_by_key,
+)
 
 
-def test_a_run_keeps_every_question_and_setting(visar: Visar, data: Path, tmp_path: Path) -> None:
+def test_a_run_stores_all_questions_and_settings(visar: Visar, data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     ran = visar(
         *("eval", "run", folder, "--data", data, "--generator", "extractive", "--detail", "q0"),
@@ -32,14 +38,14 @@ def test_a_run_keeps_every_question_and_setting(visar: Visar, data: Path, tmp_pa
     (dataset,) = said["skipped"]["missing"]
     assert said["skipped"]["missing"] == {dataset: ["gone.pdf"]}
     assert said["skipped"]["pages_outside"] == {dataset: ["q1"]}
-    retrieved = read_by_key(folder, Retrieved)
-    # The oracle knows nothing of the question without evidence.
+    retrieved = read_by_key(folder, RetrievalRecord)
+    # The oracle skips the question without evidence.
     assert len(retrieved) == 4 * len(METHODS) - 1
     found = retrieved[dataset, "q0", "embedded", "visar"]
     assert 2 in found.pages
-    assert {verdict.judge for verdict in read_by_key(folder, Judged).values()} == {"rules 2"}
-    assert read_by_key(folder, Asked)[dataset, "q1"].evidence_pages == (1,)
-    assert not read_by_key(folder, Asked)[dataset, "q2"].answerable
+    assert {verdict.judge for verdict in read_by_key(folder, VerdictRecord).values()} == {"rules 2"}
+    assert read_by_key(folder, QuestionRecord)[dataset, "q1"].evidence_pages == (1,)
+    assert not read_by_key(folder, QuestionRecord)[dataset, "q2"].answerable
     (detail,) = (folder / "details").glob("*.npz")
     with np.load(detail, allow_pickle=False) as kept:
         assert kept["similarity"].shape == (4, 4)
@@ -48,30 +54,32 @@ def test_a_run_keeps_every_question_and_setting(visar: Visar, data: Path, tmp_pa
     assert manifest["definitions"]["encoders"].keys() == {"embedded"}
 
 
-def test_a_second_call_does_nothing_again(visar: Visar, data: Path, tmp_path: Path) -> None:
+def test_a_second_call_repeats_no_work(visar: Visar, data: Path, tmp_path: Path) -> None:
     call = ("eval", "run", tmp_path / "run", "--data", data, "--method", "main", "--json")
     assert json.loads(visar(*call).out)["retrieved"] > 0
-    before = read_by_key(tmp_path / "run", Retrieved)
+    before = read_by_key(tmp_path / "run", RetrievalRecord)
     again = json.loads(visar(*call).out)
     assert (again["retrieved"], again["answered"], again["judged"]) == (0, 0, 0)
-    assert read_by_key(tmp_path / "run", Retrieved) == before
-    # A larger plan adds what it has more.
+    assert read_by_key(tmp_path / "run", RetrievalRecord) == before
+    # A larger plan only adds what is missing.
     more = json.loads(visar(*call, "--method", "gamma").out)
     assert more["retrieved"] == 4 * sum(method.group == "gamma" for method in METHODS.values())
     assert len(read_manifests(tmp_path / "run")) == 3
 
 
-def test_what_was_lost_in_a_crash_is_done_again(visar: Visar, data: Path, tmp_path: Path) -> None:
+def test_results_lost_in_a_crash_are_computed_again(
+    visar: Visar, data: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     call = ("eval", "run", folder, "--data", data, "--method", "main", "--json")
     visar(*call)
-    whole = read_by_key(folder, Retrieved)
+    whole = read_by_key(folder, RetrievalRecord)
     (file,) = folder.glob("retrieved*.jsonl")
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
     again = json.loads(visar(*call).out)
     assert 0 < again["retrieved"] < len(whole)
-    repaired = read_by_key(folder, Retrieved)
+    repaired = read_by_key(folder, RetrievalRecord)
     assert {key: record.pages for key, record in repaired.items()} == {
         key: record.pages for key, record in whole.items()
     }
@@ -82,7 +90,7 @@ def test_shares_of_two_machines_add_up(visar: Visar, data: Path, tmp_path: Path)
     visar(*call, tmp_path / "whole")
     for share in ("1/2", "2/2"):
         visar(*call, tmp_path / "shared", "--share", share)
-    whole, shared = (read_by_key(tmp_path / name, Retrieved) for name in ("whole", "shared"))
+    whole, shared = (read_by_key(tmp_path / name, RetrievalRecord) for name in ("whole", "shared"))
     assert {key: record.pages for key, record in whole.items()} == {
         key: record.pages for key, record in shared.items()
     }
@@ -107,23 +115,23 @@ def test_corrections_give_results_with_and_without(
         *("--corrections", file, "--json"),
     )
     assert ran.code == 0, ran.err
-    asked = read_by_key(folder, Asked)
+    asked = read_by_key(folder, QuestionRecord)
     published, corrected = sorted({dataset for dataset, _ in asked})
     assert corrected == f"{published}, corrected"
     assert asked[published, "q1"].evidence_pages == (1,)
     assert asked[corrected, "q1"].evidence_pages == (1, 2)
     assert [key for key, record in asked.items() if record.corrected] == [(corrected, "q1")]
-    found = read_by_key(folder, Retrieved)
+    found = read_by_key(folder, RetrievalRecord)
     without, having = (found[name, "q1", "embedded", "oracle"] for name in (published, corrected))
     assert set(without.pages) >= {1}
     assert set(having.pages) >= {1, 2}
     same: list[Any] = [
         found[name, "q1", "embedded", "visar"].seconds for name in (published, corrected)
     ]
-    assert same[0] == same[1], "what corrections leave as it was is taken over, not computed"
+    assert same[0] == same[1], "results of uncorrected questions are reused"
 
 
-def test_a_visual_encoder_runs_through_the_same_path(
+def test_a_run_with_a_visual_encoder(
     visar: Visar, data: Path, tmp_path: Path, checkpoint: Callable[[str], Path]
 ) -> None:
     colpali = checkpoint("colpali")
@@ -132,12 +140,12 @@ def test_a_visual_encoder_runs_through_the_same_path(
         *("--encoder", colpali, "--ocr", "never"),
     )
     assert ran.code == 0, ran.err
-    found = read_by_key(tmp_path / "run", Retrieved).values()
+    found = read_by_key(tmp_path / "run", RetrievalRecord).values()
     assert {record.encoder for record in found} == {str(colpali)}
     assert {record.method for record in found} >= {"visar", "top-k", "oracle"}
 
 
-def test_a_config_file_says_the_same_as_flags(visar: Visar, data: Path, tmp_path: Path) -> None:
+def test_a_config_file_is_equivalent_to_flags(visar: Visar, data: Path, tmp_path: Path) -> None:
     config = tmp_path / "plan.toml"
     config.write_text(f'data = ["{data}"]\nmethods = ["visar"]\nmax_k = [5]\n')
     ran = visar("eval", "run", tmp_path / "run", "--config", config, "--json")
@@ -147,20 +155,20 @@ def test_a_config_file_says_the_same_as_flags(visar: Visar, data: Path, tmp_path
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ('datum = ["x"]', "plan.toml: there is no setting 'datum', but data, encoders"),
+        ('datum = ["x"]', "'datum'"),
         ('data = "x"', "plan.toml: data must be a list, not 'x'"),
         ('data = ["x"]\nmax_k = ["5"]', "max_k, item 1 must be a valid integer, not '5'"),
         ('data = ["x"]\nmax_k = [0]', "max_k, item 1 must be greater than or equal to 1, not 0"),
         ('data = ["x"]\nmax_k = 5', "plan.toml: max_k must be a list, not 5"),
         ('data = ["x"]\ndetails = [7]', "details, item 1 must be a valid string, not 7"),
         ('data = ["x"]\nocr = "maybe"', "ocr must be 'auto', 'always' or 'never', not 'maybe'"),
-        ('data = ["x"]\nshare = [3, 2]', "There is no share 3 of 2"),
-        ("data = [", "is no TOML file"),
+        ('data = ["x"]\nshare = [3, 2]', "share 3 of 2"),
+        ("data = [", "TOML"),
         ('data = ["x"]\nmethods = ["magic"]', "There is no method 'magic'"),
-        ("", "Name the data"),
+        ("", "--data"),
     ],
 )
-def test_a_wrong_plan_is_refused(visar: Visar, tmp_path: Path, config: str, said: str) -> None:
+def test_an_invalid_plan_is_an_error(visar: Visar, tmp_path: Path, config: str, said: str) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(config)
     ran = visar("eval", "run", tmp_path / "run", "--config", file)
@@ -190,12 +198,12 @@ def test_answers_of_two_data_sets_with_the_same_ids_are_not_mixed(
     folder = tmp_path / "run"
     call = ("eval", "run", folder, "--method", "visar", "--generator", "extractive", "--max-k", "5")
     assert visar(*call, "--data", files[0], "--data", files[1], "--json").code == 0
-    answers = {key[0]: record.text for key, record in read_by_key(folder, Answered).items()}
+    answers = {key[0]: record.text for key, record in read_by_key(folder, AnswerRecord).items()}
     assert "April" in answers["one"]
     assert "October" in answers["two"]
 
 
-def test_fixed_top_k_keeps_as_many_pages_as_the_largest_budget(
+def test_fixed_top_k_stores_as_many_pages_as_the_largest_budget(
     visar: Visar, make_pdf: MakePdf, tmp_path: Path
 ) -> None:
     make_pdf("long.pdf", *(f"Boat {n} needs wind, sail {n} and oar {n}." for n in range(25)))
@@ -206,15 +214,15 @@ def test_fixed_top_k_keeps_as_many_pages_as_the_largest_budget(
     main = ("eval", "run", folder, "--data", data, "--method", "main", "--json")
     call = (*main, "--generator", "extractive")
     first = json.loads(visar(*call, "--max-k", "5").out)
-    found = read_by_key(folder, Retrieved)
+    found = read_by_key(folder, RetrievalRecord)
     assert (first["retrieved"], first["answered"]) == (7, 5)
     assert len(found["questions", "q0", "embedded", "top-k"].pages) == 10
-    # What was kept too shallow is retrieved again, and nothing else.
+    # Only retrievals with too few pages are computed again.
     more = json.loads(visar(*call, "--max-k", "20").out)
     assert (more["retrieved"], more["answered"]) == (2, 5)
-    deep = read_by_key(folder, Retrieved)["questions", "q0", "embedded", "top-k"]
+    deep = read_by_key(folder, RetrievalRecord)["questions", "q0", "embedded", "top-k"]
     assert len(deep.pages) == 20
-    answers = read_by_key(folder, Answered)
+    answers = read_by_key(folder, AnswerRecord)
     given = answers["questions", "q0", "embedded", "top-k", "extractive", 20, "default"]
     assert given.pages == deep.pages
     again = json.loads(visar(*call, "--max-k", "20").out)

@@ -1,4 +1,4 @@
-"""The models of an evaluation: loaded once, asked once, and never in the way when they fail."""
+"""Models in a run: loaded once, called once, and failures don't stop the run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.evaluation.small_run import models as models
 from tests.generation import tiny_models
 from tests.generation.smollm import SmolLM
 from visar.errors import GenerationError
-from visar.evaluation.calls import MOST_FAILURES
+from visar.evaluation.calls import MAX_FAILURES
 from visar.evaluation.manifest import read_manifests
-from visar.evaluation.records import Answered, Judged, Retrieved, read_by_key
+from visar.evaluation.records import AnswerRecord, RetrievalRecord, VerdictRecord, read_by_key
+from visar.generation.generator import Prompt, Reply
 from visar.generation.local import LocalGenerator
-from visar.generation.protocol import Prompt, Reply
 
 
 def test_a_model_behind_a_server_answers_and_judges(
     visar: Visar, data: Path, tmp_path: Path, smollm: SmolLM
 ) -> None:
-    """A real small model; what it says of what it wrote is compared with the rules."""
+    """A real small model answers and judges; its verdicts are compared with the rules."""
     model = f"openai-text:{smollm.model}"
     folder = tmp_path / "run"
     ran = visar(
@@ -41,19 +41,19 @@ def test_a_model_behind_a_server_answers_and_judges(
         *("--base-url", smollm.base_url, "--json"),
     )
     assert ran.code == 0, ran.err
-    answers = read_by_key(folder, Answered).values()
+    answers = read_by_key(folder, AnswerRecord).values()
     assert len(answers) == 4
     assert {answer.model for answer in answers} == {smollm.model}
     assert all(answer.input_tokens and answer.raw for answer in answers)
-    judges = {verdict.judge for verdict in read_by_key(folder, Judged).values()}
+    judges = {verdict.judge for verdict in read_by_key(folder, VerdictRecord).values()}
     assert len(judges) == 2
     assert visar("eval", "report", folder).code == 0
-    assert "Agreement of the judges" in (folder / "report.md").read_text(encoding="utf-8")
+    assert "Agreement of judges" in (folder / "report.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def service() -> Iterator[str]:
-    """The address of the embedded encoder in a process of its own."""
+    """The address of the embedded encoder, served by another process."""
     command = [sys.executable, "-m", "visar", "encoders", "serve", "embedded", "--port", "0"]
     environment = {name: value for name, value in os.environ.items() if name != "VISAR_TOKEN"}
     with subprocess.Popen(
@@ -65,7 +65,7 @@ def service() -> Iterator[str]:
         process.terminate()
 
 
-def test_an_encoder_at_an_address_runs_through_every_stage_and_resumes(
+def test_a_run_with_a_remote_encoder_can_be_resumed(
     visar: Visar, data: Path, tmp_path: Path, service: str
 ) -> None:
     folder = tmp_path / "run"
@@ -76,16 +76,20 @@ def test_an_encoder_at_an_address_runs_through_every_stage_and_resumes(
     assert ran.code == 0, ran.err
     said = json.loads(ran.out)
     assert said["retrieved"] == 4 * 7 - 1
-    # Five methods under two budgets.
+    # Five methods with two budgets.
     assert said["answered"] == said["judged"] == 4 * 5 * 2
-    assert {found.encoder for found in read_by_key(folder, Retrieved).values()} == {"embedded"}
-    assert {verdict.encoder for verdict in read_by_key(folder, Judged).values()} == {"embedded"}
+    assert {found.encoder for found in read_by_key(folder, RetrievalRecord).values()} == {
+        "embedded"
+    }
+    assert {verdict.encoder for verdict in read_by_key(folder, VerdictRecord).values()} == {
+        "embedded"
+    }
     (manifest,) = read_manifests(folder)
     assert manifest["definitions"]["encoders"].keys() == {"embedded"}
     assert manifest["addresses"] == {"embedded": service}
     again = json.loads(visar(*call).out)
     assert (again["retrieved"], again["answered"], again["judged"]) == (0, 0, 0)
-    # The same encoder on this machine goes on with the same records.
+    # The same encoder, run locally, reuses the records.
     local = json.loads(visar(*here).out)
     assert (local["retrieved"], local["answered"], local["judged"]) == (0, 0, 0)
     twice = visar(*call, "--encoder", "embedded")
@@ -116,8 +120,8 @@ def test_each_model_is_loaded_once_and_released_before_the_next(
     assert log == [f"{what} {name}" for name in stages for what in ("load", "release")]
 
 
-class Moody(CountingGenerator):
-    """Fails at prompts with certain words in them."""
+class FailingOnWords(CountingGenerator):
+    """A generator that fails on prompts with certain words."""
 
     fails_at: tuple[str, ...] = ()
 
@@ -128,11 +132,11 @@ class Moody(CountingGenerator):
         return super().generate(prompt, **options)
 
 
-def test_a_judge_that_fails_stops_nothing_and_is_asked_again(
+def test_a_failing_judge_does_not_stop_the_run_and_is_retried(
     data: Path, tmp_path: Path, models: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
-    models["moody"] = lambda name: Moody(name, log)
+    models["moody"] = lambda name: FailingOnWords(name, log)
     settings: dict[str, Any] = {
         "data": [str(data)],
         "methods": ["visar"],
@@ -140,27 +144,27 @@ def test_a_judge_that_fails_stops_nothing_and_is_asked_again(
         "max_k": [5],
         "judges": ["moody", "rules"],
     }
-    monkeypatch.setattr(Moody, "fails_at", ("sailing boats",))
+    monkeypatch.setattr(FailingOnWords, "fails_at", ("sailing boats",))
     outcome = evaluate(tmp_path / "run", **settings)
     assert outcome.answered == 4
-    # Three of the judge that failed at one, and four of the rules.
+    # Three verdicts of the judge that failed once, and four of the rules.
     assert outcome.judged == 7
     ((judge, reason),) = outcome.failures.items()
     assert "moody" in judge
     assert reason == "1 time, last: moody does not feel like it."
     assert read_manifests(tmp_path / "run")[-1]["failures"] == outcome.failures
-    monkeypatch.setattr(Moody, "fails_at", ())
+    monkeypatch.setattr(FailingOnWords, "fails_at", ())
     again = evaluate(tmp_path / "run", **settings)
     assert (again.answered, again.judged, again.failures) == (0, 1, {})
 
 
 @pytest.mark.usefixtures("data")
-def test_a_model_that_always_fails_is_not_asked_forever(
+def test_a_run_stops_calling_a_model_that_always_fails(
     tmp_path: Path, models: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
-    models["moody"] = lambda name: Moody(name, log)
-    monkeypatch.setattr(Moody, "fails_at", ("",))
+    models["moody"] = lambda name: FailingOnWords(name, log)
+    monkeypatch.setattr(FailingOnWords, "fails_at", ("",))
     questions = [(f"{word}?", "notes.pdf", [1], ["x"]) for word in PAGES[0].split()]
     outcome = evaluate(
         tmp_path / "run",
@@ -170,22 +174,22 @@ def test_a_model_that_always_fails_is_not_asked_forever(
         max_k=[5],
         judges=["moody"],
     )
-    assert log == ["asked moody"] * 2 * MOST_FAILURES
+    assert log == ["asked moody"] * 2 * MAX_FAILURES
     assert (outcome.answered, outcome.judged) == (len(questions), 0)
     assert [reason.partition(",")[0] for reason in outcome.failures.values()] == ["5 times"] * 2
 
 
-class Strange(CountingGenerator):
-    """Fails as foreign code does."""
+class RaisingKeyError(CountingGenerator):
+    """A generator that raises unexpected exceptions."""
 
     def generate(self, prompt: Prompt, **options: Any) -> Reply:
         raise ZeroDivisionError(f"{len(prompt.parts)} parts, {len(options)} options")
 
 
-def test_foreign_code_that_fails_stops_nothing(
+def test_failing_plugins_do_not_stop_the_run(
     data: Path, tmp_path: Path, models: dict[str, Any]
 ) -> None:
-    models["strange"] = lambda name: Strange(name, [])
+    models["strange"] = lambda name: RaisingKeyError(name, [])
     outcome = evaluate(
         tmp_path / "run",
         data=[str(data)],
@@ -197,12 +201,12 @@ def test_foreign_code_that_fails_stops_nothing(
     assert "strange failed: ZeroDivisionError" in outcome.failures["strange"]
 
 
-def test_what_was_answered_from_the_same_pages_is_not_asked_again(
+def test_answers_from_the_same_pages_are_shared(
     data: Path, tmp_path: Path, models: dict[str, Any]
 ) -> None:
-    """Neither for another method or budget, nor where corrections leave the question as it is."""
+    """Answers are shared between methods, budgets and uncorrected questions."""
     log: list[str] = []
-    models["moody"] = lambda name: Moody(name, log)
+    models["moody"] = lambda name: FailingOnWords(name, log)
     correction = {"question": "q1", "field": "evidence_pages", "was": [1, 9], "becomes": [1]}
     file = tmp_path / "corrections.jsonl"
     file.write_text(json.dumps(correction | {"why": "page 9 does not exist", "by": "us"}) + "\n")
@@ -214,22 +218,22 @@ def test_what_was_answered_from_the_same_pages_is_not_asked_again(
     }
     assert evaluate(tmp_path / "run", **settings).answered == 4
     again = evaluate(tmp_path / "run", corrections=str(file), **(settings | {"max_k": [10, 20]}))
-    # One budget of the published data, two of the corrected ones.
+    # One budget of the published data, two of the corrected data.
     assert again.answered == 4 * 3
     assert log.count("asked moody") == 4
 
 
-def test_a_model_on_this_machine_answers_and_judges_in_batches(
+def test_a_local_model_answers_and_judges_in_batches(
     visar: Visar, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tiny checkpoint says the same of one question at a time and of three."""
+    """A tiny checkpoint gives the same answers with batches of one and three."""
     model = tiny_models.save("qwen2.5-7b", tmp_path / "model")
     sizes: list[int] = []
     replies = LocalGenerator._replies
 
     def noted(self: LocalGenerator, prompts: Sequence[Prompt], max_tokens: int, *given: Any) -> Any:
         sizes.append(len(prompts))
-        # What random weights write does not end by itself.
+        # Text from random weights doesn't end by itself.
         return replies(self, prompts, min(max_tokens, 8), *given)
 
     monkeypatch.setattr(LocalGenerator, "_replies", noted)
@@ -242,12 +246,12 @@ def test_a_model_on_this_machine_answers_and_judges_in_batches(
         ran = visar("eval", "run", folder, *main, *models, "--concurrency", str(concurrency))
         assert ran.code == 0, ran.err
         assert max(sizes) == concurrency
-        answers = read_by_key(folder, Answered)
+        answers = read_by_key(folder, AnswerRecord)
         assert {one.concurrency for one in answers.values()} == {concurrency}
         said = {key: (one.raw, one.input_tokens) for key, one in answers.items()}
-        found.append((said, read_by_key(folder, Judged)))
+        found.append((said, read_by_key(folder, VerdictRecord)))
     assert found[0] == found[1]
     assert len(found[0][0]) == 8
     assert len(found[0][1]) == 16
     report = visar("eval", "report", tmp_path / "run-3", "--json")
-    assert "asked up to 3 questions at a time" in report.out
+    assert "up to 3 questions concurrently" in report.out

@@ -1,4 +1,4 @@
-"""Retrieval in several processes: the same results, one thread each, and no process is left."""
+"""Retrieval in several processes: same results, one thread each, and clean exit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.evaluation.small_run import PAGES, MakePdf, evaluate, until, write_questions
 from tests.evaluation.small_run import data as data
+from visar.errors import VisarError
+from visar.evaluation import workers
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Retrieved, read_by_key
+from visar.evaluation.records import RetrievalRecord, read_by_key
 from visar.evaluation.workers import FEW
 
 
-def test_processes_find_what_one_process_finds(
+def test_several_processes_give_the_same_results_as_one(
     visar: Visar, make_pdf: MakePdf, tmp_path: Path
 ) -> None:
-    """More questions than are worth other processes, against one at a time."""
+    """Enough questions to start worker processes, compared with one at a time."""
     make_pdf("notes.pdf", *PAGES)
     asked = [
         {"question": f"{word}?", "document": "notes.pdf", "evidence_pages": [1], "answers": ["x"]}
@@ -33,18 +35,18 @@ def test_processes_find_what_one_process_finds(
     (tmp_path / "all.jsonl").write_text("\n".join(map(json.dumps, asked)) + "\n")
     call = ("eval", "run", "--method", "main", "--json", "--index", tmp_path / "index")
     assert visar(*call, tmp_path / "all", "--data", tmp_path / "all.jsonl").code == 0
-    together = read_by_key(tmp_path / "all", Retrieved)
+    together = read_by_key(tmp_path / "all", RetrievalRecord)
     assert len(together) == len(asked) * sum(m.group == "main" for m in METHODS.values())
     few = tmp_path / "few.jsonl"
     few.write_text("\n".join(map(json.dumps, asked[:3])) + "\n")
     visar(*call, tmp_path / "few", "--data", few)
     chosen = {key[1:]: record.pages for key, record in together.items()}
-    for key, record in read_by_key(tmp_path / "few", Retrieved).items():
+    for key, record in read_by_key(tmp_path / "few", RetrievalRecord).items():
         assert record.pages == chosen[key[1:]]
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_processes_end_with_the_run_however_it_ends(data: Path, tmp_path: Path) -> None:
+def test_worker_processes_end_with_the_run(data: Path, tmp_path: Path) -> None:
     asked = [
         {
             "question": f"{n} boats?",
@@ -64,20 +66,20 @@ def test_processes_end_with_the_run_however_it_ends(data: Path, tmp_path: Path) 
     until(lambda: not any("spawn_main" in command_of(pid) for pid in workers))
 
 
-def many(tmp_path: Path) -> Path:
-    """More questions than are worth other processes."""
+def many_questions(tmp_path: Path) -> Path:
+    """Enough questions to start worker processes."""
     questions = [(f"{word}?", "notes.pdf", [1], ["x"]) for page in PAGES for word in page.split()]
     assert len(questions) > FEW
-    return write_questions(tmp_path / "many.jsonl", questions)
+    return write_questions(tmp_path / "many_questions.jsonl", questions)
 
 
 @pytest.mark.usefixtures("data")
-def test_methods_of_others_work_in_other_processes(visar: Visar, tmp_path: Path) -> None:
+def test_plugin_methods_work_in_worker_processes(visar: Visar, tmp_path: Path) -> None:
     names = ("tests.evaluation.plugin:three", "tests.evaluation.plugin:named")
-    call = ("eval", "run", tmp_path / "run", "--data", many(tmp_path), "--json")
+    call = ("eval", "run", tmp_path / "run", "--data", many_questions(tmp_path), "--json")
     ran = visar(*call, "--method", names[0], "--method", names[1])
     assert ran.code == 0, ran.err
-    found = read_by_key(tmp_path / "run", Retrieved).values()
+    found = read_by_key(tmp_path / "run", RetrievalRecord).values()
     assert {record.method for record in found} == set(names)
     assert {len(record.pages) for record in found} == {3}
     assert all(sum(record.seconds.values()) > 0 for record in found)
@@ -92,9 +94,22 @@ def test_methods_of_others_work_in_other_processes(visar: Visar, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("data")
-def test_other_processes_have_one_thread_and_this_one_keeps_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_dies_is_an_error(visar: Visar, tmp_path: Path) -> None:
+    call = ("eval", "run", tmp_path / "run", "--data", many_questions(tmp_path))
+    ran = visar(*call, "--method", "tests.evaluation.plugin:killed")
+    assert ran.code == 2
+    assert "worker process died" in " ".join(ran.err.split())
+    assert "Traceback" not in ran.err
+
+
+def test_the_index_is_closed_when_a_method_fails(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(VisarError, match="broken"):
+        evaluate(tmp_path / "run", data=[str(data)], methods=["tests.evaluation.plugin:broken"])
+    assert workers._store is None
+
+
+@pytest.mark.usefixtures("data")
+def test_worker_processes_have_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     seen = set()
@@ -103,13 +118,13 @@ def test_other_processes_have_one_thread_and_this_one_keeps_its_own(
         seen.add(os.environ.get("OMP_NUM_THREADS"))
 
     method = "tests.evaluation.plugin:threads"
-    evaluate(tmp_path / "run", step, data=[str(many(tmp_path))], methods=[method])
+    evaluate(tmp_path / "run", step, data=[str(many_questions(tmp_path))], methods=[method])
     assert seen == {None}
-    assert {found.k for found in read_by_key(tmp_path / "run", Retrieved).values()} == {1}
+    assert {found.k for found in read_by_key(tmp_path / "run", RetrievalRecord).values()} == {1}
 
 
 def command_of(pid: int) -> str:
-    """Empty when it has ended."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Answers and verdicts of a served model, several at a time; shares; latencies."""
+"""Concurrent answers and verdicts of a served model; shares; latencies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.evaluation.small_run import data as data
 from tests.generation.scripted import Asked, Says, refuses, replies, scripted
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Judged, Retrieved, read_by_key
+from visar.evaluation.records import AnswerRecord, RetrievalRecord, VerdictRecord, read_by_key
 
 STAGES = ("query to page", "page to query", "self-similarity", "page to page", "ranking")
 MODEL = "openai-text:any"
 
 
 def reply_to(asked: Asked) -> Says:
-    """What a model would say: a verdict where there is a choice, else an answer."""
+    """Return a model's reply: a verdict if there is a choice, otherwise an answer."""
     if "response_format" in asked.json:
         return replies('{"choice": "correct"}')
     return replies('{"answer": "April", "pages": []}')
@@ -35,10 +35,10 @@ def question_in(asked: Asked) -> str:
     return str(asked.json["messages"][1]["content"])
 
 
-def test_a_served_model_answers_and_judges_several_questions_at_a_time(
+def test_a_served_model_handles_concurrent_questions(
     visar: Visar, data: Path, tmp_path: Path
 ) -> None:
-    # Nobody is answered before four ask: answers of four questions, then verdicts on them.
+    # Replies wait for four requests: four answers, then four verdicts.
     barrier = threading.Barrier(4)
 
     def behave(asked: Asked) -> Says:
@@ -47,23 +47,23 @@ def test_a_served_model_answers_and_judges_several_questions_at_a_time(
 
     call = (
         *("eval", "run", tmp_path / "run", "--data", data, "--method", "visar", "--max-k", "5"),
-        # Documents have five pages at most: a larger budget gives the same pages.
+        # Documents have at most five pages, so a larger budget gives the same pages.
         *("--max-k", "10", "--generator", MODEL, "--judge", MODEL, "--concurrency", "4", "--json"),
     )
     with scripted(*[behave] * 8) as server:
         ran = visar(*call, "--base-url", server.url)
         assert ran.code == 0, ran.err
         again = json.loads(visar(*call, "--base-url", server.url).out)
-    assert len(server.asked) == 8, "the same question over the same pages is asked once"
+    assert len(server.asked) == 8, "the same question about the same pages is sent once"
     said = json.loads(ran.out)
     assert (said["answered"], said["judged"]) == (8, 8)
     assert (again["answered"], again["judged"]) == (0, 0)
-    answers = read_by_key(tmp_path / "run", Answered).values()
+    answers = read_by_key(tmp_path / "run", AnswerRecord).values()
     assert {answer.concurrency for answer in answers} == {4}
     assert read_manifests(tmp_path / "run")[0]["plan"]["concurrency"] == 4
 
 
-def test_a_failing_answer_blocks_no_other_and_is_asked_for_again(
+def test_a_failed_answer_does_not_block_others_and_is_retried(
     visar: Visar, data: Path, tmp_path: Path
 ) -> None:
     is_well = threading.Event()
@@ -90,7 +90,7 @@ def test_a_failing_answer_blocks_no_other_and_is_asked_for_again(
     assert (second.code, said["answered"], said["judged"], said["failures"]) == (0, 1, 1, {})
 
 
-def test_ctrl_c_ends_a_run_at_once_and_loses_no_answer(data: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_run_immediately_and_keeps_answers(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     over = threading.Event()
 
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_a_run_at_once_and_loses_no_answer(data: Path, tmp_path: Pat
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             until(lambda: written() == 1 and len(server.asked) == 4)
             process.send_signal(signal.SIGINT)
-            # It does not wait for the three answers, which the server still owes.
+            # The run doesn't wait for the three pending answers.
             _, err = process.communicate(timeout=100)
         assert not over.is_set()
         assert process.returncode != 0
@@ -124,9 +124,7 @@ def test_ctrl_c_ends_a_run_at_once_and_loses_no_answer(data: Path, tmp_path: Pat
     assert (said["answered"], said["judged"]) == (3, 4)
 
 
-def test_shares_of_two_processes_fill_one_folder_at_the_same_time(
-    make_pdf: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_two_processes_can_share_a_folder(make_pdf: Callable[..., Path], tmp_path: Path) -> None:
     names = [f"part-{number}.pdf" for number in range(6)]
     for number, name in enumerate(names):
         make_pdf(name, *(f"{page} Part {number}." for page in PAGES))
@@ -143,7 +141,7 @@ def test_shares_of_two_processes_fill_one_folder_at_the_same_time(
         shares = [subprocess.Popen([*call, "--share", f"{n}/2"], **pipes) for n in (1, 2)]
         ended = [share.communicate(timeout=300) for share in shares]
         assert [share.returncode for share in shares] == [0, 0], ended
-        # Six answers and six verdicts: neither process did the other's.
+        # Six answers and six verdicts: the processes didn't repeat each other's work.
         assert len(server.asked) == 12
         whole = subprocess.run(call, capture_output=True, text=True, check=True)
         assert len(server.asked) == 12
@@ -158,22 +156,24 @@ def test_shares_of_two_processes_fill_one_folder_at_the_same_time(
     manifests = read_manifests(folder)
     assert all(manifest["finished"] for manifest in manifests)
     assert sorted(manifest["plan"]["share"] for manifest in manifests) == [[1, 1], [1, 2], [2, 2]]
-    assert len(read_by_key(folder, Retrieved)) == 6
-    assert len(read_by_key(folder, Answered)) == 6
-    assert len(read_by_key(folder, Judged)) == 6
+    assert len(read_by_key(folder, RetrievalRecord)) == 6
+    assert len(read_by_key(folder, AnswerRecord)) == 6
+    assert len(read_by_key(folder, VerdictRecord)) == 6
 
 
-def test_latencies_are_measured_alone_once(visar: Visar, data: Path, tmp_path: Path) -> None:
+def test_latencies_are_measured_once_without_concurrency(
+    visar: Visar, data: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     call = ("eval", "run", folder, "--data", data, "--method", "main", "--json")
     assert visar(*call).code == 0
-    busy = read_by_key(folder, Retrieved)
+    busy = read_by_key(folder, RetrievalRecord)
     assert not any(record.alone for record in busy.values())
     count = 4 * sum(method.group == "main" for method in METHODS.values()) - 1
     assert json.loads(visar(*call, "--measure-latency").out)["retrieved"] == count
-    measured = read_by_key(folder, Retrieved)
+    measured = read_by_key(folder, RetrievalRecord)
     assert all(record.alone for record in measured.values())
-    # Times alone are new.
+    # Only the times are new.
     assert {key: record.pages for key, record in measured.items()} == {
         key: record.pages for key, record in busy.items()
     }

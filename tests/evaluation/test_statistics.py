@@ -1,4 +1,4 @@
-"""Intervals and tests against plain loops, and the same every time."""
+"""Intervals and tests, compared with plain loops, and deterministic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=60)
 
 
 @pytest.mark.parametrize("kind", ["right or wrong", "recall", "any number"])
-def test_the_interval_is_that_of_drawing_questions_one_by_one(kind: str) -> None:
+def test_the_interval_equals_a_plain_bootstrap(kind: str) -> None:
     generator = np.random.default_rng(3)
     values = {
         "right or wrong": (generator.random(300) < 0.4).astype(float),
@@ -34,7 +34,7 @@ def test_the_interval_is_that_of_drawing_questions_one_by_one(kind: str) -> None
     interval = bootstrap(values)
     drawn = np.random.default_rng(7).integers(0, 300, (10_000, 300))
     expected = np.percentile(values[drawn].mean(axis=1), (2.5, 97.5))
-    # Two runs of 10,000 samples differ by chance, by far less than the interval is wide.
+    # Two runs of 10,000 samples differ randomly by much less than the interval's width.
     allowed = 0.05 * (interval.high - interval.low)
     assert (interval.low, interval.high) == pytest.approx(tuple(expected), abs=allowed)
     assert bootstrap(values) == interval
@@ -47,7 +47,7 @@ def test_the_interval_is_within_the_values(values: list[float]) -> None:
     assert min(values) - 1e-9 <= interval.low <= interval.high <= max(values) + 1e-9
 
 
-def test_one_value_has_no_width() -> None:
+def test_the_interval_of_one_value_has_no_width() -> None:
     assert bootstrap([0.25] * 9) == Interval(0.25, 0.25, 0.25, 9)
     assert bootstrap([0.25]) == Interval(0.25, 0.25, 0.25, 1)
     assert compare([1.0], [0.5]).p == 1
@@ -56,23 +56,23 @@ def test_one_value_has_no_width() -> None:
 def test_an_interval_of_a_function_of_means() -> None:
     """F1 of (P, R) = (1, 1) and (0, 0): means ½ and ½, so F1 = ½.
 
-    Of two questions drawn, both are the second with a chance of ¼ (F1 = 0), or the first (F1 = 1).
+    A sample of two is twice the second question (F1 = 0) or the first (F1 = 1) with p = ¼ each.
     """
     assert bootstrap([[1, 1], [0, 0]], f1_of_means) == Interval(0.5, 0.0, 1.0, 2)
 
 
-def test_questions_are_drawn_for_both_methods_together() -> None:
-    """The second is always 0.1 lower: unpaired, the difference would have a wide interval."""
+def test_samples_are_the_same_for_both_methods() -> None:
+    """The second is always 0.1 lower; unpaired, the difference would have a wide interval."""
     first = np.random.default_rng(2).random(50)
     difference = compare(first, first - 0.1)
     assert (difference.low, difference.value, difference.high) == pytest.approx((0.1,) * 3)
 
 
-def test_the_permutation_test_counts_exchanges() -> None:
-    """Five questions with +1 each: of the 2^5 exchanges, only two give |difference| = 1.
+def test_the_permutation_test_counts_permutations() -> None:
+    """Five questions with +1 each: of 2^5 permutations, only two give |difference| = 1.
 
-    So p = 2 / 32 = 0.0625. With one of them −1, the difference is ⅗; it is at least that with 0, 1,
-    4 or 5 exchanges: p = (1 + 5 + 5 + 1) / 32 = 0.375.
+    So p = 2 / 32 = 0.0625. If one of them is −1, the difference is ⅗, which is reached with 0, 1,
+    4 or 5 swaps: p = (1 + 5 + 5 + 1) / 32 = 0.375.
     """
     assert compare(np.ones(5), np.zeros(5)).p == 0.0625
     difference = compare([-1, 1, 1, 1, 1], np.zeros(5))
@@ -80,7 +80,7 @@ def test_the_permutation_test_counts_exchanges() -> None:
 
 
 def test_the_difference_of_f1_against_plain_loops() -> None:
-    """The value by the formula; interval and p by drawing and exchanging questions one by one."""
+    """Computes the value by the formula, and interval and p with plain loops."""
     random = np.random.default_rng(4)
     first, second = random.random((2, 40, 2))
     second *= 0.8
@@ -104,7 +104,7 @@ def test_the_difference_of_f1_against_plain_loops() -> None:
     assert found.p == pytest.approx(extreme / 4000, abs=0.02)
 
 
-def test_methods_that_do_not_differ_have_p_1_and_others_a_small_one() -> None:
+def test_equal_methods_have_p_1_and_different_ones_a_small_p() -> None:
     values = np.random.default_rng(4).random((200, 2))
     assert compare(values, values, f1_of_means).p == 1
     better = compare(values + 0.2, values, f1_of_means)
@@ -113,7 +113,7 @@ def test_methods_that_do_not_differ_have_p_1_and_others_a_small_one() -> None:
     assert better.value == -worse.value
 
 
-def test_a_summary_is_numpys() -> None:
+def test_a_summary_equals_numpy() -> None:
     values = np.random.default_rng(5).random(101)
     summary = summarize(values)
     assert (summary.mean, summary.std) == pytest.approx((values.mean(), values.std()))
@@ -122,22 +122,22 @@ def test_a_summary_is_numpys() -> None:
 
 
 def test_p_values_are_adjusted_by_holms_method() -> None:
-    """0.01, 0.03 and 0.04 become 3 · 0.01, 2 · 0.03, and no less than that before: 0.06."""
+    """0.01, 0.03 and 0.04 become 3 · 0.01, 2 · 0.03, and at least the previous value: 0.06."""
     assert adjust([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
     assert adjust([]) == []
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
-        (lambda: bootstrap([]), "no values"),
+        (lambda: bootstrap([]), "No values"),
         (lambda: bootstrap([1, float("nan")]), "Value 2 of 2 is nan"),
-        (lambda: bootstrap([1], samples=0), "samples must be at least 1"),
-        (lambda: summarize([]), "no values"),
-        (lambda: compare([[1.0]], [[1.0], [2.0]]), "on the same ones"),
-        (lambda: mcnemar([True], []), "1 and 0 questions"),
+        (lambda: bootstrap([1], samples=0), "samples 0"),
+        (lambda: summarize([]), "No values"),
+        (lambda: compare([[1.0]], [[1.0], [2.0]]), "same questions"),
+        (lambda: mcnemar([True], []), "1 with 0"),
     ],
 )
-def test_what_has_no_value_is_refused(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(InvalidOption, match=said):
+def test_invalid_values_are_errors(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
         call()

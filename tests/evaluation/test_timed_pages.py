@@ -1,4 +1,4 @@
-"""Each method is charged for everything it uses, whoever computed it first."""
+"""The time of each method includes everything it uses, even if computed before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pages() -> TimedPages:
     return TimedPages(query, prepare(list(vectors)))
 
 
-def test_a_number_is_ranked_by_late_interaction_whatever_it_was_made_from(
+def test_a_chosen_number_applies_to_the_late_interaction_ranking(
     pages: TimedPages,
 ) -> None:
     found = pages.run(get_method(lambda scored: int((scored.scores("s_p") > 0).sum() > 0) + 1))
@@ -32,7 +32,7 @@ def test_a_number_is_ranked_by_late_interaction_whatever_it_was_made_from(
     assert found.seconds.keys() >= {"query to page", "self-similarity", "choice"}
 
 
-def test_a_choice_from_a_selection_is_ranked_as_the_selection_is(pages: TimedPages) -> None:
+def test_a_choice_from_a_selection_has_its_ranking(pages: TimedPages) -> None:
     def first(scored: ScoredPages) -> Choice:
         return Choice(1, scored.select().ranking[:1])
 
@@ -44,7 +44,7 @@ def test_a_choice_from_a_selection_is_ranked_as_the_selection_is(pages: TimedPag
         assert found.ranking.tolist() == pages.select().ranking.tolist()
 
 
-def test_what_methods_share_counts_for_each_of_them(pages: TimedPages) -> None:
+def test_shared_values_are_charged_to_each_method(pages: TimedPages) -> None:
     first, second = (pages.run(METHODS["top-k"]) for _ in range(2))
     assert first.seconds["query to page"] == second.seconds["query to page"] > 0
 
@@ -56,10 +56,10 @@ def test_what_methods_share_counts_for_each_of_them(pages: TimedPages) -> None:
     assert found.seconds["page to page"] == exact.seconds["page to page"] > 0
 
 
-def test_heuristics_round_s_p_after_all_of_sim_goes_from_0_to_1(pages: TimedPages) -> None:
-    # Sim goes from 0 to 0.002, which stands off the diagonal. s_p = 0.0016, 0.0014, 0.0006 become
-    # 0.8, 0.7, 0.3: the largest drop is 0.4, after two pages. Rounded as they are, they would be
-    # 0.002, 0.001, 0.001, and the drop after one page.
+def test_heuristics_use_s_p_after_rescaling_sim(pages: TimedPages) -> None:
+    # Sim ranges from 0 to 0.002, which is off the diagonal. s_p = 0.0016, 0.0014, 0.0006 become
+    # 0.8, 0.7, 0.3, with the largest drop of 0.4 after two pages. Without rescaling, they would be
+    # rounded to 0.002, 0.001, 0.001, with the drop after one page.
     similarity = np.array([[0.0016, 0.002, 0], [0, 0.0014, 0], [0, 0, 0.0006]])
     full = replace(pages.select(), scores=np.diag(similarity), similarity=similarity)
     assert normalized_scores(full) == pytest.approx([0.8, 0.7, 0.3])

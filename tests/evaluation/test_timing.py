@@ -1,4 +1,4 @@
-"""Questions that nobody had to think of."""
+"""Questions generated from documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def page(number: int, *lines: str) -> Page:
     return Page(number, 400, 500, 0, words, "text layer")
 
 
-def test_a_question_names_what_the_richest_line_is_about() -> None:
+def test_a_question_has_the_words_of_the_richest_line() -> None:
     asked = questions_about(
         [page(1, "Contents 3 4 5", "The pilots of the harbour, guide 14 tankers.")], 3
     )
@@ -28,11 +28,11 @@ def test_questions_are_spread_over_the_pages_that_have_words() -> None:
     assert [question.split()[5][-1] for question in asked] == ["c", "g", "k"]
 
 
-def test_long_lines_give_questions_of_usual_length() -> None:
+def test_questions_from_long_lines_have_the_usual_length() -> None:
     line = " ".join(f"word{chr(97 + n)}" for n in range(20))
     [asked] = questions_about([page(1, line)], 1)
     assert asked.split()[-1] == "wordh?"
 
 
-def test_pages_without_words_are_asked_what_any_page_can_be() -> None:
+def test_pages_without_words_get_general_questions() -> None:
     assert questions_about([page(1), page(2, "12 34")], 2) == list(WITHOUT_WORDS[:2])

@@ -1,4 +1,4 @@
-"""The smoke test of models, on the embedded encoder and on tiny random checkpoints."""
+"""The smoke test of models, with the embedded encoder and tiny random checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.conftest import visar as visar
 from tests.cli.typed import Visar
 from tests.generation import tiny_models
 from visar.encoders.embedded import EmbeddedEncoder
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 from visar.errors import InvalidOption
 from visar.evaluation.verify import Verification, open_model, verify
 from visar.generation.local import LocalGenerator
@@ -24,7 +24,7 @@ def differing(verified: Verification) -> set[str]:
     return {check.name for check in verified.checks if not check.ok}
 
 
-def test_the_embedded_encoder_is_as_expected() -> None:
+def test_the_embedded_encoder_passes() -> None:
     verified = verify(open_model("embedded"))
     assert verified.ok, differing(verified)
     assert {"page: vectors", "closest page", "score of page 34"} <= {
@@ -33,7 +33,7 @@ def test_the_embedded_encoder_is_as_expected() -> None:
 
 
 class Longer(EmbeddedEncoder):
-    """Vectors of length 2, half of them lost, with boxes beside the page."""
+    """An encoder with vectors of length 2, half of them missing, and boxes outside the page."""
 
     def encode_pages(self, pages: Sequence[Any], images: Sequence[Any] = ()) -> list[PageEmbedding]:
         found = super().encode_pages(pages, images)
@@ -43,16 +43,16 @@ class Longer(EmbeddedEncoder):
         return [PageEmbedding(vectors, last.boxes[:half] + 2, last.words[:half])] * len(found)
 
 
-def test_what_differs_is_found() -> None:
+def test_differences_are_found() -> None:
     expected = {"page: length", "page: boxes", "page: vectors", "same page again", "closest page"}
     assert differing(verify(Longer())) == expected
 
 
 @pytest.mark.parametrize("family", ["colpali", "colqwen2.5", "colmodernvbert"])
-def test_a_tiny_visual_encoder_has_the_right_form_and_another_grid(
+def test_a_tiny_visual_encoder_fails_only_on_size(
     checkpoint: Callable[[str], Path], family: str
 ) -> None:
-    """Random weights: whether the right page is closest is told, and left to chance."""
+    """With random weights, the closest page is random but reported."""
     verified = verify(open_model(f"{family}={checkpoint(family)}", device="cpu"))
     assert "closest page" in {check.name for check in verified.checks}
     counts = {"page: patches"}
@@ -63,7 +63,7 @@ def test_a_tiny_visual_encoder_has_the_right_form_and_another_grid(
 
 
 @pytest.mark.parametrize("model", ["qwen2.5-vl", "qwen2.5-7b"])
-def test_a_tiny_generator_writes_what_is_counted(tmp_path: Path, model: str) -> None:
+def test_the_tokens_of_a_tiny_generator_are_counted(tmp_path: Path, model: str) -> None:
     folder = tiny_models.save(model, tmp_path / "tiny")
     opened = open_model(str(folder), device="cpu")
     assert isinstance(opened, LocalGenerator)
@@ -77,7 +77,7 @@ def test_a_tiny_generator_writes_what_is_counted(tmp_path: Path, model: str) -> 
     assert all(" in, " in found for found in tokens.values())
 
 
-def test_the_command_prints_a_table_and_its_exit_code_tells(
+def test_the_command_prints_a_table_and_returns_an_exit_code(
     visar: Visar, checkpoint: Callable[[str], Path]
 ) -> None:
     good = visar("eval", "verify", "embedded")
@@ -95,6 +95,6 @@ def test_the_command_prints_a_table_and_its_exit_code_tells(
 
 
 @pytest.mark.parametrize("name", ["extractive", "colpalli"])
-def test_what_has_no_model_is_refused(name: str) -> None:
+def test_generators_without_a_model_are_errors(name: str) -> None:
     with pytest.raises(InvalidOption, match=f"'{name}'"):
         open_model(name)

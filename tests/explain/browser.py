@@ -1,4 +1,4 @@
-"""A real browser, where the machine has one."""
+"""A real browser for tests, if one is installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_chromium = pytest.mark.skipif(
 
 @dataclass
 class Opened:
-    """A page in the browser, what it asked for beside itself, and what it complained of."""
+    """A page in the browser, with its requests and errors."""
 
     page: Page
     requests: list[str] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Opened:
 
 @contextmanager
 def opened(path: Path, theme: Literal["light", "dark"] = "light") -> Iterator[Opened]:
-    """Open a file; what the content security policy refuses is a complaint too."""
+    """Open a file; violations of its content security policy are errors too."""
     with sync_playwright() as playwright:
         # As root, in containers, Chromium has no sandbox.
         browser = playwright.chromium.launch(

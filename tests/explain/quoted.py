@@ -1,4 +1,4 @@
-"""A quoted table, made by hand from the words of the example report."""
+"""A quoted table, built by hand from the words of the example report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TEXT = "Dividends per share, paid and proposed | Note: 6 | 2024: 12.0 | 2023: 10
 
 
 def quoted_table(library: Index) -> Passage:
-    """Return the dividends per share of page 30, with that of 2024 as the answer."""
+    """Return the dividends per share on page 30, with 2024 as the answer."""
     document = library.documents()[0].id
     page = library.page(document, PAGE)
     lines = {" ".join(page.words[index].text for index in line): line for line in page.lines()}

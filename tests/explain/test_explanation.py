@@ -1,4 +1,4 @@
-"""The numbers of an explanation are those of the method."""
+"""Tests of explanations against the method."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import visar
 from visar.core import prepare
-from visar.explain.explanation import FIXED_K, MOST_PAGES, _influence, explain
+from visar.explain.explanation import FIXED_K, MAX_MATRIX_PAGES, _influence, explain
 from visar.index import Index
 from visar.query import Query
 from visar.results import Document, EncoderRef, Explanation, PageHit, SearchResult
@@ -32,7 +32,7 @@ def result(
     spans: Sequence[tuple[int, int]] | None = None,
     max_k: int | None = None,
 ) -> SearchResult:
-    """What a search of a document with these vectors gives, as far as explaining it takes."""
+    """Return a search result with everything that an explanation needs."""
     encoder = EncoderRef("planted", "1", query.shape[1])
     count = len(pages.vectors)
     document = Document("d", "d.pdf", count, 0, datetime.now(UTC), (encoder,))
@@ -85,14 +85,14 @@ def planted(count: int, seed: int = 0) -> tuple[NDArray[np.float32], DocumentPag
 
 
 @pytest.mark.parametrize("count", [30, 1000])
-def test_similarity_and_cost_are_those_of_select(count: int) -> None:
+def test_similarity_and_cost_match_select(count: int) -> None:
     query, pages = planted(count)
     whole = visar.select(query, pages.vectors, full_matrix=True)
-    assert (len(whole.active) > MOST_PAGES) == (count > MOST_PAGES)
+    assert (len(whole.active) > MAX_MATRIX_PAGES) == (count > MAX_MATRIX_PAGES)
     found = result(query, pages, "a question", max_k=2)
     explanation = explain(found, pages)
     active = set(whole.active.tolist())
-    best = [page for page in whole.ranking.tolist() if page in active][:MOST_PAGES]
+    best = [page for page in whole.ranking.tolist() if page in active][:MAX_MATRIX_PAGES]
     assert whole.similarity is not None
     np.testing.assert_allclose(
         explanation.similarity, whole.similarity[np.ix_(best, best)], rtol=1e-4, atol=1e-6
@@ -103,11 +103,11 @@ def test_similarity_and_cost_are_those_of_select(count: int) -> None:
     )
     # The cap of the search is not one of its explanation.
     assert explanation.k_star == whole.k_star
-    costs = {place: cost for place, cost in enumerate(explanation.cost) if cost is not None}
+    costs = {position: cost for position, cost in enumerate(explanation.cost) if cost is not None}
     known = list(costs)
     np.testing.assert_allclose(np.array(list(costs.values())), whole.cost[known])
     assert int(np.argmin(whole.cost)) in known
-    if count <= MOST_PAGES:
+    if count <= MAX_MATRIX_PAGES:
         assert len(known) == len(whole.cost)
 
 
@@ -123,7 +123,7 @@ def test_pages_have_their_rank_and_activity() -> None:
     assert explanation.words == ()
 
 
-def test_the_weight_of_the_chosen_pages_is_shared_among_the_words() -> None:
+def test_words_share_the_weight_of_the_chosen_pages() -> None:
     query, pages = planted(30)
     # Six words of one vector each: "ab cd ef gh ij kl".
     spans = [(start, start + 2) for start in range(0, 18, 3)]
@@ -139,7 +139,7 @@ def test_the_weight_of_the_chosen_pages_is_shared_among_the_words() -> None:
     assert given.sum() == pytest.approx(weight, rel=1e-5)
 
 
-def test_a_word_that_no_page_speaks_of_has_no_influence() -> None:
+def test_a_word_that_matches_no_page_has_no_influence() -> None:
     eye = np.eye(6, dtype=np.float32)
     # "two cats fly": the pages speak of the second vector, and two of them of the third.
     pages = DocumentPages(prepare([eye[[1, 2, 5]], eye[[1, 4]], eye[[2, 4]], eye[[4, 5]]]))
@@ -149,7 +149,7 @@ def test_a_word_that_no_page_speaks_of_has_no_influence() -> None:
     assert max(words[1].influence, words[2].influence) == 1
 
 
-def test_vectors_of_a_part_of_a_word_are_its_own() -> None:
+def test_a_word_has_the_vectors_of_all_its_parts() -> None:
     query, pages = planted(10)
     spans = [(0, 3), (4, 6), (6, 8), (8, 9), (10, 12), (10, 12)]
     words = explain(result(query, pages, "how tall-? is", spans), pages).words
@@ -163,9 +163,7 @@ def of_report(library: Index) -> Explanation:
     return library.explain(library.search(QUESTION))
 
 
-def test_the_choices_are_what_the_methods_take_when_asked(
-    library: Index, of_report: Explanation
-) -> None:
+def test_choices_match_searches_with_the_methods(library: Index, of_report: Explanation) -> None:
     assert [one.method for one in of_report.choices][0::5] == ["visar", "top-k"]
     assert set(of_report.cuts) >= {"visar", "visar-approx", "largest-gap", "calibrated"}
     pages = [(page.document, page.page) for page in of_report.pages]
@@ -173,27 +171,25 @@ def test_the_choices_are_what_the_methods_take_when_asked(
         k = None if METHODS[choice.method].adaptive else FIXED_K
         found = library.search(QUESTION, method=choice.method, k=k)
         taken = [(hit.document, hit.page) for hit in found.pages]
-        assert [pages[place] for place in choice.pages] == taken, choice.method
+        assert [pages[position] for position in choice.pages] == taken, choice.method
         texts = [" ".join(word.text for word in hit.words) + " " for hit in found.pages]
         assert choice.tokens == sum(-(-len(text) // 4) for text in texts)
 
 
-def test_every_word_of_a_question_is_there(of_report: Explanation) -> None:
+def test_every_word_of_the_question_is_listed(of_report: Explanation) -> None:
     assert " ".join(word.text for word in of_report.words) == QUESTION
     assert all(word.vectors for word in of_report.words)
     assert max(word.influence for word in of_report.words) == 1
 
 
-def test_words_are_known_of_an_encoder_that_is_passed_as_an_object(
-    library: Index, of_report: Explanation
-) -> None:
+def test_words_are_listed_for_an_encoder_object(library: Index, of_report: Explanation) -> None:
     with Index.open(library.location) as index:
         found = index.search(QUESTION, encoder=library.encoder("embedded"))
         assert index.explain(found).words == of_report.words
 
 
-def test_pairs_are_those_that_share_most(library: Index, of_report: Explanation) -> None:
-    """Their S_j are the largest of Eq. 10, and the words stand where the patches do."""
+def test_pairs_are_the_most_similar_patches(library: Index, of_report: Explanation) -> None:
+    """They have the largest S_j of Eq. 10, and words at the positions of their patches."""
     found = library.search(QUESTION)
     first, second = found.pages[:2]
     pairs = library.pairs(found, (first.document, first.page), (second.document, second.page))

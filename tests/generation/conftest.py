@@ -12,7 +12,7 @@ from visar.generation.local import LocalGenerator
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Make a tiny checkpoint like the model of that name, once."""
+    """Return a function that creates a tiny checkpoint of a model, once per name."""
     folder = tmp_path_factory.mktemp("language-models")
 
     @cache
@@ -24,7 +24,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
 
 @pytest.fixture(scope="session")
 def generator(checkpoint: Callable[[str], Path]) -> Callable[[str], LocalGenerator]:
-    """The generator of a tiny checkpoint under the name of its model, loaded once."""
+    """Return a function that loads the generator of a tiny checkpoint, once per name."""
 
     @cache
     def load(name: str) -> LocalGenerator:

@@ -1,11 +1,11 @@
-"""What the tests of local generators ask."""
+"""Sample prompts for the tests of local generators."""
 
 from __future__ import annotations
 
 import numpy as np
 from PIL import Image
 
-from visar.generation.protocol import Prompt
+from visar.generation.generator import Prompt
 
 VISION = ("qwen2.5-vl", "qwen3-vl", "internvl3.5", "idefics3", "llava-onevision")
 ALL = (*VISION, "qwen2.5-7b")
@@ -21,7 +21,7 @@ PAGES = (noise(170, 220, 1), noise(220, 120, 2), noise(200, 200, 3))
 
 
 def about(name: str, text: str = "What is the total revenue?", system: str = SYSTEM) -> Prompt:
-    """A question with three labelled pages: as images, or for the text model as words."""
+    """Return a question with three labeled pages: as images, or as text for the text model."""
     parts: list[str | Image.Image] = [text]
     for number, page in enumerate(PAGES, 1):
         parts += [f"Page {number}:\n", page if name in VISION else f"Revenue was {number} million."]

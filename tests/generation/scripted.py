@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that does what a script says, request by request."""
+"""A real HTTP server on loopback with scripted responses."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
 Step: TypeAlias = "bytes | Callable[[], None]"
-"""What a stream does next: send these bytes, or call this."""
+"""Step of a stream: bytes to send, or a function to call."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it arrived."""
+    """A request that the server received."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """By their names in small letters."""
+    """Headers by lowercase name."""
     body: bytes
 
     @property
@@ -33,27 +33,27 @@ class Asked:
 
 @dataclass(frozen=True)
 class Says:
-    """An answer: a status, headers, and a body or the steps of a stream."""
+    """A response: status, headers, and a body or the steps of a stream."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     stream: Iterable[Step] | None = None
     cut: bool = False
-    """Whether the connection is cut instead of ended: at once, or after the stream."""
+    """Whether to drop the connection: right away, or after the stream."""
 
 
 Behaviour: TypeAlias = "Says | Callable[[Asked], Says]"
 
 
 class Scripted:
-    """A running server: where it is, and what it was asked."""
+    """A running server with its address and its requests."""
 
     def __init__(self, behaviours: Iterable[Behaviour]) -> None:
         self._behaviours = deque(behaviours)
         self.asked: list[Asked] = []
         self.left_alone = threading.Event()
-        """Set when a client went away in the middle of a stream."""
+        """Set when a client disconnects in the middle of a stream."""
         self.closing = threading.Event()
         self._server = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("Scripted", (Handler,), {"script": self})
@@ -61,15 +61,15 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def then(self, behaviour: Behaviour) -> None:
-        """Add to the script what needs the server to be told."""
+        """Add responses to the script that need the server itself."""
         self._behaviours.append(behaviour)
 
     def pause(self) -> None:
-        """A step that takes a moment."""
+        """Wait for a moment."""
         self.closing.wait(0.02)
 
     def stay_silent(self) -> None:
-        """A step that says nothing until the test is over."""
+        """Send nothing until the end of the test."""
         self.closing.wait(30)
 
     def run(self) -> None:
@@ -90,7 +90,7 @@ class Scripted:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request to a scripted server."""
+    """Handler of requests to a scripted server."""
 
     protocol_version = "HTTP/1.1"
     script: Scripted
@@ -138,12 +138,12 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.setblocking(True)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: what was asked is in the list."""
+        """Log nothing: requests are recorded."""
 
 
 @contextmanager
 def scripted(*behaviours: Behaviour) -> Iterator[Scripted]:
-    """Run a server that answers one request after the other as it is told."""
+    """Run a server that answers requests with these responses, in order."""
     server = Scripted(behaviours)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -155,7 +155,7 @@ def scripted(*behaviours: Behaviour) -> Iterator[Scripted]:
 
 
 def event(content: Any) -> bytes:
-    """One event of a stream."""
+    """Return an event of a stream."""
     return b"data: " + json.dumps(content).encode() + b"\n\n"
 
 
@@ -163,7 +163,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def delta(finish: str | None = None, **said: Any) -> bytes:
-    """A piece of a reply."""
+    """Return the event of a piece of a reply."""
     choice = {"index": 0, "delta": said, "finish_reason": finish}
     return event(
         {"id": "1", "object": "chat.completion.chunk", "model": "m-1", "choices": [choice]}
@@ -171,24 +171,24 @@ def delta(finish: str | None = None, **said: Any) -> bytes:
 
 
 def usage(read: int, written: int) -> bytes:
-    """The event in which a server says what a reply cost."""
+    """Return the event with the token counts of a reply."""
     cost = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     return event({"id": "1", "model": "m-1", "choices": [], "usage": cost})
 
 
 def replies(*pieces: str, finish: str = "stop") -> Says:
-    """A well-behaved reply of these pieces."""
+    """Return a complete reply of these pieces."""
     begin = delta(role="assistant", content="")
     texts = [delta(content=piece) for piece in pieces]
     return Says(stream=[begin, *texts, delta(finish), usage(7, len(pieces)), DONE])
 
 
 def streams(*steps: Step, cut: bool = False) -> Says:
-    """A stream of these steps."""
+    """Return a stream of these steps."""
     return Says(stream=steps, cut=cut)
 
 
 def refuses(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> Says:
-    """An error as OpenAI's API says it."""
+    """Return an error in the format of OpenAI's API."""
     error = {"message": message, "type": "invalid_request_error"} | more
     return Says(status, headers or {}, json.dumps({"error": error}).encode())

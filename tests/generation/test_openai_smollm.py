@@ -1,4 +1,4 @@
-"""The OpenAI-compatible backend with a real language model behind a real server (llama.cpp)."""
+"""Tests of the OpenAI-compatible backend with a real model in llama.cpp."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.generation.openai_samples import alone as alone
 from tests.generation.smollm import SmolLM
 from visar.errors import GenerationError
 from visar.generation.answering import Budget, answer_from
+from visar.generation.generator import Prompt
 from visar.generation.openai_server import OpenAIGenerator
 from visar.generation.prompts import GivenPage
-from visar.generation.protocol import Prompt
 
 pytestmark = pytest.mark.usefixtures("alone")
 WARRANTY = Prompt(
@@ -30,7 +30,7 @@ def generator(smollm: SmolLM) -> OpenAIGenerator:
     return OpenAIGenerator(smollm.model, reads="text", base_url=smollm.base_url)
 
 
-def test_it_answers_from_the_page_always_the_same(generator: OpenAIGenerator) -> None:
+def test_answers_come_from_the_page_and_are_repeatable(generator: OpenAIGenerator) -> None:
     pieces: list[str] = []
     reply = generator.generate(WARRANTY, max_tokens=32, on_text=pieces.append)
     assert "60" in reply.text
@@ -38,7 +38,7 @@ def test_it_answers_from_the_page_always_the_same(generator: OpenAIGenerator) ->
     assert len(pieces) > 2
     assert "".join(pieces) == reply.text
     assert reply.model == "smollm2"
-    # The estimate is meant to be above what its tokenizer counts, which here adds its template.
+    # The estimate is above the tokenizer's count, which includes the template here.
     said = "".join(part for part in WARRANTY.parts if isinstance(part, str))
     assert reply.input_tokens is not None
     assert 20 < reply.input_tokens <= generator.count_tokens(WARRANTY.system + said)
@@ -47,29 +47,27 @@ def test_it_answers_from_the_page_always_the_same(generator: OpenAIGenerator) ->
     assert generator.generate(WARRANTY, max_tokens=32) == reply
 
 
-def test_its_limit_is_kept(generator: OpenAIGenerator) -> None:
+def test_max_tokens_limits_the_reply(generator: OpenAIGenerator) -> None:
     reply = generator.generate(WARRANTY, max_tokens=3)
     assert (reply.output_tokens, reply.complete) == (3, False)
 
 
 @pytest.mark.parametrize("choices", [("correct", "incorrect"), ("zebra", 'ünlü "4"')])
-def test_it_can_write_nothing_but_a_choice(
-    generator: OpenAIGenerator, choices: tuple[str, ...]
-) -> None:
-    """Also choices that no model would write of its own accord."""
+def test_choices_limit_the_reply(generator: OpenAIGenerator, choices: tuple[str, ...]) -> None:
+    """Even choices that no model would write on its own."""
     pieces: list[str] = []
     reply = generator.generate(WARRANTY, max_tokens=64, choices=choices, on_text=pieces.append)
     assert json.loads(reply.text)["choice"] in choices
     assert json.loads("".join(pieces)) == json.loads(reply.text)
 
 
-def test_too_much_for_its_context_is_told(generator: OpenAIGenerator) -> None:
+def test_a_prompt_that_exceeds_the_context_raises_an_error(generator: OpenAIGenerator) -> None:
     with pytest.raises(GenerationError, match=r"2048 tokens.*lower --max-k"):
         generator.generate(Prompt("s", ("word " * 4000,)), max_tokens=8)
 
 
-def test_a_long_page_is_cut_to_its_context(generator: OpenAIGenerator) -> None:
-    """The server tells what is too long; less is sent until it fits."""
+def test_a_long_page_is_cut_to_the_context(generator: OpenAIGenerator) -> None:
+    """The server rejects long prompts; the page is shortened until it fits."""
     page = GivenPage("1", "doc", 1, "The warranty lasts 60 months.\n" * 900)
     sent = answer_from("How long?", [page], generator, Budget(answer_tokens=8)).generation
     assert sent.note is not None
@@ -77,6 +75,6 @@ def test_a_long_page_is_cut_to_its_context(generator: OpenAIGenerator) -> None:
     assert 300 < sent.input_tokens < 2048
 
 
-def test_that_it_reads_no_images_is_told(generator: OpenAIGenerator) -> None:
-    with pytest.raises(GenerationError, match="openai-text:smollm2, which is given their text"):
+def test_images_raise_an_error(generator: OpenAIGenerator) -> None:
+    with pytest.raises(GenerationError, match="openai-text:smollm2"):
         generator.generate(Prompt("s", (Image.new("RGB", (8, 8)), "What?")), max_tokens=8)

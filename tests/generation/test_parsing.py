@@ -1,4 +1,4 @@
-"""Models write JSON as they please; the answer is found all the same."""
+"""Tests of parsing replies in many forms."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_answer_is_found_in_every_form(form: str) -> None:
         "",
     ],
 )
-def test_an_honest_no_is_no_answer_and_cites_nothing(reply: str) -> None:
+def test_a_reply_without_an_answer_has_no_text_and_no_pages(reply: str) -> None:
     parsed = parse_answer(reply)
     assert (parsed.text, parsed.pages) == ("", ())
 
@@ -85,45 +85,45 @@ def test_an_honest_no_is_no_answer_and_cites_nothing(reply: str) -> None:
         ('{"Answer": ""}', "", True),
     ],
 )
-def test_a_reply_to_the_papers_prompt_stands_as_it_is(
+def test_a_reply_to_the_papers_prompt_is_always_an_answer(
     reply: str, text: str, well_formed: bool
 ) -> None:
     assert parse_answer(reply, may_refuse=False) == ParsedAnswer(text, (), well_formed)
 
 
-def test_a_plain_reply_is_the_answer_itself() -> None:
+def test_a_plain_reply_is_the_answer() -> None:
     assert parse_answer("Forty-two.") == ParsedAnswer("Forty-two.", (), well_formed=False)
 
 
-def test_an_object_cut_off_by_the_limit_still_gives_its_answer() -> None:
+def test_the_answer_is_found_in_an_object_that_is_cut_off() -> None:
     cut = '{"answer": "The rate rose to \\"19 %\\" in'
     assert parse_answer(cut) == ParsedAnswer('The rate rose to "19 %" in', (), well_formed=False)
 
 
-def test_nothing_a_terminal_would_act_upon_is_left_in_an_answer() -> None:
+def test_control_characters_are_removed_from_answers() -> None:
     reply = json.dumps({"answer": "a\x1b[2Jb\x07\u202ec\x9b", "pages": []})
     assert parse_answer(reply).text == "a[2Jbc"
 
 
-def test_deeply_nested_replies_are_no_trouble() -> None:
+def test_deeply_nested_replies_are_parsed() -> None:
     assert parse_answer('{"a":' * 5000).well_formed is False
 
 
 @given(st.text())
-def test_any_reply_is_read_without_an_error(reply: str) -> None:
+def test_any_reply_can_be_parsed(reply: str) -> None:
     parse_answer(reply)
     answer_so_far(reply)
 
 
 @given(st.text(), st.lists(st.integers(1, 999), unique=True), st.text(alphabet="ab \n`"))
-def test_what_was_asked_for_comes_back(text: str, pages: list[int], around: str) -> None:
+def test_well_formed_replies_are_parsed_exactly(text: str, pages: list[int], around: str) -> None:
     parsed = parse_answer(around + json.dumps({"answer": f"is {text}", "pages": pages}) + around)
     assert parsed.well_formed
     assert parsed.pages == tuple(map(str, pages))
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "N"]), min_size=1))
-def test_what_is_shown_while_it_is_written_grows_to_the_answer(text: str) -> None:
+def test_the_streamed_text_grows_to_the_answer(text: str) -> None:
     reply = json.dumps({"answer": text, "pages": []})
     steps = [answer_so_far(reply[:end]) for end in range(len(reply) + 1)]
     assert steps[-1] == text
@@ -151,12 +151,12 @@ def test_pieces_of_a_reply_become_pieces_of_its_answer(case: str, size: int) -> 
     answer = AnswerPieces()
     pieces = [answer.add(reply[at : at + size]) for at in range(0, len(reply), size)]
     whole = "".join([*pieces, answer.end(parse_answer(reply).text)])
-    # What comes at once need not be taken back.
+    # A reply in one piece has nothing to replace.
     assert whole == shown or (size > 1 and shown.endswith(f"\n{whole}"))
 
 
 @given(st.text(alphabet='ab {}"\\\n:`<think>answer'))
-def test_what_is_shown_ends_with_the_answer(reply: str) -> None:
+def test_the_streamed_text_ends_with_the_answer(reply: str) -> None:
     answer, text = AnswerPieces(), parse_answer(reply).text
     shown = "".join(map(answer.add, reply)) + answer.end(text)
     assert shown.endswith(text)
@@ -177,7 +177,7 @@ def test_what_is_shown_ends_with_the_answer(reply: str) -> None:
         ("0", False),
     ],
 )
-def test_what_counts_as_no_answer(text: str, expected: bool) -> None:
+def test_texts_without_an_answer_are_recognized(text: str, expected: bool) -> None:
     assert is_not_answerable(text) is expected
 
 
@@ -198,12 +198,12 @@ VERDICTS = ("correct", "incorrect")
         ('{"a":' * 9_000, None),
     ],
 )
-def test_choices_are_found_in_what_models_write(said: str, found: str | None) -> None:
+def test_choices_are_found_in_replies(said: str, found: str | None) -> None:
     assert find_choice(said, VERDICTS) == found
 
 
 @given(st.lists(st.text('ab {}"\\\n:é', min_size=1), min_size=1, unique=True), st.data())
-def test_every_choice_is_found_again(choices: list[str], data: st.DataObject) -> None:
-    """Whatever signs of JSON it is made of."""
+def test_every_choice_round_trips(choices: list[str], data: st.DataObject) -> None:
+    """Choices can contain any JSON syntax."""
     choice = data.draw(st.sampled_from(choices))
     assert find_choice(choice_text(choice), choices) == choice

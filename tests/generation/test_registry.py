@@ -1,4 +1,4 @@
-"""Generators by name, as objects, and from other packages."""
+"""Tests of generators by name, as objects, and from other packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from visar import plugins
 from visar.errors import GeneratorUnavailable, InvalidOption
-from visar.generation.protocol import OnText, Prompt, Reads, Reply, ignore_text
+from visar.generation.generator import OnText, Prompt, Reads, Reply, ignore_text
 from visar.generation.registry import available_generators, get_generator
 
 
@@ -48,7 +48,7 @@ def fail() -> Shout:
     raise OSError("no licence")
 
 
-def test_objects_are_taken_as_they_are() -> None:
+def test_objects_are_returned_unchanged() -> None:
     generator = Shout()
     assert get_generator(generator) is generator
 
@@ -56,25 +56,25 @@ def test_objects_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("name", "device"), [("Shout", "cpu"), ("Deaf", "deaf"), ("with_options", "cpu")]
 )
-def test_a_class_or_function_of_a_module_makes_a_generator(name: str, device: str) -> None:
-    """The device is given to those that take one."""
+def test_a_generator_can_come_from_a_class_or_function(name: str, device: str) -> None:
+    """The device is passed to those that accept it."""
     made = get_generator(f"{__name__}:{name}", device="cpu")
     assert isinstance(made, Shout)
     assert made.device == device
 
 
-def test_what_a_module_makes_must_be_a_generator() -> None:
-    with pytest.raises(InvalidOption, match="is no generator: it must be a class or function"):
+def test_objects_of_modules_must_be_generators() -> None:
+    with pytest.raises(InvalidOption, match="builtins:object"):
         get_generator("builtins:object")
-    with pytest.raises(GeneratorUnavailable, match="cannot be made: OSError: no licence"):
+    with pytest.raises(GeneratorUnavailable, match="OSError: no licence"):
         get_generator(f"{__name__}:fail")
-    with pytest.raises(InvalidOption, match="cannot be imported"):
+    with pytest.raises(InvalidOption, match="no_such_module"):
         get_generator("no_such_module:Shout")
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A package beside ours that brings a generator."""
+    """Install a package with a generator."""
     info = tmp_path / "shouting-1.2.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.2\n")
@@ -86,26 +86,26 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_package_beside_ours_brings_a_generator() -> None:
+def test_another_package_can_provide_a_generator() -> None:
     assert isinstance(get_generator("shout"), Shout)
     info = available_generators()[-1]
     assert (info.name, info.reads, info.state) == ("shout", None, "ready")
-    assert info.description.endswith(":Shout, of shouting 1.2")
-    with pytest.raises(InvalidOption, match="did you mean shout"):
+    assert info.description.endswith(":Shout from shouting 1.2")
+    with pytest.raises(InvalidOption, match="shout"):
         get_generator("shut")
 
 
-def test_unknown_names_are_told_with_the_nearest() -> None:
-    with pytest.raises(InvalidOption, match=r"no generator 'qwen3-v': did you mean qwen3-vl\?"):
+def test_the_error_of_an_unknown_name_suggests_a_similar_one() -> None:
+    with pytest.raises(InvalidOption, match=r"'qwen3-v'.*qwen3-vl\b"):
         get_generator("qwen3-v")
-    with pytest.raises(InvalidOption, match="base URL goes with openai:MODEL"):
+    with pytest.raises(InvalidOption, match=r"openai:MODEL.*'qwen3-vl'"):
         get_generator("qwen3-vl", base_url="http://127.0.0.1:1/v1")
-    with pytest.raises(InvalidOption, match="no device 'tpu'"):
+    with pytest.raises(InvalidOption, match="'tpu'"):
         get_generator("openai:m", base_url="http://127.0.0.1:1/v1", device="tpu")
 
 
 @pytest.mark.parametrize(("name", "reads"), [("openai:m", "images"), ("openai-text:m", "text")])
 def test_served_models_keep_their_names(name: str, reads: Reads) -> None:
-    """They look like a module and its attribute."""
+    """They look like a module with an attribute."""
     generator = get_generator(name, base_url="http://127.0.0.1:1/v1")
     assert (generator.name, generator.reads) == (name, reads)

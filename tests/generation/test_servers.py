@@ -1,4 +1,4 @@
-"""Language models that servers on this machine offer, from servers that answer as real ones do."""
+"""Tests of finding models on local servers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from collections.abc import Callable
 import pytest
 
 from tests.encoders.servers import Asked, Says, answering
-from visar.generation.servers import ServedModel, find_served_models
+from visar.generation.registry import get_generator
+from visar.generation.servers import SERVERS, ServedModel, find_served_models
 
 
-def like_ollama(abilities: dict[str, list[str]]) -> Callable[[Asked], Says]:
-    """Answers of Ollama for models with what each can do."""
+def like_ollama(capabilities: dict[str, list[str]]) -> Callable[[Asked], Says]:
+    """Return a handler that responds like Ollama, for models with capabilities."""
 
     def answer(request: Asked) -> Says:
         if request.path == "/v1/models":
-            listed = [{"id": name, "object": "model"} for name in abilities]
+            listed = [{"id": name, "object": "model"} for name in capabilities]
             return Says(200, json.dumps({"object": "list", "data": listed}).encode())
         if request.path == "/api/show":
-            known = abilities[json.loads(request.body)["model"]]
+            known = capabilities[json.loads(request.body)["model"]]
             return Says(200, json.dumps({"capabilities": known}).encode())
         return Says(404)
 
@@ -33,7 +34,7 @@ def like_vllm(request: Asked) -> Says:
     return Says(404, b'{"detail": "Not Found"}')
 
 
-def test_models_are_found_with_whether_they_see() -> None:
+def test_models_are_found_with_their_image_support() -> None:
     ollama = like_ollama(
         {
             "llama3.2:latest": ["completion", "tools"],
@@ -49,9 +50,9 @@ def test_models_are_found_with_whether_they_see() -> None:
         ServedModel("llama3.2:latest", f"{here}/v1", sees_images=False),
     ]
     assert [model.generator for model in found] == [
-        "openai:qwen2.5vl:7b",
-        "openai-text:Qwen/Qwen2.5-7B-Instruct",
-        "openai-text:llama3.2:latest",
+        f"openai:qwen2.5vl:7b@{here}/v1",
+        f"openai-text:Qwen/Qwen2.5-7B-Instruct@{there}/v1",
+        f"openai-text:llama3.2:latest@{here}/v1",
     ]
 
 
@@ -69,14 +70,26 @@ def test_models_are_found_with_whether_they_see() -> None:
         Says(200, b'{"data": [' + b" " * 2**21 + b"]}"),
     ],
 )
-def test_what_is_something_else_has_no_models(says: Says) -> None:
+def test_other_servers_have_no_models(says: Says) -> None:
     with answering(lambda _: says) as (url, _):
         assert find_served_models([f"{url}/v1"]) == []
 
 
-def test_nobody_and_who_says_nothing_have_no_models() -> None:
+def test_missing_and_silent_servers_have_no_models() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # and not listening: refused
         ports = [each.getsockname()[1] for each in (silent, free)]
         addresses = [f"http://127.0.0.1:{port}/v1" for port in ports]
         assert find_served_models([*addresses, "no address"]) == []
+
+
+def test_names_of_local_models_have_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    ollama = like_ollama({"llama3.2": ["completion"], "qwen2.5vl:7b": ["completion", "vision"]})
+    with answering(ollama) as (address, _):
+        monkeypatch.setitem(SERVERS, "ollama", f"{address}/v1")
+        for name in ("lmstudio", "vllm", "llama.cpp"):
+            monkeypatch.setitem(SERVERS, name, "http://127.0.0.1:1/v1")
+        found = [model.generator for model in find_served_models()]
+        assert found == ["ollama:qwen2.5vl:7b", "ollama:llama3.2"]
+        assert [get_generator(name).reads for name in found] == ["images", "text"]
+        assert f"{address}/v1" in repr(get_generator(found[0]))

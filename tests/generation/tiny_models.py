@@ -1,4 +1,4 @@
-"""Tiny random checkpoints of the paper's language models, in the layout they are published in.
+"""Tiny random checkpoints of the paper's language models, in their published layout.
 
 The chat templates write what the published ones write, each with its own habits: LLaVA-OneVision
 puts all images first, Idefics3 names turns in plain words, Qwen2.5-VL adds a system text of its
@@ -38,7 +38,7 @@ _VISION: dict[str, Any] = {
 
 
 def _chat(image: str, *, default_system: str = "") -> str:
-    """ChatML, as the Qwen family and InternVL have it."""
+    """Return the ChatML template of Qwen and InternVL."""
     default = (
         "{% if messages[0].role != 'system' %}<|im_start|>system\n"
         f"{default_system}<|im_end|>\n{{% endif %}}"
@@ -69,7 +69,7 @@ _LLAVA_CHAT = (
 
 
 def tokenizer(marks: list[str], *, end: str, **options: Any) -> Any:
-    """Bytes, some merged, and the marks."""
+    """Return a tokenizer of bytes, some merges, and special tokens."""
     return byte_tokenizer(marks, eos_token=end, pad_token=marks[0], padding_side="left", **options)
 
 
@@ -84,7 +84,7 @@ def _qwen_tokenizer(**options: Any) -> Any:
     return tokenizer([f"<|{kind}|>" for kind in kinds.split()], end="<|im_end|>", **options)
 
 
-def _qwen_marks(words: Any) -> dict[str, Any]:
+def _qwen_special_tokens(words: Any) -> dict[str, Any]:
     kinds = {"image": "image_pad", "video": "video_pad"} | {
         f"vision_{side}": f"vision_{side}" for side in ("start", "end")
     }
@@ -126,7 +126,7 @@ def qwen2_5_vl() -> tuple[Any, Any]:
             "window_size": 56,
             "fullatt_block_indexes": [1],
         },
-        **_qwen_marks(words),
+        **_qwen_special_tokens(words),
     )
     processor = t.Qwen2_5_VLProcessor(
         image_processor=_qwen_images(14),
@@ -155,7 +155,7 @@ def qwen3_vl() -> tuple[Any, Any]:
             "num_position_embeddings": 64,
             "deepstack_visual_indexes": [0],
         },
-        **_qwen_marks(words),
+        **_qwen_special_tokens(words),
     )
     processor = t.Qwen3VLProcessor(
         image_processor=_qwen_images(16),
@@ -208,7 +208,7 @@ def idefics3() -> tuple[Any, Any]:
     places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
     around = ["<fake_token_around_image>", "<image>", "<global-img>"]
     marks = ["<|end_of_text|>", "<|begin_of_text|>", *around, "<end_of_utterance>", *places]
-    # The tokenizer's end is that of texts; turns end otherwise.
+    # The end token of the tokenizer differs from the end of turns.
     words = tokenizer(marks, end="<|end_of_text|>", bos_token="<|begin_of_text|>")
     config = t.Idefics3Config(
         text_config=_text(words, model_type="llama", bos_token_id=words.bos_token_id),
@@ -260,7 +260,7 @@ def qwen2_text() -> tuple[Any, Any]:
 
 
 def bert_encoder() -> tuple[Any, Any]:
-    """No generator at all."""
+    """Return an encoder, which isn't a generator."""
     import transformers as t
 
     words = _qwen_tokenizer()
@@ -283,11 +283,11 @@ MAKERS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "qwen2.5-7b": qwen2_text,
     "bert": bert_encoder,
 }
-"""By the name of the model in the paper that each is like."""
+"""Builders of tiny models, by name of the model in the paper."""
 
 
 def save(name: str, folder: Path) -> Path:
-    """Write a checkpoint to ``folder``; what it says by chance, it says every time."""
+    """Write a checkpoint to ``folder``, with random but reproducible weights."""
     import_torchvision()
     torch.manual_seed(7)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Stores, encoders and scanned documents for the tests of adding."""
+"""Stores, encoders and scanned documents for the tests of adding documents."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from tests.documents.conftest import text_image
 from visar.documents import Page
 from visar.encoders.embedded import EmbeddedEncoder
-from visar.encoders.protocol import Encoder, PageEmbedding
+from visar.encoders.encoder import Encoder, PageEmbedding
 from visar.store import Store, open_store
 
 
 def unit(vector: NDArray[np.floating | np.integer]) -> NDArray[np.float16]:
-    """Return a vector as the only one of a page, of length 1."""
+    """Return the single vector of a page, normalized to length 1."""
     return np.asarray(vector / np.linalg.norm(vector), np.float16)[None]
 
 
-class MeanColour:
-    """An encoder that looks at pages: one vector a page, its mean colour."""
+class MeanColor:
+    """An encoder that uses images: one vector per page, its mean color."""
 
-    name = "mean-colour"
+    name = "mean-color"
     version = "1"
     dimension = 3
     reads: Literal["words", "image"] = "image"
@@ -47,7 +47,7 @@ class MeanColour:
 
 
 class FirstWord:
-    """An encoder that reads words: one vector for the first word of a page."""
+    """An encoder that uses words: one vector per page, for its first word."""
 
     name = "first-word"
     version = "1"
@@ -82,7 +82,7 @@ def embedded() -> Encoder:
 
 @pytest.fixture
 def make_scan(tmp_path: Path) -> Callable[..., Path]:
-    """Make a folder of page images, one with each text."""
+    """Return a function that writes a folder with one page image per text."""
 
     def make(name: str, *texts: str) -> Path:
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""An encoder that takes its time, so that something can happen meanwhile."""
+"""A slow encoder, for tests of events during an addition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.ingest.conftest import FirstWord
 from visar.documents import Page
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 
 
 class SlowWords(FirstWord):

@@ -1,4 +1,4 @@
-"""The queue of uploads: its order, its owners, and files of other versions."""
+"""Test the queue of uploads: its order, its owners, and queues of other versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from visar.errors import NotInIndex
 from visar.index import Index
-from visar.ingest.jobs import KEPT, JobStore
+from visar.ingest.jobs import MAX_FINISHED, JobStore
 from visar.results import Job, JobState
 from visar.serialization import to_plain
 
@@ -61,7 +61,7 @@ def uploads(store: JobStore) -> set[str]:
     return {path.name for path in store.upload("x").parent.iterdir()}
 
 
-def test_a_job_is_read_as_it_was_added(store: JobStore) -> None:
+def test_job_round_trips(store: JobStore) -> None:
     job = add(store, "a", collection="reports", metadata={"year": 2024, "kind": "Bericht ü"})
     assert store.get("a") == job
     assert store.jobs() == [job]
@@ -71,7 +71,7 @@ def test_a_job_is_read_as_it_was_added(store: JobStore) -> None:
         store.get("b")
 
 
-def test_servers_share_jobs_first_come_first_served(store: JobStore, tmp_path: Path) -> None:
+def test_servers_claim_jobs_in_the_order_of_arrival(store: JobStore, tmp_path: Path) -> None:
     for name in "dbca":
         add(store, name)
     with closing(JobStore(tmp_path / "jobs")) as other:
@@ -81,14 +81,88 @@ def test_servers_share_jobs_first_come_first_served(store: JobStore, tmp_path: P
         ]  # fmt: skip
         assert store.claim() is None
         assert [job.id for job in store.jobs()] == ["a", "c", "b", "d"]
-        # A job that is tried again came when it came.
+        # A retried job keeps its position.
         add(store, "e")
         end(store, "d", "failed")
         assert store.update("d", ["failed"], "waiting", {})
         assert [job and job.id for job in (other.claim(), other.claim())] == ["d", "e"]
 
 
-def test_no_job_is_taken_twice(tmp_path: Path, store: JobStore) -> None:
+def take(store: JobStore, *, short: bool = False) -> str | None:
+    job = store.claim(short=short)
+    return None if job is None else job.id
+
+
+def test_short_jobs_do_not_wait_for_long_ones(store: JobStore) -> None:
+    for name, size in {"a": 30, "b": 10, "c": 20}.items():
+        add(store, name, bytes(size))
+    assert take(store) == "a"
+    # The smallest upload turns out to be a long job.
+    for expected in ("b", "c"):
+        assert take(store, short=True) == expected
+        assert store.requeue(expected, crashed=False)
+    assert take(store, short=True) is None
+    # A larger upload that isn't known to be long.
+    add(store, "d", bytes(40))
+    assert take(store, short=True) == "d"
+
+
+def test_long_jobs_do_not_wait_for_later_ones(store: JobStore, tmp_path: Path) -> None:
+    for name in ("long", "longer"):
+        add(store, name, bytes(50))
+        assert take(store, short=True) == name
+        assert store.requeue(name, crashed=False)
+    for number in range(10):
+        add(store, f"small-{number}", bytes(number))
+    # This also holds for another server.
+    with closing(JobStore(tmp_path / "jobs")) as other:
+        assert take(other, short=True) == "small-0"
+        assert [take(store), take(other), take(store)] == ["long", "longer", "small-1"]
+
+
+def test_job_is_retried_once_after_a_crash(store: JobStore, tmp_path: Path) -> None:
+    add(store, "a")
+    assert not store.requeue("a", crashed=True)  # it isn't running
+    assert take(store) == "a"
+    with closing(JobStore(tmp_path / "jobs")) as other:
+        assert not other.requeue("a", crashed=True)  # it runs on another server
+        assert store.requeue("a", crashed=True)
+        assert store.get("a").state == "waiting"
+        # Even if servers end in between, and the job is requeued as long.
+        assert take(other) == "a"
+    assert take(store) == "a"
+    assert store.requeue("a", crashed=False)
+    assert take(store) == "a"
+    assert not store.requeue("a", crashed=True)
+    assert store.get("a").state == "running"
+    # A manual retry resets the counter.
+    end(store, "a", "failed")
+    assert store.update("a", ["failed"], "waiting", {})
+    assert take(store) == "a"
+    assert store.requeue("a", crashed=True)
+
+
+def test_own_job_waits_for_its_server(store: JobStore, tmp_path: Path) -> None:
+    add(store, "a", own=True)
+    assert take(store) == "a"
+    assert store.requeue("a", crashed=True, own=True)
+    with closing(JobStore(tmp_path / "jobs")) as other:
+        assert take(other) is None
+    assert take(store) == "a"
+
+
+def test_queue_without_the_new_columns_is_upgraded(tmp_path: Path) -> None:
+    with closing(JobStore(tmp_path / "jobs")) as store:
+        add(store, "a")
+        with closing(database(store)) as rows, rows:
+            for name in ("crashes", "is_long"):
+                rows.execute(f"ALTER TABLE jobs DROP COLUMN {name}")
+    with closing(JobStore(tmp_path / "jobs")) as store:
+        assert take(store, short=True) == "a"
+        assert store.requeue("a", crashed=True)
+
+
+def test_no_job_is_claimed_twice(tmp_path: Path, store: JobStore) -> None:
     for number in range(40):
         add(store, str(number))
     taken: list[str] = []
@@ -108,7 +182,7 @@ def test_no_job_is_taken_twice(tmp_path: Path, store: JobStore) -> None:
     assert {job.state for job in store.jobs()} == {"done"}
 
 
-def test_the_jobs_of_a_killed_server_wait_again(store: JobStore, tmp_path: Path) -> None:
+def test_jobs_of_a_killed_server_are_requeued(store: JobStore, tmp_path: Path) -> None:
     for name in "abc":
         add(store, name)
     program = (
@@ -127,7 +201,7 @@ def test_the_jobs_of_a_killed_server_wait_again(store: JobStore, tmp_path: Path)
     ) as process:
         assert process.stdout is not None
         owner = process.stdout.readline().strip()
-        # While it lives, it keeps the job that it runs, and the one whose password it has.
+        # While the server lives, it keeps its running job, and the one whose password it has.
         assert [job and job.id for job in (store.claim(), store.claim())] == ["c", None]
         assert [job.state for job in store.jobs()] == ["running", "waiting", "running"]
         process.send_signal(signal.SIGKILL)
@@ -136,7 +210,7 @@ def test_the_jobs_of_a_killed_server_wait_again(store: JobStore, tmp_path: Path)
     assert not store.incoming.with_name(owner).exists()
 
 
-def test_a_server_that_ends_leaves_its_jobs_to_others(store: JobStore, tmp_path: Path) -> None:
+def test_jobs_of_a_closed_server_are_requeued(store: JobStore, tmp_path: Path) -> None:
     add(store, "a")
     with closing(JobStore(tmp_path / "jobs")) as other:
         assert other.claim() is not None
@@ -145,7 +219,7 @@ def test_a_server_that_ends_leaves_its_jobs_to_others(store: JobStore, tmp_path:
     assert (store.get("a").state, store.get("a").stage) == ("waiting", None)
 
 
-def test_only_its_server_ends_a_running_job(store: JobStore, tmp_path: Path) -> None:
+def test_only_the_owner_ends_a_running_job(store: JobStore, tmp_path: Path) -> None:
     add(store, "a")
     assert store.claim() is not None
     with closing(JobStore(tmp_path / "jobs")) as other:
@@ -154,7 +228,7 @@ def test_only_its_server_ends_a_running_job(store: JobStore, tmp_path: Path) -> 
         assert (other.get("a").state, other.get("a").document) == ("done", "1f")
 
 
-def test_changes_of_other_servers_are_seen(store: JobStore, tmp_path: Path) -> None:
+def test_changes_counts_changes_of_all_servers(store: JobStore, tmp_path: Path) -> None:
     with closing(JobStore(tmp_path / "jobs")) as other:
         seen = store.changes
         assert store.changes == seen
@@ -172,7 +246,7 @@ def test_changes_of_other_servers_are_seen(store: JobStore, tmp_path: Path) -> N
         assert store.changes == seen
 
 
-def test_fields_and_rows_of_other_versions_stop_nothing(
+def test_unknown_fields_and_invalid_rows_are_ignored(
     store: JobStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in "abcd":
@@ -190,11 +264,11 @@ def test_fields_and_rows_of_other_versions_stop_nothing(
     assert taken.id == "b"
     end(store, "b", "done")
     store.tidy(0, 0)
-    # Another version may read them.
+    # Another version may be able to read them.
     assert uploads(store) == {"a", "c", "d"}
 
 
-def test_uploads_that_are_kept_for_a_retry_are_bounded(store: JobStore) -> None:
+def test_size_and_age_of_uploads_for_retries_are_limited(store: JobStore) -> None:
     states: list[tuple[str, JobState]] = [
         ("a", "failed"), ("b", "cancelled"), ("c", "failed"), ("d", "done"),
     ]  # fmt: skip
@@ -204,7 +278,7 @@ def test_uploads_that_are_kept_for_a_retry_are_bounded(store: JobStore) -> None:
     add(store, "e", bytes(10))
     (store.upload("gone")).write_bytes(b"of a job that was never queued")
     store.tidy(25, 7)
-    # The oldest goes first; it says so, and stays what it was.
+    # The oldest upload is deleted; its job keeps its state, with another code and reason.
     assert uploads(store) == {"b", "c", "e"}
     assert (store.get("a").state, store.get("a").code) == ("failed", "upload")
     assert "again" in (store.get("a").reason or "")
@@ -216,12 +290,12 @@ def test_uploads_that_are_kept_for_a_retry_are_bounded(store: JobStore) -> None:
     assert store.get("c").code == "upload"
     store.forget("b")
     assert uploads(store) == {"e"}
-    # Nothing is forgotten that is still to be done.
+    # Waiting jobs can't be forgotten.
     store.forget("e")
     assert store.get("e").state == "waiting"
 
 
-def test_a_number_of_finished_jobs_is_remembered(store: JobStore) -> None:
+def test_number_of_finished_jobs_is_limited(store: JobStore) -> None:
     add(store, "waiting")
     add(store, "0")
     end(store, "0", "cancelled")
@@ -230,16 +304,20 @@ def test_a_number_of_finished_jobs_is_remembered(store: JobStore) -> None:
             "INSERT INTO jobs (id, state, owner, changed, content) SELECT ?1, state, owner, "
             "changed, json_set(content, '$.id', ?1) FROM jobs WHERE id = '0'"
         )
-        rows.executemany(query, [(str(number),) for number in range(1, KEPT + 3)])
-    store.upload(str(KEPT)).write_bytes(b"%PDF-")
+        rows.executemany(query, [(str(number),) for number in range(1, MAX_FINISHED + 3)])
+    store.upload(str(MAX_FINISHED)).write_bytes(b"%PDF-")
     store.tidy(GB, 7)
     names = [job.id for job in store.jobs()]
-    assert (len(names), names[0], names[-2:]) == (KEPT + 1, str(KEPT + 2), ["3", "waiting"])
-    assert uploads(store) == {str(KEPT), "waiting"}
+    assert (len(names), names[0], names[-2:]) == (
+        MAX_FINISHED + 1,
+        str(MAX_FINISHED + 2),
+        ["3", "waiting"],
+    )
+    assert uploads(store) == {str(MAX_FINISHED), "waiting"}
 
 
-def keep_as_before(folder: Path, **states: JobState) -> None:
-    """Write jobs as older versions did, by their ids; the content of "broken" can't be read."""
+def write_older_queue(folder: Path, **states: JobState) -> None:
+    """Write the queue of an older version; the job "broken" has invalid content."""
     (folder / "uploads" / "unfinished").mkdir(parents=True)
     (folder / "lock").touch()
     with closing(sqlite3.connect(folder / "jobs.sqlite")) as rows, rows:
@@ -255,12 +333,12 @@ def keep_as_before(folder: Path, **states: JobState) -> None:
                 (folder / "uploads" / id_ / "file").write_bytes(id_.encode())
 
 
-def test_jobs_of_older_versions_are_taken_over_once(tmp_path: Path) -> None:
+def test_jobs_of_older_versions_are_imported_once(tmp_path: Path) -> None:
     one, two, running = (tmp_path / f"server{end}" for end in ("", "-2", "-3"))
-    keep_as_before(one, a="running", b="failed", c="done")
-    keep_as_before(two, d="waiting", broken="waiting")
-    keep_as_before(running, e="waiting")
-    with FileLock(running / "lock"):  # by a server of the older version
+    write_older_queue(one, a="running", b="failed", c="done")
+    write_older_queue(two, d="waiting", broken="waiting")
+    write_older_queue(running, e="waiting")
+    with FileLock(running / "lock"):  # held by a server of the older version
         for _ in range(2):
             with closing(JobStore(tmp_path / "jobs", [one, two, running])) as store:
                 states = {job.id: job.state for job in store.jobs()}
@@ -276,7 +354,7 @@ def test_jobs_of_older_versions_are_taken_over_once(tmp_path: Path) -> None:
         assert [job and job.id for job in taken] == ["a", "d", "e"]
 
 
-def test_an_index_tells_its_jobs_and_creates_nothing(tmp_path: Path) -> None:
+def test_index_jobs_creates_no_files(tmp_path: Path) -> None:
     with Index.open(tmp_path / "index") as index:
         before = sorted(tmp_path.rglob("*"))
         assert index.jobs() == []

@@ -1,4 +1,4 @@
-"""Several processes add the same document, and none outlives the program that started it."""
+"""Test several processes that add the same document, and the end of child processes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.ingest.conftest import FirstWord
+from visar.documents import ReadOptions
+from visar.index import Index
 from visar.ingest.pipeline import Stage, add_document
 from visar.results import EncoderRef
 from visar.store import Store, open_store
@@ -20,17 +22,17 @@ from visar.store import Store, open_store
 MakePdf = Callable[..., Path]
 MakeScan = Callable[..., Path]
 
-# Without "if __name__ ...": scripts of users have none, and must not run again in other processes.
+# Like scripts of users, without "if __name__ ...". It must not run again in other processes.
 PROGRAM = """
 import sys
 from tests.ingest.conftest import FirstWord
 from visar.ingest.pipeline import add_document
 from visar.store import Store, open_store
 
-def tell(stage, done, total):
+def report(stage, done, total):
     print(stage, done, flush=True)
 
-added = add_document(open_store(sys.argv[1]), sys.argv[2], FirstWord(), progress=tell)
+added = add_document(open_store(sys.argv[1]), sys.argv[2], FirstWord(), progress=report)
 print("added", added.pages, flush=True)
 """
 
@@ -46,13 +48,13 @@ def start(index: Path, document: Path) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        # Ctrl-C at a terminal reaches all; here the program alone gets it.
+        # In a terminal all processes get Ctrl-C; here only the program does.
         start_new_session=True,
     )
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes that a process has started, directly or not."""
+    """Return the direct and indirect child processes of a process."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -69,7 +71,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def parent_of(pid: int) -> int | None:
-    """None if it is gone, or a zombie."""
+    """Return the parent of a process, or None if it has ended or is a zombie."""
     try:
         state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
@@ -82,7 +84,7 @@ def wait_until_gone(pids: set[int]) -> None:
         if not any(parent_of(pid) is not None for pid in pids):
             return
         time.sleep(0.1)
-    raise AssertionError(f"still there: {[pid for pid in pids if parent_of(pid) is not None]}")
+    raise AssertionError(f"still running: {[pid for pid in pids if parent_of(pid) is not None]}")
 
 
 @needs_proc
@@ -95,7 +97,7 @@ def test_no_process_outlives_the_program(
     assert child.stdout is not None
     assert child.stdout.readline() == "ocr 1\n"
     started = descendants(child.pid)
-    # One that reads the files, and at least one for OCR.
+    # One reads the files, and at least one runs OCR.
     assert len(started) >= 2
     child.send_signal(how)
     _, errors = child.communicate(timeout=60)
@@ -104,7 +106,7 @@ def test_no_process_outlives_the_program(
     wait_until_gone(started)
 
 
-def test_processes_may_add_the_same_document(tmp_path: Path, make_pdf: MakePdf) -> None:
+def test_processes_add_the_same_document(tmp_path: Path, make_pdf: MakePdf) -> None:
     path = make_pdf("a.pdf", *(f"Page {number}." for number in range(100)))
     index = tmp_path / "index"
     open_store(index)
@@ -116,10 +118,8 @@ def test_processes_may_add_the_same_document(tmp_path: Path, make_pdf: MakePdf) 
     assert not [problem for problem in store.verify() if problem.kind == "damage"]
 
 
-def test_who_counts_on_the_work_of_another_does_not_fail_when_that_is_done(
-    store: Store, make_pdf: MakePdf
-) -> None:
-    """It failed: "23 of 60 pages of a.pdf were not given"."""
+def test_resumed_addition_that_is_overtaken(store: Store, make_pdf: MakePdf) -> None:
+    """Another process completes the addition that this one has resumed."""
     path = make_pdf("a.pdf", *(f"Page {number}." for number in range(60)))
 
     def interrupt(stage: Stage, done: int, _total: int) -> None:
@@ -140,3 +140,25 @@ def test_who_counts_on_the_work_of_another_does_not_fail_when_that_is_done(
     assert seen == list(range(25, 61))
     assert len(store.vectors(stored.id, EncoderRef.of(FirstWord())).vectors) == 60
     assert not [problem for problem in store.verify() if problem.kind == "damage"]
+
+
+def test_closing_an_index_ends_its_ocr_processes(tmp_path: Path, make_scan: MakeScan) -> None:
+    pytest.importorskip("rapidocr")
+    with Index.open(tmp_path / "closed") as index:
+        index.add(make_scan("scan", "WARRANTY"), options=ReadOptions(ocr_engine="rapidocr"))
+        started = ocr_children()
+        assert started
+    assert not ocr_children() & started
+
+
+def ocr_children() -> set[int]:
+    """Return the OCR processes of this process."""
+    listing = subprocess.run(
+        ["ps", "-eo", "pid,ppid,args"],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = [line.split(maxsplit=2) for line in listing.stdout.splitlines()[1:]]
+    ours = str(os.getpid())
+    return {int(row[0]) for row in rows if row[1] == ours and "ocr_processes" in row[2]}

@@ -1,4 +1,4 @@
-"""Adding documents, and evaluating, on a real Ray cluster of two nodes on this machine."""
+"""Test adding documents and evaluating on a real Ray cluster of two local nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.conftest import write_pdf
 from tests.ingest.slow_encoder import SlowWords
 from tests.storage import bucket as bucket
 from tests.storage import free_port
-from visar.evaluation.records import Retrieved, read_by_key
+from visar.evaluation.records import RetrievalRecord, read_by_key
 from visar.ingest.pipeline import add_document
 from visar.results import EncoderRef
 from visar.store import Store, open_store
@@ -31,7 +31,7 @@ pytest.importorskip("ray", reason="the extra ray is not installed")
 
 PAGES = 20
 ROOT = Path(__file__).parents[2]
-# Ray asks for a token wherever its user has one, and looks for it only where it is told to.
+# Ray may require a token that isn't available here.
 NO_TOKEN = {"RAY_AUTH_MODE": "disabled"}
 SLOW_WORDS = "tests.ingest.slow_encoder:SlowWords"
 
@@ -44,7 +44,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def node(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``ray start``: a group of processes, all of which are killed at the end."""
+    """Run ``ray start``, and kill its whole process group at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats",
          "--node-ip-address=127.0.0.1", "--num-cpus=2", "--object-store-memory=100000000",
@@ -54,7 +54,7 @@ def node(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
             "OMP_NUM_THREADS": "1",
             **NO_TOKEN,
-            # A lost node is noticed after two seconds, not fifteen.
+            # Detect a lost node after 2 seconds instead of 15.
             "RAY_health_check_period_ms": "500",
             "RAY_health_check_failure_threshold": "4",
             "RAY_health_check_initial_delay_ms": "500",
@@ -70,7 +70,7 @@ def node(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a node as a machine that loses its power."""
+    """Kill a node, as in a power loss."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -78,10 +78,10 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(bucket: str) -> Iterator[Cluster]:
-    """Two nodes with two CPUs each, in an environment that reaches the bucket."""
+    """A cluster of two nodes with two CPUs each, which can access the bucket."""
     assert bucket
     port = free_port()
-    # Not pytest's: the paths of sockets must be short.
+    # pytest's temporary paths are too long for sockets.
     folder = tempfile.mkdtemp(prefix="ray")
     head = node("--head", f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false")
     try:
@@ -106,7 +106,7 @@ def visar(*words: object) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """What a command prints, if all goes well."""
+    """Return the output of a command; fail if it has an error."""
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return output
@@ -121,14 +121,14 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
-def test_a_node_is_lost_and_every_page_is_there_once(
+def test_losing_a_node_loses_no_pages(
     cluster: Cluster, bucket: str, documents: list[Path], tmp_path: Path
 ) -> None:
-    place = f"{bucket}/index"
-    words = ["add", documents[0].parent, "--ray", cluster.address, "--index", place,
+    location = f"{bucket}/index"
+    words = ["add", documents[0].parent, "--ray", cluster.address, "--index", location,
              "--encoder", SLOW_WORDS, "--collection", "sea", "--json"]  # fmt: skip
     adding = visar(*words, "--set", "year=2024", "--set", "kind=report")
-    store = open_store(place)
+    store = open_store(location)
     wait_for_first(store, adding)
     kill(cluster.second_node)
     assert len(store.documents()) < len(documents), "the node was lost after the end"
@@ -150,11 +150,11 @@ def test_a_node_is_lost_and_every_page_is_there_once(
         np.testing.assert_array_equal(ours.offsets, theirs.offsets)
     assert len(store.documents()) == len(documents)
     assert store.verify() == []
-    # Again, there is nothing left to do but to change what is said of them.
+    # A second run only changes metadata.
     again = json.loads(finish(visar(*words, "--set", "year=2025")))
     assert {one["id"] for one in again["added"]} == {one["id"] for one in result["added"]}
     listed = finish(visar("list", "--where", 'year = 2025 and kind = "report"', "--json",
-                          "--collection", "sea", "--index", place))  # fmt: skip
+                          "--collection", "sea", "--index", location))  # fmt: skip
     assert [one["added"] for one in json.loads(listed)] == [
         stored.added.isoformat() for stored in store.documents()
     ]
@@ -169,7 +169,7 @@ def wait_for_first(store: Store, adding: subprocess.Popen[str]) -> None:
     raise AssertionError("no document was added")
 
 
-def test_an_evaluation_is_the_same_on_a_cluster(
+def test_evaluation_on_a_cluster_has_the_same_results(
     cluster: Cluster, bucket: str, tmp_path: Path
 ) -> None:
     nouns = ("anchor", "bell", "cable", "dock", "ebb")
@@ -179,23 +179,23 @@ def test_an_evaluation_is_the_same_on_a_cluster(
     with questions.open("w") as lines:
         for name in ("one", "two"):
             for page, noun in enumerate(nouns, start=1):
-                asked = {"question": f"Which colour has the {noun}?", "document": f"{name}.pdf"}
-                print(json.dumps({**asked, "evidence_pages": [page], "answers": []}), file=lines)
+                row = {"question": f"Which color has the {noun}?", "document": f"{name}.pdf"}
+                print(json.dumps({**row, "evidence_pages": [page], "answers": []}), file=lines)
     words = ["eval", "run", "--data", questions, "--method", "visar", "--method", "top-k", "--json"]
     shared = ["--ray", cluster.address, "--index", f"{bucket}/evaluation"]
     there = json.loads(finish(visar(*words, tmp_path / "there", *shared)))
     here = json.loads(finish(visar(*words, tmp_path / "here")))
     assert there == here
     assert there["retrieved"] >= 2 * 2 * len(nouns)
-    found = [read_by_key(tmp_path / name, Retrieved) for name in ("there", "here")]
+    found = [read_by_key(tmp_path / name, RetrievalRecord) for name in ("there", "here")]
     chosen = [{key: (one.k, one.pages, one.ranking) for key, one in run.items()} for run in found]
     assert chosen[0] == chosen[1]
 
 
-def test_no_cluster_is_an_error(documents: list[Path], tmp_path: Path) -> None:
-    place = f"127.0.0.1:{free_port()}"
-    process = visar("add", documents[0], "--ray", place, "--index", tmp_path / "index")
+def test_missing_cluster(documents: list[Path], tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    process = visar("add", documents[0], "--ray", address, "--index", tmp_path / "index")
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert f"no Ray cluster at '{place}'" in errors
+    assert address in errors
     assert "Traceback" not in errors

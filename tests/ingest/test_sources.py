@@ -1,4 +1,4 @@
-"""Where documents come from, and opening them again."""
+"""Test sources of documents, and opening them again."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ UNLOCKED, WRONG = (ReadOptions(password=word) for word in ("sesame", "wrong"))
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Run as if this were another computer."""
+    """Return a function that changes the host name, as on another computer."""
     return lambda name: monkeypatch.setattr(socket, "gethostname", lambda: name)
 
 
-def test_two_computers_do_not_replace_each_other_s_document(
+def test_documents_of_two_computers_do_not_replace_each_other(
     store: Store, make_pdf: MakePdf, host: Callable[[str], None]
 ) -> None:
-    """Both have /…/report.pdf, with other content, and share an index."""
+    """Both computers have a different report.pdf at the same path, and share an index."""
     host("north")
     first = add_document(store, make_pdf("report.pdf", "Written in the north."), FirstWord())
     host("south")
     second = add_document(store, make_pdf("report.pdf", "Written in the south."), FirstWord())
     assert {document.id for document in store.documents()} == {first.id, second.id}
-    # The same computer replaces its own.
+    # A computer only replaces its own document.
     third = add_document(store, make_pdf("report.pdf", "Rewritten."), FirstWord())
     assert {document.id for document in store.documents()} == {first.id, third.id}
 
 
-def test_a_source_has_a_path_on_its_own_computer_alone(
+def test_source_only_has_a_path_on_its_own_computer(
     tmp_path: Path, host: Callable[[str], None]
 ) -> None:
     host("North Star.local")
@@ -65,7 +65,7 @@ def test_a_source_has_a_path_on_its_own_computer_alone(
     assert source_text(source).endswith(f":{path}")
 
 
-def test_names_that_are_no_text(tmp_path: Path) -> None:
+def test_names_with_invalid_unicode(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"report-\xff.pdf")
     source = file_source(path)
     assert source_path(source) == path
@@ -80,70 +80,69 @@ def test_sources_of_older_indexes(tmp_path: Path) -> None:
     assert source_text("") == ""
 
 
-def test_a_source_is_opened_again(store: Store, make_pdf: MakePdf) -> None:
+def test_open_source(store: Store, make_pdf: MakePdf) -> None:
     stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
     with open_source(stored) as document:
         assert document.id == stored.id
         assert document.image(2).size == (800, 1000)
 
 
-def test_a_file_that_is_gone(store: Store, make_pdf: MakePdf) -> None:
+def test_missing_file(store: Store, make_pdf: MakePdf) -> None:
     path = make_pdf("a.pdf", "One.")
     stored = add_document(store, path, FirstWord())
     path.unlink()
-    with pytest.raises(DocumentError, match=f"a.pdf cannot be shown: its file {path} does not ex"):
+    with pytest.raises(DocumentError, match=rf"a.pdf .*{path}.*exists"):
         open_source(stored)
-    with pytest.raises(DocumentError, match="does not say where its file is"):
+    with pytest.raises(DocumentError, match=r"a.pdf .*source"):
         open_source(replace(stored, source=""))
 
 
-def test_a_file_that_was_changed(store: Store, make_pdf: MakePdf) -> None:
+def test_changed_file(store: Store, make_pdf: MakePdf) -> None:
     stored = add_document(store, make_pdf("a.pdf", "One."), FirstWord())
     make_pdf("a.pdf", "Two.")
-    with pytest.raises(DocumentError, match=r"was changed since it was added. Add it again"):
+    with pytest.raises(DocumentError, match=r"changed"):
         open_source(stored)
 
 
-def test_a_file_of_another_computer(
+def test_file_of_another_computer(
     store: Store, make_pdf: MakePdf, host: Callable[[str], None]
 ) -> None:
     host("north")
     path = make_pdf("a.pdf", "One.")
     stored = add_document(store, path, FirstWord())
     host("south")
-    # A shared folder: the content tells that it is the same.
+    # In a shared folder, the content shows that it is the same file.
     open_source(stored).close()
     make_pdf("a.pdf", "Two.")
-    with pytest.raises(DocumentError, match=r"is on another computer \(north.*this one is south"):
+    with pytest.raises(DocumentError, match=r"north.*south"):
         open_source(stored)
     path.unlink()
-    with pytest.raises(DocumentError, match=r"is on another computer \(north.*Ask on north"):
+    with pytest.raises(DocumentError, match=r"north.*south"):
         open_source(stored)
 
 
-def test_an_encrypted_file_needs_its_password_again(store: Store, make_pdf: MakePdf) -> None:
-    """The error said that its file was gone."""
+def test_encrypted_file_needs_its_password_again(store: Store, make_pdf: MakePdf) -> None:
     path = make_pdf("a.pdf", "Secret words.")
     with pikepdf.open(path, allow_overwriting_input=True) as pdf:
         pdf.save(path, encryption=pikepdf.Encryption(user="sesame", owner="sesame"))
     stored = add_document(store, path, FirstWord(), options=UNLOCKED)
     with open_source(stored, UNLOCKED) as document:
         assert document.image(1).size == (800, 1000)
-    with pytest.raises(EncryptedDocument, match=r"a.pdf is encrypted\. Give its password"):
+    with pytest.raises(EncryptedDocument, match=r"a\.pdf"):
         open_source(stored)
-    with pytest.raises(EncryptedDocument, match="the password does not open it"):
+    with pytest.raises(EncryptedDocument, match="wrong"):
         open_source(stored, WRONG)
 
 
 def test_limits_are_raised_to_what_the_document_needs(store: Store, make_pdf: MakePdf) -> None:
-    """A document added with higher limits could not be shown with the usual ones."""
+    """A document added with higher limits can be opened with the default limits."""
     path = make_pdf("a.pdf", "One.", "Two.", "Three.")
     stored = add_document(store, path, FirstWord())
     with open_source(stored, ReadOptions(limits=Limits(max_pages=1, max_bytes=10))) as document:
         assert len(document) == 3
 
 
-def test_a_pool_opens_each_source_once(store: Store, make_pdf: MakePdf) -> None:
+def test_pool_opens_each_source_once(store: Store, make_pdf: MakePdf) -> None:
     stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
     pool = SourcePool()
     with pool.lease(stored) as first, pool.lease(stored) as second:
@@ -151,7 +150,7 @@ def test_a_pool_opens_each_source_once(store: Store, make_pdf: MakePdf) -> None:
     with pool.lease(stored) as third:
         assert third is first
         assert third.image(2).size == (800, 1000)
-    # Another password is another way to open it.
+    # Another password opens the document again.
     with pool.lease(stored, WRONG) as other:
         assert other is not first
     pool.close()
@@ -159,7 +158,7 @@ def test_a_pool_opens_each_source_once(store: Store, make_pdf: MakePdf) -> None:
         first.image(1)
 
 
-def test_a_pool_closes_what_was_used_longest_ago(store: Store, make_pdf: MakePdf) -> None:
+def test_pool_closes_the_least_recently_used_source(store: Store, make_pdf: MakePdf) -> None:
     stored = [
         add_document(store, make_pdf(f"{name}.pdf", f"Page {name}."), FirstWord()) for name in "abc"
     ]
@@ -169,7 +168,7 @@ def test_a_pool_closes_what_was_used_longest_ago(store: Store, make_pdf: MakePdf
         for document in stored[1:]:
             with pool.lease(document) as source:
                 opened.append(source)
-        # In use, so it stays whatever comes.
+        # A source in use is never closed.
         used.image(1)
         with pytest.raises(DocumentError, match="is closed"):
             opened[0].image(1)
@@ -177,7 +176,7 @@ def test_a_pool_closes_what_was_used_longest_ago(store: Store, make_pdf: MakePdf
     pool.close()
 
 
-def test_a_pool_forgets_a_document_after_its_last_use(store: Store, make_pdf: MakePdf) -> None:
+def test_pool_forgets_a_document_after_its_last_use(store: Store, make_pdf: MakePdf) -> None:
     stored = [
         add_document(store, make_pdf(f"{name}.pdf", f"Page {name}."), FirstWord()) for name in "ab"
     ]
@@ -195,14 +194,14 @@ def test_a_pool_forgets_a_document_after_its_last_use(store: Store, make_pdf: Ma
     assert pool.documents() == set()
 
 
-def test_a_pool_notices_a_change(store: Store, make_pdf: MakePdf) -> None:
+def test_pool_detects_a_change(store: Store, make_pdf: MakePdf) -> None:
     stored = add_document(store, make_pdf("a.pdf", "One."), FirstWord())
     pool = SourcePool()
     with pool.lease(stored) as source:
         source.image(1)
     make_pdf("a.pdf", "Two and more.")
     with (
-        pytest.raises(DocumentError, match="was changed since it was added"),
+        pytest.raises(DocumentError, match="changed"),
         pool.lease(stored),
     ):
         pass
@@ -212,7 +211,7 @@ def test_a_pool_notices_a_change(store: Store, make_pdf: MakePdf) -> None:
     pool.close()
 
 
-def test_a_pool_opens_a_source_once_for_many_threads(store: Store, make_pdf: MakePdf) -> None:
+def test_pool_opens_a_source_once_for_many_threads(store: Store, make_pdf: MakePdf) -> None:
     stored = add_document(store, make_pdf("a.pdf", "One.", "Two."), FirstWord())
     pool = SourcePool()
 
@@ -228,7 +227,7 @@ def test_a_pool_opens_a_source_once_for_many_threads(store: Store, make_pdf: Mak
     assert len(opened) == 1
 
 
-def test_the_same_content_elsewhere_has_moved_if_its_first_file_is_gone(
+def test_source_changes_only_if_the_first_file_is_gone(
     store: Store, make_pdf: MakePdf, host: Callable[[str], None]
 ) -> None:
     host("north")
@@ -236,9 +235,9 @@ def test_the_same_content_elsewhere_has_moved_if_its_first_file_is_gone(
     copy = first.with_name("copy.pdf")
     copy.write_bytes(first.read_bytes())
     add_document(store, first, FirstWord())
-    kept = add_document(store, copy, FirstWord())
-    assert (kept.name, source_path(kept.source)) == ("first.pdf", first)
-    # Other content of the same size: only a look into the file tells.
+    same = add_document(store, copy, FirstWord())
+    assert (same.name, source_path(same.source)) == ("first.pdf", first)
+    # The first file has other content of the same size.
     first.write_bytes(copy.read_bytes().swapcase())
     moved = add_document(store, copy, FirstWord())
     assert (moved.name, source_path(moved.source)) == ("copy.pdf", copy)
@@ -246,7 +245,7 @@ def test_the_same_content_elsewhere_has_moved_if_its_first_file_is_gone(
     copy.rename(first)
     back = add_document(store, first, FirstWord())
     assert (back.name, source_path(back.source)) == ("first.pdf", first)
-    # Whether a file of another computer is there cannot be seen: this one can be opened.
+    # It can't be known whether a file on another computer exists, so the local one wins.
     host("south")
     here = add_document(store, first.rename(copy), FirstWord())
     assert (here.name, source_path(here.source)) == ("copy.pdf", copy)

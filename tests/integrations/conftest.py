@@ -1,4 +1,4 @@
-"""A small document in an index and behind a server, and Python with the frameworks installed."""
+"""Fixtures: a small document in an index and on a server, and isolated environments."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def client(index: Index) -> Iterator[Client]:
 
 @pytest.fixture(params=["index", "client"])
 def any_library(request: pytest.FixtureRequest) -> Library:
-    """An index, then a client of a server: adapters take both."""
+    """Return an index, or a client of a server: adapters accept both."""
     library: Library = request.getfixturevalue(request.param)
     return library
 
@@ -61,7 +61,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def in_own_environment() -> Run:
-    """Run Python with packages that cannot live beside the others; gives what it prints."""
+    """Return a function that runs Python in a separate environment and returns its output."""
     python = Path(sys.prefix) / "frameworks" / "bin" / "python"
     if not python.exists():
         pytest.skip("needs an environment of its own: make .venv/frameworks/installed")

@@ -1,4 +1,4 @@
-"""LangChain's own tests of retrievers, run by test_langchain.py where they are installed."""
+"""LangChain's standard tests of retrievers, run by test_langchain.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SDK's own client against servers in this process, in one of their own, and over HTTP."""
+"""Helpers for the SDK's client, with servers in the same process, in another one, and over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Mode = Literal["legacy", "auto"]
 def talk(
     server: Any, conversation: Callable[[Client], Awaitable[T]], mode: Mode = "auto", **options: Any
 ) -> T:
-    """Connect a client, let it talk, and give what comes of it."""
+    """Connect a client and return the result of a conversation."""
 
     async def connected() -> T:
         async with Client(server, mode=mode, **options) as client:
@@ -36,14 +36,14 @@ def call(server: Any, tool: str, mode: Mode = "auto", /, **arguments: Any) -> Ca
 
 
 def read_text(server: Any, uri: str) -> str:
-    """Read a resource that is text."""
+    """Return the text of a resource."""
     (read,) = talk(server, lambda client: client.read_resource(uri)).contents
     assert isinstance(read, TextResourceContents)
     return read.text
 
 
 def text_of(result: CallToolResult) -> str:
-    """The text that every result begins with."""
+    """Return the text at the beginning of a result."""
     assert result.content[0].type == "text"
     return result.content[0].text
 
@@ -51,12 +51,12 @@ def text_of(result: CallToolResult) -> str:
 def program(
     *arguments: str, **environment: str
 ) -> contextlib.AbstractContextManager[tuple[str, subprocess.Popen[str]]]:
-    """Run ``visar mcp --http``; gives its address and its process, which is killed at the end."""
+    """Run ``visar mcp --http``; yield its address and its process, which is killed at the end."""
     return server_program("mcp", "--http", "--port", "0", *arguments, **environment)
 
 
 def noisy_picture(path: Path, width: int = 1600, height: int = 2000) -> Path:
-    """A picture that no JPEG makes small."""
+    """Write an image that JPEG can't compress."""
     from PIL import Image
 
     Image.effect_noise((width, height), 200).convert("RGB").save(path)

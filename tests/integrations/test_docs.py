@@ -1,4 +1,4 @@
-"""What docs/frameworks.md shows runs, with a vision model that is a server on loopback."""
+"""Tests of the examples in docs/frameworks.md, with a fake vision model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, report: Path) -> Path:
 
 
 def completion(asked: Asked) -> Says:
-    """What an OpenAI-compatible server replies."""
+    """Return the reply of an OpenAI-compatible server."""
     message = {"role": "assistant", "content": ANSWER}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     reply = {"id": "1", "object": "chat.completion", "created": 1, "model": asked.json["model"]}
@@ -37,7 +37,7 @@ def completion(asked: Asked) -> Says:
 
 
 def parts(asked: Asked) -> list[Any]:
-    """The parts of the messages sent."""
+    """Return the parts of all messages in a request."""
     contents = [message["content"] for message in asked.json["messages"]]
     return [part for content in contents if isinstance(content, list) for part in content]
 

@@ -1,4 +1,4 @@
-"""The Haystack component: in a pipeline, as YAML, with pictures and plain metadata."""
+"""Tests of the Haystack component."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_no_telemetry_is_sent_from_tests() -> None:
     assert _telemetry.telemetry is None
 
 
-def test_without_top_k_the_question_decides_and_a_number_is_exact(any_library: Library) -> None:
+def test_top_k_sets_the_number_of_pages(any_library: Library) -> None:
     made = pipeline(VisarRetriever(any_library))
     found = run(made)
     assert len(found) == found[0].meta["k"] == found[0].meta["k_star"]
@@ -44,7 +44,7 @@ def test_without_top_k_the_question_decides_and_a_number_is_exact(any_library: L
     assert len(run(pipeline(VisarRetriever(any_library, top_k=2)))) == 2
 
 
-def test_a_document_is_a_page_with_its_picture_and_plain_metadata(index: Index) -> None:
+def test_a_document_is_a_page_with_its_image_and_plain_metadata(index: Index) -> None:
     found = VisarRetriever(index).run(QUESTION)
     first = found["documents"][0]
     assert first.blob.data.startswith(b"\x89PNG")
@@ -60,8 +60,8 @@ def test_a_document_is_a_page_with_its_picture_and_plain_metadata(index: Index) 
 
 
 @pytest.mark.parametrize("given", ["object", "location"])
-def test_a_pipeline_comes_back_from_yaml(any_library: Library, given: str) -> None:
-    """Under Haystack's own rules of what such a file may name."""
+def test_a_pipeline_can_be_loaded_from_yaml(any_library: Library, given: str) -> None:
+    """Haystack limits the packages that YAML files can refer to."""
     location = any_library.location
     retriever = VisarRetriever(
         any_library if given == "object" else location,
@@ -83,13 +83,13 @@ def test_a_pipeline_comes_back_from_yaml(any_library: Library, given: str) -> No
     assert any_library.search(QUESTION).pages
 
 
-def test_async_finds_the_same(index: Index) -> None:
+def test_async_finds_the_same_pages(index: Index) -> None:
     made = pipeline(VisarRetriever(index))
     inputs = {"retriever": {"query": QUESTION}}
     assert asyncio.run(made.run_async(inputs)) == made.run(inputs)
 
 
-def test_a_missing_index_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_index_is_not_created(tmp_path: Path) -> None:
     retriever = VisarRetriever(str(tmp_path / "nowhere"))
     with pytest.raises(StoreError, match="nowhere"):
         retriever.warm_up()

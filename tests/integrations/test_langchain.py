@@ -1,4 +1,4 @@
-"""The LangChain retriever, and LangChain's own tests of it."""
+"""Tests of the LangChain retriever, including LangChain's standard suite."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_standard_suite_passes(index: Index, in_own_environment: Run) -> Non
     assert "5 passed" in ran
 
 
-def test_without_k_the_question_decides_and_a_number_is_exact(any_library: Library) -> None:
+def test_k_sets_the_number_of_pages(any_library: Library) -> None:
     adaptive = VisarRetriever(any_library)
     found = adaptive.invoke(QUESTION)
     assert len(found) == found[0].metadata["k"] == found[0].metadata["k_star"]
@@ -44,7 +44,7 @@ def test_without_k_the_question_decides_and_a_number_is_exact(any_library: Libra
     assert len(adaptive.invoke(QUESTION)) == len(found)
 
 
-def test_async_and_batch_find_the_same(index: Index) -> None:
+def test_async_and_batch_find_the_same_pages(index: Index) -> None:
     retriever = VisarRetriever(index, search_kwargs={"max_k": 2})
     found = retriever.invoke(QUESTION)
     other = "Where is the harbour office?"
@@ -61,7 +61,7 @@ def test_async_and_batch_find_the_same(index: Index) -> None:
     assert numbers(several[0])[0] == 5
 
 
-def test_callbacks_hear_of_the_pages_and_of_errors(index: Index) -> None:
+def test_callbacks_get_pages_and_errors(index: Index) -> None:
     class Heard(BaseCallbackHandler):
         def __init__(self) -> None:
             self.events: list[Any] = []
@@ -83,7 +83,7 @@ def test_callbacks_hear_of_the_pages_and_of_errors(index: Index) -> None:
     assert heard.events == [QUESTION, numbers(found), QUESTION, InvalidOption]
 
 
-def test_pictures_come_as_base64_or_when_asked_for(any_library: Library) -> None:
+def test_images_are_base64_or_loaded_on_demand(any_library: Library) -> None:
     (inline,) = VisarRetriever(any_library, k=1).invoke(QUESTION)
     picture = base64.b64decode(inline.metadata["image"])
     assert picture.startswith(PNG)
@@ -99,6 +99,6 @@ def test_pictures_come_as_base64_or_when_asked_for(any_library: Library) -> None
 
 
 @pytest.mark.parametrize("fields", [{"k": 0}, {"images": "gif"}, {"dpi": -1}])
-def test_bad_fields_are_refused(index: Index, fields: dict[str, Any]) -> None:
+def test_invalid_fields_raise_an_error(index: Index, fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(fields))):
         VisarRetriever(index, **fields)

@@ -1,4 +1,4 @@
-"""The LlamaIndex retriever; docs/frameworks.md has it in a query engine with a vision model."""
+"""Tests of the LlamaIndex retriever; see also test_docs.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visar.integrations.llama_index import VisarRetriever
 from visar.library import Library
 
 
-def test_without_k_the_question_decides_and_a_number_is_exact(any_library: Library) -> None:
+def test_k_sets_the_number_of_pages(any_library: Library) -> None:
     found = VisarRetriever(any_library).retrieve(QUESTION)
     assert len(found) == found[0].metadata["k"] == found[0].metadata["k_star"]
     assert len(VisarRetriever(any_library, k=3).retrieve(QUESTION)) == 3
@@ -23,7 +23,7 @@ def test_without_k_the_question_decides_and_a_number_is_exact(any_library: Libra
     assert len(capped.retrieve(QUESTION)) == 3
 
 
-def test_a_node_is_a_page_with_its_picture_and_score(index: Index) -> None:
+def test_a_node_is_a_page_with_its_image_and_score(index: Index) -> None:
     found, *_ = VisarRetriever(index).retrieve(QUESTION)
     assert isinstance(found.node, ImageNode)
     assert found.node.resolve_image().read().startswith(b"\x89PNG")  # type: ignore[union-attr]
@@ -34,14 +34,14 @@ def test_a_node_is_a_page_with_its_picture_and_score(index: Index) -> None:
     assert again == found.node
 
 
-def test_a_language_model_is_told_where_the_page_is_and_its_words(index: Index) -> None:
+def test_a_language_model_gets_name_page_number_and_text(index: Index) -> None:
     (found,) = VisarRetriever(index, k=1, images=False).retrieve(QUESTION)
     assert type(found.node) is TextNode
     told = found.node.get_content(MetadataMode.LLM)
     assert told.startswith("name: manual.pdf\npage: 2\n\nWarranty. The warranty")
 
 
-def test_async_finds_the_same_and_callbacks_hear_of_it(index: Index) -> None:
+def test_async_finds_the_same_pages_and_calls_callbacks(index: Index) -> None:
     heard = LlamaDebugHandler(print_trace_on_end=False)
     retriever = VisarRetriever(index, callback_manager=CallbackManager([heard]))
     found = retriever.retrieve(QUESTION)

@@ -1,4 +1,4 @@
-"""The MCP server, as the SDK's client sees it in the same process, in both eras of the protocol."""
+"""Tests of the MCP server with the SDK's client, in both modes of the protocol."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ both_eras = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 @pytest.fixture(scope="module")
 def server(library: Index) -> Any:
-    """A server that only reads, of the index with the example."""
+    """Return a read-only server of the index with the example."""
     return create_server(library)
 
 
@@ -52,7 +52,7 @@ def size(result: CallToolResult) -> int:
 
 
 @both_eras
-def test_a_reader_offers_no_tool_that_changes_anything(server: Any, mode: Mode) -> None:
+def test_a_read_only_server_has_no_tools_that_change_anything(server: Any, mode: Mode) -> None:
     async def look(client: Client) -> Any:
         return client.protocol_version, await client.list_tools()
 
@@ -81,7 +81,9 @@ def test_documents_and_collections_are_listed(library: Index, server: Any, mode:
 
 
 @both_eras
-def test_pages_are_found_as_the_library_finds_them(library: Index, server: Any, mode: Mode) -> None:
+def test_search_finds_the_same_pages_as_the_library(
+    library: Index, server: Any, mode: Mode
+) -> None:
     result = call(server, "search", mode, question=QUESTION)
     found = library.search(QUESTION)
     data = result.structured_content
@@ -105,9 +107,7 @@ def test_pages_are_found_as_the_library_finds_them(library: Index, server: Any, 
 
 
 @pytest.mark.parametrize("tool", ["search", "ask", "explain"])
-def test_a_server_of_another_machine_is_used_like_an_index(
-    library: Index, server: Any, tool: str
-) -> None:
+def test_a_remote_server_can_replace_the_index(library: Index, server: Any, tool: str) -> None:
     with serving(library) as address, LibraryClient(address) as client:
         there = call(create_server(client), tool, question=QUESTION)
         here = call(server, tool, question=QUESTION)
@@ -118,14 +118,14 @@ def test_a_server_of_another_machine_is_used_like_an_index(
 
 
 def without_times(value: Any) -> Any:
-    """Leave out what differs from search to search, and the encoder, which a client may omit."""
+    """Return a result without times and encoder, which can differ between searches."""
     if isinstance(value, dict):
         different = ("seconds", "summary", "numbers", "encoder")
         return {name: without_times(value[name]) for name in value if name not in different}
     return [without_times(one) for one in value] if isinstance(value, list) else value
 
 
-def test_an_unreachable_server_is_an_error_without_its_address() -> None:
+def test_the_error_of_an_unreachable_server_hides_its_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
     with LibraryClient(address) as client:
@@ -134,10 +134,8 @@ def test_an_unreachable_server_is_an_error_without_its_address() -> None:
     assert text_of(result).startswith("Can't reach the server:")
 
 
-def test_details_that_only_programs_use_stay_out(
-    index: Index, make_pdf: Callable[..., Path]
-) -> None:
-    """Neither in the data nor in its schema, which the client checks the data against."""
+def test_details_for_programs_are_omitted(index: Index, make_pdf: Callable[..., Path]) -> None:
+    """Neither the data nor its schema has them; the client validates the data."""
     path = make_pdf("manual.pdf", "The warranty is seven years.", "The end.")
     stored = index.add(path, metadata={"id": "x" * 40, "share": 0.123456789})
     server = create_server(index)
@@ -163,7 +161,7 @@ def test_details_that_only_programs_use_stay_out(
     assert schemas["search"]["properties"]["k"]["description"]
 
 
-def test_documents_that_could_not_be_searched_are_counted_and_some_named(
+def test_documents_that_were_not_searched_are_counted_and_some_listed(
     index: Index, make_pdf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added = index.add(make_pdf("manual.pdf", "The warranty is seven years."))
@@ -177,7 +175,7 @@ def test_documents_that_could_not_be_searched_are_counted_and_some_named(
     assert names == [f"{number}.pdf" for number in range(MAX_LEFT_OUT)]
 
 
-def test_at_most_so_many_pages_are_given(server: Any) -> None:
+def test_max_pages_limits_the_pages(server: Any) -> None:
     data = call(server, "search", question=QUESTION, max_pages=1).structured_content
     assert len(data["pages"]) == 1
     assert data["decision"]["k_star"] == 3
@@ -197,13 +195,13 @@ def test_an_answer_quotes_its_pages(server: Any, mode: Mode) -> None:
     assert not nothing.is_error
 
 
-def test_a_question_is_about_documents_or_a_collection(
+def test_documents_and_collections_limit_a_question(
     index: Index, make_pdf: Callable[..., Path]
 ) -> None:
     server = create_server(index)
     empty = call(server, "ask", question="What?")
     assert empty.is_error
-    assert text_of(empty) == "The index is empty: add a document first."
+    assert "empty" in text_of(empty)
     first = index.add(make_pdf("first.pdf", "The warranty of the lamp is seven years."))
     index.add(make_pdf("second.pdf", "The warranty of the lantern is two years."))
     index.collect("lamps", [first.id])
@@ -216,13 +214,14 @@ def test_a_question_is_about_documents_or_a_collection(
     by_name = call(server, "search", **asked, documents=["second.pdf"]).structured_content
     assert [page["name"] for page in by_name["pages"]] == ["second.pdf"]
     both = call(server, "search", **asked, documents=["second.pdf"], collection="lamps")
-    assert text_of(both) == "None of these documents is in the collection 'lamps'."
+    assert "'lamps'" in text_of(both)
     missing = call(server, "search", **asked, collection="x")
-    assert text_of(missing) == "There is no collection 'x'. Those there are: lamps."
+    assert "'x'" in text_of(missing)
+    assert "lamps" in text_of(missing)
 
 
 @both_eras
-def test_a_page_is_read_with_picture_words_and_places(
+def test_read_page_returns_image_lines_and_positions(
     library: Index, server: Any, mode: Mode
 ) -> None:
     name = library.documents()[0].name
@@ -255,7 +254,7 @@ def test_a_page_is_read_with_picture_words_and_places(
     assert words_only.text.splitlines() == [line["text"] for line in data["lines"]]
 
 
-def test_a_picture_has_as_many_pixels_as_asked_for(library: Index, server: Any) -> None:
+def test_max_pixels_limits_the_image(library: Index, server: Any) -> None:
     name = library.documents()[0].name
     sizes = []
     for pixels in (10_000, 200_000, 3_000_000):
@@ -270,7 +269,7 @@ def test_a_picture_has_as_many_pixels_as_asked_for(library: Index, server: Any) 
 
 
 def test_no_result_is_larger_than_a_mebibyte(index: Index, tmp_path: Path) -> None:
-    """Though no JPEG makes this picture small."""
+    """JPEG can't compress this image."""
     index.add(noisy_picture(tmp_path / "noise.png"), options=ReadOptions(ocr="never"))
     server = create_server(index)
     result = call(server, "read_page", document="noise.png", page=1, max_pixels=8_000_000)
@@ -285,10 +284,10 @@ def test_no_result_is_larger_than_a_mebibyte(index: Index, tmp_path: Path) -> No
     assert len(page.blob) <= MAX_RESULT
 
 
-def test_a_page_full_of_lines_is_cut_off(
+def test_a_page_with_too_many_lines_is_cut_off(
     library: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the page fits in a result, even beside an image that no JPEG makes small."""
+    """The page must fit in a result together with an image that JPEG can't compress."""
     words = [Word(f'"{line}"' * 10, (0.1, 0.2, 0.3, 0.4), line) for line in range(3_000)]
     drawn = noisy_picture(tmp_path / "noise.png", 1000, 1000)
     monkeypatch.setattr(library, "page", lambda *_: Page(1, 400, 500, 0, tuple(words), "ocr"))
@@ -301,13 +300,13 @@ def test_a_page_full_of_lines_is_cut_off(
     assert size(result) <= MAX_RESULT
 
 
-def test_what_is_too_long_is_refused() -> None:
+def test_a_result_that_is_too_long_raises_an_error() -> None:
     make_result(Collection("x", 1))
     with pytest.raises(InvalidOption, match="too long"):
         make_result(Collection("x" * MAX_RESULT, 1))
 
 
-def test_explain_tells_the_model_in_words_and_the_app_in_data(server: Any) -> None:
+def test_explain_returns_text_for_the_model_and_data_for_the_app(server: Any) -> None:
     async def look(client: Client) -> Any:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         meta = tools["explain"].meta
@@ -334,7 +333,7 @@ def test_explain_tells_the_model_in_words_and_the_app_in_data(server: Any) -> No
     assert len(text_of(result)) < 10_000
 
 
-def test_the_explanation_of_many_pages_has_fewer_pictures(
+def test_the_explanation_of_many_pages_has_fewer_images(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add(write_pdf(tmp_path / "manual.pdf", *["The warranty is seven years."] * 8))
@@ -348,7 +347,7 @@ def test_the_explanation_of_many_pages_has_fewer_pictures(
 
 
 @both_eras
-def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
+def test_errors_say_what_is_wrong_without_local_paths(
     index: Index, tmp_path: Path, mode: Mode
 ) -> None:
     path = write_pdf(tmp_path / "my report.pdf", "The warranty is seven years.")
@@ -356,7 +355,7 @@ def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
     server = create_server(index)
     for arguments, said in (
         ({"document": "other.pdf", "page": 1}, "other.pdf"),
-        ({"document": "my report.pdf", "page": 2}, "not 2"),
+        ({"document": "my report.pdf", "page": 2}, "no page 2"),
         ({"document": "my report.pdf", "page": 0}, "page: Input should be greater than"),
         ({"document": "my report.pdf"}, "page: Field required"),
     ):
@@ -373,7 +372,7 @@ def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
     gone = call(server, "read_page", mode, document="my report.pdf", page=1)
     assert [block.type for block in gone.content] == ["text", "resource_link"]
     assert "seven years" in text_of(gone)
-    assert "does not exist any more" in gone.structured_content["image"]
+    assert "no longer exists" in gone.structured_content["image"]
     assert str(tmp_path) not in text_of(gone)
     explained = call(server, "explain", mode, question="How long is the warranty?")
     assert not explained.is_error
@@ -387,7 +386,7 @@ def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
             assert refused.value.code == -32602
         with pytest.raises(MCPError) as refused:
             await client.read_resource(known)
-        assert "does not exist any more" in str(refused.value)
+        assert "no longer exists" in str(refused.value)
         assert str(tmp_path) not in str(refused.value)
         with pytest.raises(MCPError):
             await client.get_prompt("any")
@@ -395,7 +394,7 @@ def test_errors_say_what_is_wrong_and_nothing_of_this_machine(
     talk(server, missing, mode)
 
 
-def test_an_error_of_ours_that_is_none_of_yours_is_not_told(
+def test_internal_errors_are_hidden_from_clients(
     library: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -407,9 +406,7 @@ def test_an_error_of_ours_that_is_none_of_yours_is_not_told(
     assert text_of(result) == "Error executing tool search"
 
 
-def test_an_index_that_cannot_be_read_is_said(
-    index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_index_is_reported(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise StoreError(f"The index {index.location} is damaged.")
 
@@ -419,10 +416,10 @@ def test_an_index_that_cannot_be_read_is_said(
     assert text_of(result) == "The index is damaged."
 
 
-def test_questions_are_answered_while_others_are(
+def test_questions_are_answered_in_parallel(
     library: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two searches that each wait for the other end only if neither blocks the server."""
+    """Two searches that wait for each other only finish if neither blocks the server."""
     meeting = threading.Barrier(2, timeout=60)
     search = library.search
 

@@ -1,4 +1,4 @@
-"""The MCP App in a real browser, in a frame of a host that speaks the protocol of such apps."""
+"""Tests of the MCP App in a real browser, inside a fake host."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ frame.srcdoc = app;
 
 
 def host(folder: Path, app: str, result: Any) -> Path:
-    """Write a host's page, with what it gives to the app."""
+    """Write the page of a host, with the result that it sends to the app."""
     page = folder / "host.html"
     data = json.dumps([app, result]).replace("<", "\\u003c")
     page.write_text(HOST.replace("DATA", data), encoding="utf-8")

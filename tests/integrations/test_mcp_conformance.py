@@ -1,21 +1,25 @@
-"""The server as the protocol's own conformance suite sees it, and the bundle as its makers do.
+"""Tests with the protocol's conformance suite, and with the validator of bundles.
 
-Both come from the npm registry, by pinned versions; they use no network when they run.
+Both are pinned packages from the npm registry and need no network to run.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcpb.build import build
+from mcpb.build import HERE, ROOT, build
+from packaging.requirements import Requirement
 
 from tests.conftest import write_pdf
 from tests.integrations.mcp_client import program, talk
+from visar._version import DISTRIBUTION, __version__
 from visar.index import Index
 from visar.integrations.mcp import create_server
 
@@ -80,7 +84,7 @@ def test_the_server_conforms(version: str, tmp_path: Path) -> None:
         assert {check["id"] for check in failed} <= NOT_OURS, failed
 
 
-def test_the_bundle_is_valid_and_tells_of_every_tool(tmp_path: Path) -> None:
+def test_the_bundle_is_valid_and_lists_every_tool(tmp_path: Path) -> None:
     bundle = build(tmp_path / "dist" / "visar.mcpb")
     unpacked = tmp_path / "unpacked"
     shutil.unpack_archive(bundle, unpacked, "zip")
@@ -94,3 +98,30 @@ def test_the_bundle_is_valid_and_tells_of_every_tool(tmp_path: Path) -> None:
     assert {tool["name"] for tool in manifest["tools"]} == {tool.name for tool in listed.tools}
     checked = run(MCPB, "mcpb", "validate", str(unpacked / "manifest.json"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_registry_entry_starts_the_server_of_this_version() -> None:
+    """It has the required fields of the registry's schema, and a command that exists."""
+    entry = json.loads((HERE / "server.json").read_text("utf-8"))
+    assert entry["$schema"].startswith("https://static.modelcontextprotocol.io/schemas/")
+    assert re.fullmatch(r"io\.github\.[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
+    assert 1 <= len(entry["description"]) <= 100
+    assert len(entry["title"]) <= 100
+    (package,) = entry["packages"]
+    assert (package["registryType"], package["identifier"]) == ("pypi", DISTRIBUTION)
+    # The registry looks for it in the description on PyPI, as a proof of ownership.
+    assert f"mcp-name: {entry['name']} " in (ROOT / "README.md").read_text("utf-8")
+    assert entry["version"] == package["version"] == __version__
+    assert package["transport"] == {"type": "stdio"}
+    assert package["runtimeHint"] == "uvx"
+    for argument in (*package["runtimeArguments"], *package["packageArguments"]):
+        assert set(argument) == {"type", "value", *(("name",) if "name" in argument else ())}
+        assert argument["type"] == ("named" if "name" in argument else "positional")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    # uvx runs the script that is called as the package.
+    assert package["identifier"] in project["scripts"]
+    (requirement,) = (Requirement(one["value"]) for one in package["runtimeArguments"])
+    assert requirement.name == DISTRIBUTION
+    assert requirement.extras <= set(project["optional-dependencies"])
+    assert "mcp" in requirement.extras
+    assert [one["value"] for one in package["packageArguments"]] == ["mcp"]

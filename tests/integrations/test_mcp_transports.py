@@ -1,4 +1,4 @@
-"""``visar mcp`` as people start it: over standard input and output, and over HTTP."""
+"""Tests of ``visar mcp`` over standard input and output, and over HTTP."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ both_eras = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an index of one document."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an index of one document."""
     folder = tmp_path_factory.mktemp("mcp")
     with Index.open(folder / "index") as index:
         index.add(write_pdf(folder / "manual.pdf", "The warranty is seven years.", "The end."))
@@ -51,8 +51,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(place: Path) -> Iterator[str]:
-    with program("--index", str(place / "index")) as (address, _):
+def address(folder: Path) -> Iterator[str]:
+    with program("--index", str(folder / "index")) as (address, _):
         yield address
 
 
@@ -67,10 +67,10 @@ async def conversation(client: Client) -> tuple[str, Any, Any]:
 
 
 @both_eras
-def test_standard_input_and_output(place: Path, mode: Mode) -> None:
+def test_standard_input_and_output(folder: Path, mode: Mode) -> None:
     command = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "visar", "mcp", "--index", str(place / "index")],
+        args=["-m", "visar", "mcp", "--index", str(folder / "index")],
         env=dict(os.environ),
     )
     answer, read, linked = talk(command, conversation, mode)
@@ -79,29 +79,29 @@ def test_standard_input_and_output(place: Path, mode: Mode) -> None:
     assert linked.contents[0].mime_type == "image/jpeg"
 
 
-def test_a_library_behind_a_server(place: Path) -> None:
-    """``visar serve`` has the index; ``visar mcp --server`` has none of its own."""
+def test_a_library_behind_a_server(folder: Path) -> None:
+    """``visar serve`` has the index, and ``visar mcp --server`` none."""
     with (
-        Index.open(place / "index", create=False) as index,
+        Index.open(folder / "index", create=False) as index,
         serving(index, Settings(token=TOKEN)) as address,
     ):
         command = StdioServerParameters(
             command=sys.executable,
             args=["-m", "visar", "mcp", "--server", address],
-            env={**os.environ, "VISAR_TOKEN": TOKEN, "VISAR_INDEX": str(place / "missing")},
+            env={**os.environ, "VISAR_TOKEN": TOKEN, "VISAR_INDEX": str(folder / "missing")},
         )
         answer, read, linked = talk(command, conversation)
     assert "seven years" in answer
     assert [block.type for block in read.content] == ["text", "image", "resource_link"]
     assert linked.contents[0].mime_type == "image/jpeg"
-    assert not (place / "missing").exists()
+    assert not (folder / "missing").exists()
 
 
 @contextlib.contextmanager
-def started(place: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
-    """``visar mcp`` with its input and output."""
+def started(folder: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
+    """Start ``visar mcp``; yield the process with its input and output."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "visar", "mcp", "--index", str(place / "index")],
+        [sys.executable, "-m", "visar", "mcp", "--index", str(folder / "index")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -116,15 +116,15 @@ def started(place: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[st
         process.communicate()
 
 
-def test_nothing_but_messages_is_written(place: Path) -> None:
-    """Every line of the output is JSON-RPC, also when the input is not; its end ends the server."""
+def test_only_messages_are_written(folder: Path) -> None:
+    """Every output line is JSON-RPC, even for invalid input; the end of input ends the server."""
     asked = {
         "jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": {"name": "read_page", "arguments": {"document": "none", "page": 1}},
     }  # fmt: skip
     begun = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     lines = [json.dumps(HELLO), "no message", json.dumps(begun), json.dumps(asked)]
-    with started(place) as (process, typed, written):
+    with started(folder) as (process, typed, written):
         typed.write("\n".join(lines) + "\n")
         typed.flush()
         answers: list[dict[str, Any]] = []
@@ -138,8 +138,8 @@ def test_nothing_but_messages_is_written(place: Path) -> None:
     assert told["result"]["isError"]
 
 
-def test_ctrl_c_ends_it_while_it_waits_for_input(place: Path) -> None:
-    with started(place) as (process, typed, written):
+def test_ctrl_c_ends_a_server_that_waits_for_input(folder: Path) -> None:
+    with started(folder) as (process, typed, written):
         typed.write(json.dumps(HELLO) + "\n")
         typed.flush()
         assert json.loads(written.readline())["id"] == 1
@@ -155,7 +155,7 @@ def test_streamable_http(address: str, mode: Mode) -> None:
     assert linked.contents[0].mime_type == "image/jpeg"
 
 
-def test_other_sites_and_names_are_turned_away(address: str) -> None:
+def test_other_origins_and_hosts_are_rejected(address: str) -> None:
     with httpx2.Client(trust_env=False, headers=HEADERS, timeout=60) as http:
         assert http.post(address, json=LISTED).status_code == 200
         for more, status, code in (
@@ -181,9 +181,9 @@ def test_other_sites_and_names_are_turned_away(address: str) -> None:
         assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
 
 
-def test_with_a_token_it_and_a_known_name_are_needed(place: Path) -> None:
-    """As off loopback, where there must be a token; the requests name other hosts."""
-    options = ("--index", str(place / "index"), "--allow-host", "mcp.example")
+def test_requests_need_the_token_and_a_known_host(folder: Path) -> None:
+    """The requests name other hosts, as they would on a public address."""
+    options = ("--index", str(folder / "index"), "--allow-host", "mcp.example")
     with program(*options, VISAR_TOKEN=TOKEN) as (address, _):
         token = {"Authorization": f"Bearer {TOKEN}"}
         with httpx2.Client(trust_env=False, headers=HEADERS, timeout=60) as http:
@@ -208,8 +208,8 @@ def test_with_a_token_it_and_a_known_name_are_needed(place: Path) -> None:
         assert "seven years" in asyncio.run(asked())
 
 
-def test_ctrl_c_ends_the_http_server(place: Path) -> None:
-    with program("--index", str(place / "index")) as (address, process):
+def test_ctrl_c_ends_the_http_server(folder: Path) -> None:
+    with program("--index", str(folder / "index")) as (address, process):
         talk(address, conversation)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
@@ -220,7 +220,7 @@ def test_ctrl_c_ends_the_http_server(place: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--write"], "--root DIR"),
+        (["--write"], "--root"),
         (["--root", "."], "--write"),
         (["--write", "--root", "missing"], "missing"),
         (["--http", "--host", "0.0.0.0"], "VISAR_TOKEN"),  # noqa: S104
@@ -228,7 +228,7 @@ def test_ctrl_c_ends_the_http_server(place: Path) -> None:
         (["--generator", "none"], "none"),
     ],
 )
-def test_a_wrong_option_is_said(
+def test_invalid_options_are_reported(
     visar: Visar, tmp_path: Path, options: list[str], said: str
 ) -> None:
     ran = visar("mcp", "--index", tmp_path / "index", *options)
@@ -240,7 +240,7 @@ def test_a_wrong_option_is_said(
 @pytest.mark.parametrize(
     "options", [["--write", "--root", "."], ["--index", "x"], ["--device", "cpu"]]
 )
-def test_an_option_of_a_local_index_is_refused_with_a_server(
+def test_options_of_a_local_index_are_rejected_with_a_server(
     visar: Visar, options: list[str]
 ) -> None:
     ran = visar("mcp", "--server", "http://127.0.0.1:9", *options)

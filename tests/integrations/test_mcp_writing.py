@@ -1,4 +1,4 @@
-"""The tools of an MCP server that may add and remove documents, and the folders it may use."""
+"""Tests of the tools that add and remove documents, and of their folders."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from mcp_types import CallToolResult
 
 from tests.conftest import write_pdf
 from tests.integrations.mcp_client import Mode, call, noisy_picture, talk, text_of
+from tests.web import Web
+from tests.web import web as web
 from visar.errors import InvalidOption
 from visar.index import Index
 from visar.integrations.mcp import create_server
@@ -65,7 +67,7 @@ def test_documents_are_added_and_removed(index: Index, tmp_path: Path, mode: Mod
     assert call(server, "remove", mode, document="manual.pdf").is_error
 
 
-def test_nothing_is_added_from_elsewhere(index: Index, tmp_path: Path) -> None:
+def test_documents_outside_the_roots_are_not_added(index: Index, tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     for folder in (root, outside, root / "images", root / "mixed", tmp_path / "root-2"):
         folder.mkdir()
@@ -99,9 +101,7 @@ def test_nothing_is_added_from_elsewhere(index: Index, tmp_path: Path) -> None:
 
 
 @given(st.text(alphabet="ab./~\\\0é", max_size=30))
-def test_no_path_leads_out_of_the_roots(
-    tmp_path_factory: pytest.TempPathFactory, path: str
-) -> None:
+def test_paths_cannot_leave_the_roots(tmp_path_factory: pytest.TempPathFactory, path: str) -> None:
     folder = tmp_path_factory.getbasetemp() / "roots"
     (folder / "a" / "b").mkdir(parents=True, exist_ok=True)
     (folder / "b").mkdir(exist_ok=True)
@@ -113,6 +113,13 @@ def test_no_path_leads_out_of_the_roots(
     assert found.is_relative_to(root.resolve())
 
 
-def test_a_root_is_a_folder(index: Index, tmp_path: Path) -> None:
+def test_web_addresses_are_refused(index: Index, tmp_path: Path, web: Web) -> None:
+    url = web.put("/a.pdf", b"%PDF-1.7")
+    result = call(create_server(index, roots=[tmp_path]), "add", path=url)
+    assert result.is_error
+    assert web.requests == []
+
+
+def test_a_root_must_be_a_folder(index: Index, tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="missing"):
         create_server(index, roots=[tmp_path / "missing"])

@@ -1,4 +1,4 @@
-"""mteb runs ViSAR on a task made of pages of the example report. Nothing is downloaded."""
+"""Tests of ViSAR in mteb, on a task with pages of the example report. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 
 from tests.evaluation.datasets.beir_sets import page_images
+from visar._version import __version__
+from visar.encoders.embedded import EmbeddedEncoder
 from visar.errors import InvalidOption
 from visar.evaluation import metrics
 from visar.evaluation.cut import cut
@@ -68,7 +70,9 @@ def harbour_task() -> Any:
 
         def load_data(self, *_: Any, **__: Any) -> None:
             images = [Image.open(io.BytesIO(image)) for image in page_images(PAGES, 110)]
-            corpus = [{"id": f"p{place}", "image": image} for place, image in enumerate(images)]
+            corpus = [
+                {"id": f"p{position}", "image": image} for position, image in enumerate(images)
+            ]
             self.dataset = {
                 "default": {
                     "test": {
@@ -87,7 +91,7 @@ def harbour_task() -> Any:
 
 
 def evaluated(model: VisarSearch, folder: Path) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """The scores that mteb computes, and the predictions that it saves."""
+    """Return mteb's scores and saved predictions."""
     import mteb
 
     result = mteb.evaluate(
@@ -102,7 +106,7 @@ def evaluated(model: VisarSearch, folder: Path) -> tuple[Mapping[str, Any], dict
     return result.task_results[0].scores["test"][0], saved["default"]["test"]
 
 
-def test_ndcg_of_mteb_is_ours(tmp_path: Path) -> None:
+def test_ndcg_of_mteb_matches_ours(tmp_path: Path) -> None:
     scores, predictions = evaluated(search_model(method="top-k"), tmp_path)
     ours = []
     for query, documents in predictions.items():
@@ -124,15 +128,17 @@ def test_ndcg_of_mteb_is_ours(tmp_path: Path) -> None:
     assert row.ndcg == pytest.approx(scores["ndcg_at_10"], abs=1e-5)
 
 
-def test_an_adaptive_method_returns_the_pages_it_takes(tmp_path: Path) -> None:
+def test_an_adaptive_method_returns_the_chosen_pages(tmp_path: Path) -> None:
     model = search_model()
     scores, predictions = evaluated(model, tmp_path)
     assert all(1 <= len(documents) < len(PAGES) for documents in predictions.values())
     assert scores["recall_at_5"] > 0
     assert model.mteb_model_meta.name == "visar/embedded-visar"
+    # mteb keeps results by it: another version of the methods computes again.
+    assert model.mteb_model_meta.revision == f"{EmbeddedEncoder.version}-visar-{__version__}"
 
 
-def test_the_whole_ranking_and_candidates_of_another_model() -> None:
+def test_whole_rankings_and_candidates_of_another_model() -> None:
     model = search_model(cut=False)
     task = harbour_task()
     task.load_data()
@@ -145,15 +151,15 @@ def test_the_whole_ranking_and_candidates_of_another_model() -> None:
     assert {query: set(found) for query, found in few.items()} == {"q1": {"p2", "p0"}, "q2": {"p3"}}
 
 
-def test_a_corpus_of_text_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="The document 'd1' of the corpus has no image"):
+def test_a_corpus_without_images_raises_an_error() -> None:
+    with pytest.raises(InvalidOption, match="'d1'"):
         search_model().index([{"id": "d1", "text": "words"}])
 
 
-def test_scores_keep_the_order_of_equal_pages() -> None:
-    from visar.integrations.mteb import _falling
+def test_tied_pages_keep_their_order() -> None:
+    from visar.integrations.mteb import _strictly_decreasing
 
-    scores = _falling(np.array([2.0, 2.0, 1.5, 1.7]))
+    scores = _strictly_decreasing(np.array([2.0, 2.0, 1.5, 1.7]))
     as_stored = np.array(scores, np.float32)
     assert (np.diff(as_stored) < 0).all()
     assert scores == pytest.approx([2, 2, 1.5, 1.5], abs=1e-6)

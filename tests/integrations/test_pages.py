@@ -1,4 +1,4 @@
-"""What all adapters give: the same from an index and from a server, ranked, and plain."""
+"""Tests of the pages that all adapters return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visar.integrations.pages import open_library, retrieve
 from visar.library import Library
 
 
-def test_a_page_has_text_picture_place_and_reasons(any_library: Library) -> None:
+def test_a_page_has_text_image_and_metadata(any_library: Library) -> None:
     page = retrieve(any_library, QUESTION, dpi=72)[0]
     assert "warranty of the Aurora lantern is seven years.\nKeep the bill." in page.text
     with Image.open(io.BytesIO(page.load_png())) as image:
@@ -40,7 +40,7 @@ def test_a_library_is_opened_by_location_or_address(index: Index, client: Client
         open_library("nowhere")
 
 
-def test_a_server_gives_what_its_index_gives(index: Index, client: Client) -> None:
+def test_a_server_returns_the_same_pages_as_its_index(index: Index, client: Client) -> None:
     for k in (None, 3):
         here, there = retrieve(index, QUESTION, k), retrieve(client, QUESTION, k)
         assert here == there
@@ -48,8 +48,8 @@ def test_a_server_gives_what_its_index_gives(index: Index, client: Client) -> No
 
 
 @pytest.mark.parametrize("k", [None, 1, 3, 5])
-def test_pages_come_ranked_by_their_scores(index: Index, k: int | None) -> None:
-    """Frameworks that fuse or sort take the score for the rank."""
+def test_pages_are_ordered_by_score(index: Index, k: int | None) -> None:
+    """Frameworks fuse and sort pages by score."""
     pages = retrieve(index, QUESTION, k)
     scores = [page.score for page in pages]
     assert scores == sorted(scores, reverse=True)
@@ -62,7 +62,7 @@ def test_options_of_a_search_are_passed_on(any_library: Library) -> None:
     assert [page.metadata["page"] for page in beside] == [2, 1, 3]
 
 
-def test_no_pages_at_all_are_refused(index: Index) -> None:
+def test_k_must_be_positive(index: Index) -> None:
     with pytest.raises(InvalidOption, match="k"):
         retrieve(index, QUESTION, 0)
 
@@ -81,5 +81,5 @@ def test_a_missing_framework_names_its_extra(package: str, module: str, extra: s
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert f"MissingExtra: The {ran.stderr.split('The ')[-1]}".endswith(
-        f"retriever needs an optional part: pip install 'visar-rag[{extra}]'\n"
+        f"retriever needs an optional dependency: pip install 'visar-rag[{extra}]'\n"
     )

@@ -1,4 +1,4 @@
-"""The hub: what of it is here already, and what is said, soon, where it cannot be reached."""
+"""Downloads from the hub, its cache, and quick errors when it can't be reached."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 
-from tests.encoders import tiny
+from tests.encoders import tiny, tiny_published
 from tests.encoders.servers import Asked, Says, answering, like_the_hub
 from visar.cli import main
 from visar.encoders import registry
-from visar.encoders.registry import PUBLISHED
-from visar.encoders.visual import VisualEncoder
+from visar.encoders.records import PUBLISHED
+from visar.encoders.visual import FAMILIES, VisualEncoder
 from visar.models.hub import is_downloaded
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -40,7 +40,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def snapshot(cache: Path, name: str, commit: str = COMMIT) -> Path:
-    """The folder of a repository in the cache, as the hub's own program lays it out."""
+    """Return the folder of a repository's commit in the cache, in huggingface_hub's layout."""
     folder = cache / f"models--{name.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True, exist_ok=True)
     (folder / "refs" / "main").write_text(commit)
@@ -53,7 +53,7 @@ def put(folder: Path, **files: str) -> None:
         (folder / name.replace("__", ".")).write_text(content)
 
 
-def test_weights_are_here_when_all_their_parts_are(cache: Path) -> None:
+def test_weights_are_downloaded_when_all_parts_are_cached(cache: Path) -> None:
     assert not is_downloaded(NAME)
     folder = snapshot(cache, NAME)
     put(folder, config__json="{}")
@@ -64,7 +64,7 @@ def test_weights_are_here_when_all_their_parts_are(cache: Path) -> None:
     put(folder, **{"two.safetensors": "2"})
     assert is_downloaded(NAME)
     assert not is_downloaded(NAME, "v2")
-    # A link whose file was deleted is no weights.
+    # A broken link doesn't count as weights.
     (folder / "two.safetensors").unlink()
     (folder / "two.safetensors").symlink_to(cache / "gone")
     assert not is_downloaded(NAME)
@@ -72,7 +72,7 @@ def test_weights_are_here_when_all_their_parts_are(cache: Path) -> None:
     assert not is_downloaded(NAME)
 
 
-def test_an_adapter_is_here_when_its_base_is(cache: Path) -> None:
+def test_an_adapter_is_downloaded_when_its_base_is(cache: Path) -> None:
     adapter = {"base_model_name_or_path": "someone/base"}
     put(
         snapshot(cache, NAME),
@@ -84,10 +84,9 @@ def test_an_adapter_is_here_when_its_base_is(cache: Path) -> None:
     assert is_downloaded(NAME)
 
 
-def test_encoders_are_ready_to_be_downloaded_or_missing(
+def test_encoder_states_are_the_same_in_every_command(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same in every place that tells it."""
     put(
         snapshot(cache, PUBLISHED["colbertv2"].repository),
         config__json="{}",
@@ -99,6 +98,8 @@ def test_encoders_are_ready_to_be_downloaded_or_missing(
         "colpali": "downloads",
         "colqwen2.5": "downloads",
         "colmodernvbert": "downloads",
+        "colqwen2": "downloads",
+        "colqwen3.5": "downloads",
         "colsmol-256m": "downloads",
         "colsmol-500m": "downloads",
         "colbertv2": "ready",
@@ -131,8 +132,8 @@ def test_encoders_are_ready_to_be_downloaded_or_missing(
 FIND = "from visar.models.checkpoints import find_checkpoint; find_checkpoint('{}')"
 
 
-def child(code: str, endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:
-    """Run code for which the hub is at another address; that is read once, at the start."""
+def run_child(code: str, endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a process, because huggingface_hub reads its endpoint only at startup."""
     environment = {
         **os.environ,
         "HF_ENDPOINT": endpoint,
@@ -147,50 +148,52 @@ def child(code: str, endpoint: str, cache: Path) -> subprocess.CompletedProcess[
 
 
 @contextmanager
-def silent() -> Iterator[tuple[str, list[str]]]:
-    """A server that takes connections and says nothing; gives what was asked of repositories."""
-    taken: list[socket.socket] = []
-    asked: list[str] = []
+def unresponsive_server() -> Iterator[tuple[str, list[str]]]:
+    """A server that accepts connections but never responds; yields its URL and request lines."""
+    connections: list[socket.socket] = []
+    requests: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def take() -> None:
+        def accept() -> None:
             with contextlib.suppress(OSError):  # until it is closed
                 while True:
-                    taken.append(server.accept()[0])
-                    line = taken[-1].recv(4096).decode().partition("\r\n")[0]
-                    # The hub's own program asks for a list of its own, once a day.
+                    connections.append(server.accept()[0])
+                    line = connections[-1].recv(4096).decode().partition("\r\n")[0]
+                    # huggingface_hub also sends an API request of its own, once a day.
                     if "/api/" not in line:
-                        asked.append(line)
+                        requests.append(line)
 
-        thread = threading.Thread(target=take)
+        thread = threading.Thread(target=accept)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}", asked
+            yield f"http://127.0.0.1:{server.getsockname()[1]}", requests
         finally:
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
-            for connection in taken:
+            for connection in connections:
                 connection.close()
 
 
-def test_a_hub_that_refuses_is_asked_once(tmp_path: Path) -> None:
+def test_a_hub_that_refuses_connections_is_tried_once(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        # Bound and not listening: refused as long as this block lasts.
-        ended = child(FIND.format(NAME), f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path)
-    assert f"CheckpointError: The checkpoint {NAME} is not on this machine" in ended.stderr
-    assert "Retrying" not in ended.stderr
+        # Bound but not listening: connections are refused within this block.
+        process = run_child(
+            FIND.format(NAME), f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path
+        )
+    assert f"CheckpointError: The checkpoint {NAME} is not on this machine" in process.stderr
+    assert "Retrying" not in process.stderr
 
 
-def test_a_hub_that_says_nothing_is_asked_once(tmp_path: Path) -> None:
-    with silent() as (endpoint, asked):
-        ended = child(FIND.format(NAME), endpoint, tmp_path)
-    assert f"CheckpointError: The checkpoint {NAME} is not on this machine" in ended.stderr
+def test_an_unresponsive_hub_is_tried_once(tmp_path: Path) -> None:
+    with unresponsive_server() as (endpoint, asked):
+        process = run_child(FIND.format(NAME), endpoint, tmp_path)
+    assert f"CheckpointError: The checkpoint {NAME} is not on this machine" in process.stderr
     assert asked == [f"HEAD /{NAME}/resolve/main/config.json HTTP/1.1"]
 
 
-def test_a_hub_that_is_only_busy_is_asked_again(tmp_path: Path) -> None:
-    """Not everything that fails at first is an absent network."""
+def test_a_busy_hub_is_tried_again(tmp_path: Path) -> None:
+    """A failed request doesn't always mean that there is no network."""
     put(tmp_path / "repository", config__json='{"model_type": "llama"}')
     hub = like_the_hub({NAME: (COMMIT, tmp_path / "repository")})
     busy = [2]
@@ -202,8 +205,8 @@ def test_a_hub_that_is_only_busy_is_asked_again(tmp_path: Path) -> None:
         return hub(request)
 
     with answering(answer) as (endpoint, _):
-        ended = child(FIND.format(NAME) + "; print('found')", endpoint, tmp_path / "cache")
-    assert ended.stdout == "found\n", ended.stderr
+        process = run_child(FIND.format(NAME) + "; print('found')", endpoint, tmp_path / "cache")
+    assert process.stdout == "found\n", process.stderr
     assert busy == [0]
 
 
@@ -214,27 +217,30 @@ print(encoder.version, encoder.encode_query("revenue").tobytes().hex())
 """
 
 
-@pytest.fixture
-def adapter(checkpoint: Callable[[str], Path], tmp_path: Path) -> Path:
-    """An adapter that names its base model as published ones do."""
-    copy = tmp_path / "adapter"
-    shutil.copytree(checkpoint("colqwen2.5"), copy)
+def with_hub_base(adapter: Path, copy: Path, base: str = "someone/base") -> Path:
+    """Copy an adapter and refer to its base model by hub name, as published ones do."""
+    shutil.copytree(adapter, copy)
     config = json.loads((copy / "adapter_config.json").read_text())
-    config["base_model_name_or_path"] = "someone/base"
+    config["base_model_name_or_path"] = base
     (copy / "adapter_config.json").write_text(json.dumps(config))
     return copy
 
 
-def test_an_adapter_and_its_base_are_downloaded_each_from_its_own_commit(
+@pytest.fixture
+def adapter(checkpoint: Callable[[str], Path], tmp_path: Path) -> Path:
+    return with_hub_base(checkpoint("colqwen2.5"), tmp_path / "adapter")
+
+
+def test_adapter_and_base_are_each_downloaded_at_their_own_commit(
     checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
 ) -> None:
-    """And are used after that while the hub is silent, without asking for any of their files."""
+    """Afterwards they are used from the cache while the hub is unresponsive."""
     base = Path(f"{checkpoint('colqwen2.5')}-base")
     (base / "pytorch_model.bin").write_bytes(b"pickled")
     cache = tmp_path / "cache"
     hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (BASE_COMMIT, base)})
     with answering(hub) as (endpoint, asked):
-        online = child(ENCODE, endpoint, cache)
+        online = run_child(ENCODE, endpoint, cache)
     (base / "pytorch_model.bin").unlink()
     vectors = VisualEncoder(str(checkpoint("colqwen2.5")), device="cpu").encode_query("revenue")
     assert online.stdout == f"{COMMIT}-{BASE_COMMIT[:16]}-1 {vectors.tobytes().hex()}\n", (
@@ -243,14 +249,14 @@ def test_an_adapter_and_its_base_are_downloaded_each_from_its_own_commit(
     got = [request.path for request in asked if request.method == "GET"]
     assert f"/{NAME}/resolve/{COMMIT}/adapter_model.safetensors" in got
     assert not any("pytorch_model.bin" in path for path in got)
-    with silent() as (endpoint, wanted):
-        offline = child(ENCODE, endpoint, cache)
+    with unresponsive_server() as (endpoint, requests):
+        offline = run_child(ENCODE, endpoint, cache)
     assert offline.stdout == online.stdout, offline.stderr
-    assert wanted == [f"HEAD /{NAME}/resolve/main/config.json HTTP/1.1"]
+    assert requests == [f"HEAD /{NAME}/resolve/main/config.json HTTP/1.1"]
 
 
-def changed(base: Path, folder: Path) -> Path:
-    """A copy of a model with other weights."""
+def scaled_copy(base: Path, folder: Path) -> Path:
+    """Copy a model and scale its weights."""
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(base, folder)
@@ -259,34 +265,34 @@ def changed(base: Path, folder: Path) -> Path:
     return folder
 
 
-def test_a_base_that_moves_under_its_adapter_changes_the_version(
+def test_a_new_commit_of_the_base_changes_the_version(
     checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
 ) -> None:
     base = Path(f"{checkpoint('colqwen2.5')}-base")
-    moved = changed(base, tmp_path / "moved")
+    moved = scaled_copy(base, tmp_path / "moved")
     seen = []
     for commit, folder in ((BASE_COMMIT, base), ("f" * 40, moved), (BASE_COMMIT, base)):
         hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (commit, folder)})
         with answering(hub) as (endpoint, _):
-            ended = child(ENCODE, endpoint, tmp_path / "cache")
-        assert ended.returncode == 0, ended.stderr
-        seen.append(ended.stdout.split())
+            process = run_child(ENCODE, endpoint, tmp_path / "cache")
+        assert process.returncode == 0, process.stderr
+        seen.append(process.stdout.split())
     (version, vectors), (other_version, other_vectors), again = seen
     assert version != other_version
     assert vectors != other_vectors
     assert again == [version, vectors]
 
 
-def test_a_local_adapter_keeps_the_base_its_version_names(
+def test_a_local_adapter_keeps_the_base_commit_of_its_version(
     checkpoint: Callable[[str], Path], adapter: Path, cache: Path
 ) -> None:
-    """Another program may move the main branch in the hub's cache at any time."""
+    """Another program may update the main branch in the hub's cache at any time."""
     base = Path(f"{checkpoint('colqwen2.5')}-base")
     shutil.copytree(base, snapshot(cache, "someone/base"))
     before = VisualEncoder(str(adapter), device="cpu")
     version = before.version
     assert version.endswith(f"-{COMMIT[:16]}-1")
-    changed(base, snapshot(cache, "someone/base", BASE_COMMIT))
+    scaled_copy(base, snapshot(cache, "someone/base", BASE_COMMIT))
     after = VisualEncoder(str(adapter), device="cpu")
     assert after.version == version.replace(COMMIT[:16], BASE_COMMIT[:16])
     expected = VisualEncoder(str(checkpoint("colqwen2.5")), device="cpu").encode_query("revenue")
@@ -294,24 +300,26 @@ def test_a_local_adapter_keeps_the_base_its_version_names(
     assert np.abs(after.encode_query("revenue") - expected).max() > 1e-3
 
 
-def test_the_base_model_that_is_not_to_be_had_is_named(adapter: Path, tmp_path: Path) -> None:
+def test_the_error_names_the_base_model_that_is_not_available(
+    adapter: Path, tmp_path: Path
+) -> None:
     shutil.copytree(adapter, snapshot(tmp_path, NAME))
-    with silent() as (endpoint, _):
-        ended = child(FIND.format(NAME), endpoint, tmp_path)
-    assert f"The checkpoint {NAME} or its base model someone/base is not on this" in ended.stderr
+    with unresponsive_server() as (endpoint, _):
+        process = run_child(FIND.format(NAME), endpoint, tmp_path)
+    assert f"The checkpoint {NAME} or its base model someone/base is not on this" in process.stderr
 
 
-def test_a_download_that_breaks_off_is_told(tmp_path: Path) -> None:
-    """The hub's own program takes what is in the cache for all there is."""
+def test_an_incomplete_download_is_an_error(tmp_path: Path) -> None:
+    """huggingface_hub itself returns an incomplete cached folder as if it were complete."""
     put(tmp_path / "repository", config__json="{}", model__safetensors="1")
     hub = like_the_hub({NAME: (COMMIT, tmp_path / "repository")})
     code = FIND.format(NAME) + ".folder()"
     with answering(lambda asked: Says(418) if "/api/" in asked.path else hub(asked)) as (url, _):
-        ended = child(code, url, tmp_path / "cache")
-    assert f"CheckpointError: {NAME} has no weights in *.safetensors, or they" in ended.stderr
+        process = run_child(code, url, tmp_path / "cache")
+    assert f"CheckpointError: {NAME} has no *.safetensors weights" in process.stderr
     with answering(hub) as (url, _):
-        ended = child(code, url, tmp_path / "cache")
-    assert ended.returncode == 0, ended.stderr
+        process = run_child(code, url, tmp_path / "cache")
+    assert process.returncode == 0, process.stderr
 
 
 ENCODE_NAMES = """
@@ -336,40 +344,54 @@ for name in {}:
 def test_the_small_encoders_are_downloaded_by_name_and_encode(
     checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Tiny ones of their architectures, in the layouts that they are published in."""
+    """Uses tiny models of their architectures, in their published layouts."""
     published = {name: PUBLISHED[name].repository for name in SMALL}
-    adapter = tmp_path / "colsmol"
-    shutil.copytree(checkpoint("colsmol"), adapter)
-    config = json.loads((adapter / "adapter_config.json").read_text())
-    config["base_model_name_or_path"] = "someone/base"
-    (adapter / "adapter_config.json").write_text(json.dumps(config))
-    edge = tiny.save_edge_colbert(tmp_path / "edge")
+    adapter = with_hub_base(checkpoint("colsmol"), tmp_path / "colsmol")
+    edge = tiny_published.save_edge_colbert(tmp_path / "edge")
     put(edge / "onnx", model__safetensors="for another program")
     folders = {
         "colsmol-256m": adapter,
-        "colbert-small": tiny.save_colbert(tmp_path / "small", 96),
+        "colbert-small": tiny_published.save_colbert(tmp_path / "small", 96),
         "edge-colbert-17m": edge,
-        "edge-colbert-32m": tiny.save_edge_colbert(tmp_path / "edge-32m", 64),
+        "edge-colbert-32m": tiny_published.save_edge_colbert(tmp_path / "edge-32m", 64),
     }
     repositories = {published[name]: (COMMIT, folder) for name, folder in folders.items()}
     repositories["someone/base"] = (BASE_COMMIT, Path(f"{checkpoint('colsmol')}-base"))
     with answering(like_the_hub(repositories)) as (endpoint, asked):
-        ended = child(ENCODE_NAMES.format(list(folders)), endpoint, tmp_path / "cache")
-    assert ended.stdout.splitlines() == [
+        process = run_child(ENCODE_NAMES.format(list(folders)), endpoint, tmp_path / "cache")
+    assert process.stdout.splitlines() == [
         f"colsmol-256m {COMMIT}-{BASE_COMMIT[:16]}-1 128",
         f"colbert-small {COMMIT}-1 96",
         f"edge-colbert-17m {COMMIT}-1 48",
         f"edge-colbert-32m {COMMIT}-1 64",
-    ], ended.stderr
+    ], process.stderr
     got = [request.path for request in asked if request.method == "GET"]
     assert f"/{published['edge-colbert-17m']}/resolve/{COMMIT}/2_Dense/model.safetensors" in got
     assert not any("onnx" in path for path in got)
 
 
-def test_the_commits_of_the_paper_are_asked_for_adapter_and_base(
+def test_every_visual_family_is_downloaded_by_name_and_encodes(
+    checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    repositories = {}
+    for family in tiny.MAKERS:
+        adapter, base = checkpoint(family), f"someone/{family}-base"
+        copy = with_hub_base(adapter, tmp_path / family, base)
+        repositories[f"someone/{family}"] = (COMMIT, copy)
+        repositories[base] = (BASE_COMMIT, Path(f"{adapter}-base"))
+    names = [f"someone/{family}" for family in tiny.MAKERS]
+    with answering(like_the_hub(repositories)) as (endpoint, _):
+        process = run_child(ENCODE_NAMES.format(names), endpoint, tmp_path / "cache")
+    assert process.stdout.splitlines() == [
+        f"someone/{family} {COMMIT}-{BASE_COMMIT[:16]}-1 {tiny.DIMENSIONS.get(family, 128)}"
+        for family in FAMILIES
+    ], process.stderr
+
+
+def test_adapter_and_base_are_downloaded_at_the_commits_of_the_paper(
     checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
 ) -> None:
-    """And once they are here, the hub is not asked at all."""
+    """Once they are cached, the hub isn't contacted at all."""
     known = PUBLISHED["colqwen2.5"]
     assert known.base_revision is not None
     base = Path(f"{checkpoint('colqwen2.5')}-base")
@@ -377,12 +399,12 @@ def test_the_commits_of_the_paper_are_asked_for_adapter_and_base(
     encode = ENCODE_NAMES.format(["colqwen2.5"])
     version = f"{known.revision}-{known.base_revision[:16]}-1"
     with answering(like_the_hub(hub)) as (endpoint, asked):
-        ended = child(encode, endpoint, tmp_path / "cache")
-        assert ended.stdout.splitlines() == [f"colqwen2.5 {version} 128"], ended.stderr
+        process = run_child(encode, endpoint, tmp_path / "cache")
+        assert process.stdout.splitlines() == [f"colqwen2.5 {version} 128"], process.stderr
         assert not any("/main" in request.path for request in asked)
         asked.clear()
-        again = child(encode, endpoint, tmp_path / "cache")
-        assert again.stdout == ended.stdout, again.stderr
+        again = run_child(encode, endpoint, tmp_path / "cache")
+        assert again.stdout == process.stdout, again.stderr
         assert not any(name in request.path for request in asked for name in hub)
 
 
@@ -394,18 +416,18 @@ fetch_model(Index.open(Path({{!r}})).encoder({NAME!r}))
 """
 
 
-def test_the_program_shows_what_it_downloads_before_its_first_page(
+def test_the_command_line_shows_download_progress_but_the_library_does_not(
     checkpoint: Callable[[str], Path], adapter: Path, tmp_path: Path
 ) -> None:
     base = Path(f"{checkpoint('colqwen2.5')}-base")
     hub = like_the_hub({NAME: (COMMIT, adapter), "someone/base": (BASE_COMMIT, base)})
     fetch = FETCH.format(str(tmp_path / "index"))
     with answering(hub) as (endpoint, asked):
-        shown = child(fetch, endpoint, tmp_path / "cache")
+        shown = run_child(fetch, endpoint, tmp_path / "cache")
     assert shown.returncode == 0, shown.stderr
     assert "100%" in shown.stderr
     assert any(request.path.endswith("adapter_model.safetensors") for request in asked)
-    # The library alone leaves the terminal to the program around it.
+    # The library leaves the terminal to the calling program.
     with answering(hub) as (endpoint, _):
-        quiet = child(FIND.format(NAME) + ".folder()", endpoint, tmp_path / "other")
+        quiet = run_child(FIND.format(NAME) + ".folder()", endpoint, tmp_path / "other")
     assert "100%" not in quiet.stderr

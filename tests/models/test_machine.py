@@ -1,4 +1,4 @@
-"""What a machine is found to have, with a driver's program that answers as the real one does."""
+"""Hardware detection, with a fake nvidia-smi."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from visar.models.devices import usable_cores
 from visar.models.machine import this_machine
 
-# Without torch, whose word counts where it is installed.
+# Without torch, which takes precedence over nvidia-smi if it is installed.
 LOOK = """
 import sys
 sys.modules["torch"] = None
@@ -34,19 +34,19 @@ print(this_machine().card)
         (None, "None"),
     ],
 )
-def test_the_card_of_the_driver(tmp_path: Path, script: str | None, card: str) -> None:
+def test_the_card_is_read_from_nvidia_smi(tmp_path: Path, script: str | None, card: str) -> None:
     if script is not None:
         program = tmp_path / "nvidia-smi"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LOOK],
         env=os.environ | {"PATH": str(tmp_path) + (":/bin" if script else "")},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert ran.stdout == f"{card}\n"
+    assert process.stdout == f"{card}\n"
 
 
 def test_this_machine_has_cores_and_memory() -> None:

@@ -1,4 +1,4 @@
-"""Models that a process shares: made once, and without making others wait."""
+"""Shared models are created once, without blocking other models."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import threading
 from visar.models.shared import SharedModels
 
 
-def test_a_model_is_made_once() -> None:
-    models, made = SharedModels(), iter(["first", "second"])
-    assert models.get("a", lambda: next(made)) == "first"
-    assert models.get("a", lambda: next(made)) == "first"
+def test_a_model_is_created_once() -> None:
+    models, values = SharedModels(), iter(["first", "second"])
+    assert models.get("a", lambda: next(values)) == "first"
+    assert models.get("a", lambda: next(values)) == "first"
 
 
-def test_a_model_that_is_being_downloaded_holds_up_no_other() -> None:
-    models, asked, answered = SharedModels(), threading.Event(), threading.Event()
+def test_a_model_being_downloaded_does_not_block_others() -> None:
+    models, started, finish = SharedModels(), threading.Event(), threading.Event()
 
     def download() -> str:
-        asked.set()
-        assert answered.wait(60)
+        started.set()
+        assert finish.wait(60)
         return "slow"
 
     thread = threading.Thread(target=models.get, args=("slow", download))
     thread.start()
     try:
-        assert asked.wait(60)
+        assert started.wait(60)
         assert models.get("quick", lambda: "quick") == "quick"
     finally:
-        answered.set()
+        finish.set()
         thread.join()
     assert models.get("slow", str) == "slow"

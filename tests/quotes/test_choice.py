@@ -1,4 +1,4 @@
-"""Which passages are quoted, and which cell of a table is marked."""
+"""Tests of the choice of quotes, and of the marked cell of a table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tests.documents.placing import Text, page_at, rows_at
 from visar.documents.page import Page
-from visar.quotes.choice import MOST_QUOTES, Question, WeightedPage, find_quotes
-from visar.quotes.passages import LONGEST_QUOTE, find_passages
+from visar.quotes.choice import MAX_QUOTES, Question, WeightedPage, find_quotes
+from visar.quotes.passages import MAX_QUOTE_WORDS, find_passages
 from visar.results import Passage
 
 TABLE = [
@@ -23,20 +23,20 @@ COLUMNS: list[float] = [50, 300, 380, 460]
 
 
 def weighted(page: Page, document: str = "a", close: str = "") -> WeightedPage:
-    """Return a page whose words are all as far from the question, but for one."""
+    """Return a page whose words have a cosine of 0 with the question, except ``close`` with 1."""
     words = np.arange(len(page.words), dtype=np.int32)
     boxes = np.array([word.box for word in page.words], np.float32).reshape(-1, 4)
     cosines = np.array([[float(word.text == close) for word in page.words]], np.float32)
     return WeightedPage(document, page, words, boxes, cosines, np.ones(1))
 
 
-def quotes(question: str, *pages: Page, most: int = MOST_QUOTES) -> tuple[Passage, ...]:
+def quotes(question: str, *pages: Page, most: int = MAX_QUOTES) -> tuple[Passage, ...]:
     found = find_quotes(question, [weighted(page) for page in pages])
     return found.quotes(found.page_ids, most)
 
 
 class Longest:
-    """A reader that likes long texts."""
+    """A reader that prefers long texts."""
 
     name = "longest"
 
@@ -53,7 +53,7 @@ def marked(quote: Passage) -> list[str]:
     return [cell.text for cell in quote.cells if cell.answer]
 
 
-def test_the_sentence_with_most_of_the_question_comes_first() -> None:
+def test_the_sentence_with_most_words_of_the_question_comes_first() -> None:
     page = page_at(
         (0, 50, 100, "The lantern was launched in March of last year."),
         (1, 50, 130, "We give a warranty of seven years on the lantern."),
@@ -65,7 +65,7 @@ def test_the_sentence_with_most_of_the_question_comes_first() -> None:
     assert len(first.boxes) == 1
 
 
-def test_a_close_word_counts_like_a_shared_one() -> None:
+def test_a_similar_word_counts_like_a_shared_one() -> None:
     page = page_at(
         (0, 50, 100, "Cats sleep for most of the day and night."),
         (1, 50, 130, "Dogs bark at nearly all the people they meet."),
@@ -74,7 +74,7 @@ def test_a_close_word_counts_like_a_shared_one() -> None:
     assert found.quotes(found.page_ids)[0].text.startswith("Cats")
 
 
-def test_running_heads_contents_and_bare_numbers_are_never_quoted() -> None:
+def test_running_heads_tables_of_contents_and_numbers_are_not_quoted() -> None:
     page = page_at(
         (0, 50, 20, "Revenue report of Harbour Light"),
         (1, 50, 100, "Revenue of Harbour Light ........ 12"),
@@ -87,21 +87,21 @@ def test_running_heads_contents_and_bare_numbers_are_never_quoted() -> None:
     ]
 
 
-def test_what_only_repeats_the_question_is_not_quoted() -> None:
+def test_a_passage_that_only_repeats_the_question_is_not_quoted() -> None:
     page = page_at((0, 50, 100, "Chief executive."), (1, 50, 200, "Ann Lee, chief executive."))
     assert [quote.text for quote in quotes("Who is the chief executive?", page)] == [
         "Ann Lee, chief executive."
     ]
 
 
-def test_no_quote_is_longer_than_a_reader_bears() -> None:
+def test_quotes_have_a_maximum_length() -> None:
     clause = "and the party of the first part shall hold the party of the second part free from "
     lines = (clause * 12).split()
     texts: list[Text] = [
         (n, 50, 100 + 12 * n, " ".join(lines[9 * n : 9 * n + 9])) for n in range(len(lines) // 9)
     ]
     for quote in quotes("Who holds the party free?", page_at(*texts)):
-        assert len(quote.text.split()) <= LONGEST_QUOTE
+        assert len(quote.text.split()) <= MAX_QUOTE_WORDS
 
 
 def test_quotes_do_not_repeat_each_other() -> None:
@@ -145,7 +145,7 @@ def test_no_cell_is_marked_if_the_question_names_no_column_or_something_else() -
         assert not any(marked(quote) for quote in quotes(question, page))
 
 
-def test_a_row_of_a_group_is_quoted_under_the_name_of_the_group() -> None:
+def test_the_context_of_a_row_is_the_name_of_its_group() -> None:
     rows = [
         ["£ million", "2024", "2023"],
         ["Current liabilities", "", ""],
@@ -158,7 +158,7 @@ def test_a_row_of_a_group_is_quoted_under_the_name_of_the_group() -> None:
     assert texts == ["Current liabilities", "Non-current liabilities"]
 
 
-def test_a_reader_orders_the_passages_and_knows_their_headings() -> None:
+def test_a_reader_reorders_passages_and_gets_their_headings() -> None:
     page = page_at(
         (0, 50, 60, "Our products", 16),
         (1, 50, 100, "We give a warranty of seven years."),
@@ -171,7 +171,7 @@ def test_a_reader_orders_the_passages_and_knows_their_headings() -> None:
     assert found.page_relevance() == {("a", 1): max(10.0 * len(text) for text in reader.texts)}
 
 
-def test_a_reader_reads_in_every_page() -> None:
+def test_a_reader_reads_passages_of_every_page() -> None:
     wordy: list[Text] = [
         (n, 50, 60 + 15 * n, f"The warranty number {n} is long.") for n in range(45)
     ]
@@ -182,14 +182,14 @@ def test_a_reader_reads_in_every_page() -> None:
     assert len(reader.texts) < 45
 
 
-def test_questions_about_the_document_are_told_by_their_words() -> None:
+def test_questions_about_the_document_are_recognized_by_their_words() -> None:
     for text in ("Summarize this report", "What is this about?", "Who wrote it?"):
         assert Question(text).is_about_document
     for text in ("Who wrote the song?", "Summarize the risks", ""):
         assert not Question(text).is_about_document
 
 
-def test_the_title_answers_what_a_document_is() -> None:
+def test_the_title_answers_a_question_for_the_title() -> None:
     page = page_at(
         (0, 50, 100, "Annual Report of the Lighthouse Board", 30),
         (1, 50, 200, "By Ann Lee and Ben Moor"),
@@ -199,7 +199,7 @@ def test_the_title_answers_what_a_document_is() -> None:
     assert first.text == "Annual Report of the Lighthouse Board"
 
 
-def test_passages_of_the_page_asked_for_come_first() -> None:
+def test_passages_on_the_page_in_the_question_come_first() -> None:
     pages = [page_at((0, 50, 100, f"The total is {n} euro."), number=n) for n in range(1, 5)]
     assert quotes("What is the total on page three?", *pages)[0].page == 3
 
@@ -212,7 +212,7 @@ def test_german_words_are_stemmed_as_german() -> None:
     assert "Häuser" in quotes("Wann wurde das Haus gebaut?", page)[0].text
 
 
-def test_patches_over_words_count_for_them() -> None:
+def test_words_get_the_similarity_of_the_patches_over_them() -> None:
     page = page_at((0, 50, 100, "Left words are here now."), (1, 50, 500, "Right ones are there."))
     boxes = np.array([[0.0, 0.0, 1.0, 0.5], [0.0, 0.5, 1.0, 1.0]], np.float32)
     cosines = np.array([[0.1, 0.9]], np.float32)

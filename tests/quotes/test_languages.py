@@ -1,4 +1,4 @@
-"""Languages: which one a text is in, its stop words and its stems."""
+"""Tests of language detection, stop words and stems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_sentence_tells_its_language(language: str) -> None:
+def test_the_language_of_a_sentence_is_detected(language: str) -> None:
     assert detect_language(TEXTS[language].split()) == language
     assert language in Stemmer.algorithms()
 
@@ -49,18 +49,20 @@ def test_a_sentence_tells_its_language(language: str) -> None:
         ("", None),
     ],
 )
-def test_a_question_tells_its_language_or_none(question: str, language: str | None) -> None:
+def test_the_language_of_a_question_is_detected_unless_it_is_unclear(
+    question: str, language: str | None
+) -> None:
     assert detect_language(question.split()) == language
 
 
-def test_stop_words_and_stems_are_those_of_the_language() -> None:
+def test_stop_words_and_stems_depend_on_the_language() -> None:
     german = Vocabulary("german")
     stems = [stem for _, stem in german.stems("Wie lange sind die Gewährleistungen der Häuser?")]
     assert stems == [stem for _, stem in german.stems("lange Gewährleistung Haus")]
     assert german.is_stop_word("für")
     assert not german.is_stop_word("Laterne")
     assert not Vocabulary("english").is_stop_word("der")
-    # English if the language is not known.
+    # English is the default.
     assert Vocabulary().stems("the connections") == [(4, "connect")]
 
 

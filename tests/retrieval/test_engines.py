@@ -23,7 +23,7 @@ from visar.index import Index
 from visar.results import Document, EncoderRef
 from visar.retrieval import engines, search
 from visar.retrieval.candidates import (
-    ENGINE,
+    ENGINE_VARIABLE,
     Candidate,
     CandidateIndex,
     PageSummaries,
@@ -42,13 +42,13 @@ Open = Callable[[], CandidateIndex]
 
 @pytest.fixture
 def encoder() -> EncoderRef:
-    """One of its own, so that tests of a cluster do not meet."""
+    """Return an encoder with a unique name, so that tests on a cluster don't interfere."""
     return EncoderRef("test", uuid4().hex, DIMENSION)
 
 
 @pytest.fixture(params=["summaries", "lance", "qdrant"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path, encoder: EncoderRef) -> Iterator[Open]:
-    """Opens the same index as often as it is called."""
+    """Return a function that opens the same index on each call."""
     if request.param == "summaries":
         yield lambda: PageSummaries(tmp_path / "summaries", DIMENSION)
     elif request.param == "lance":
@@ -73,7 +73,7 @@ def unit(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
 
 
 def vectors_of(name: str, empty: tuple[int, ...] = ()) -> DocumentVectors:
-    """Every page is about a direction of its own, with some noise."""
+    """Return vectors of pages, each close to its own direction."""
     rng = np.random.default_rng(sum(name.encode()))
     pages = []
     for number in range(1, PAGES + 1):
@@ -95,7 +95,7 @@ def topic_of(name: str, page: int) -> NDArray[np.float32]:
 
 
 def find(index: CandidateIndex, about: tuple[str, int], n: int, *names: str) -> list[Candidate]:
-    return index.candidates(topic_of(*about), "", n, [stored(name) for name in names])
+    return index.candidates(topic_of(*about), n, [stored(name) for name in names])
 
 
 def fill(index: CandidateIndex, *names: str, **options: Any) -> None:
@@ -113,7 +113,7 @@ def test_pages_are_found(reopen: Open) -> None:
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
 
 
-def test_other_documents_are_left_out(reopen: Open) -> None:
+def test_only_the_given_documents_are_searched(reopen: Open) -> None:
     index = reopen()
     fill(index, "a", "b", "c")
     found = find(index, ("a", 1), 100, "b", "c")
@@ -137,7 +137,7 @@ def test_pages_without_vectors_are_not_found(reopen: Open) -> None:
     assert {one.document for one in find(index, ("b", 1), 100, "a", "b")} == {"a"}
 
 
-def test_what_is_removed_is_forgotten(reopen: Open) -> None:
+def test_removed_documents_are_not_found(reopen: Open) -> None:
     index = reopen()
     fill(index, "a", "b")
     index.remove([document_key(stored("a")), "nobody"])
@@ -145,23 +145,23 @@ def test_what_is_removed_is_forgotten(reopen: Open) -> None:
     assert {one.document for one in find(index, ("a", 1), 100, "a", "b")} == {"b"}
 
 
-def test_a_document_that_was_added_again_is_another_one(reopen: Open) -> None:
+def test_a_document_that_was_added_again_has_a_new_key(reopen: Open) -> None:
     index = reopen()
     fill(index, "a")
     later = stored("a", NOW + timedelta(seconds=1))
-    assert index.candidates(topic_of("a", 1), "", 5, [later]) == []
+    assert index.candidates(topic_of("a", 1), 5, [later]) == []
     index.remove(index.known())
     index.add(later, lambda: vectors_of("a"))
-    assert index.candidates(topic_of("a", 1), "", 5, [later])[0].page == 1
+    assert index.candidates(topic_of("a", 1), 5, [later])[0].page == 1
 
 
-def test_adding_twice_gives_each_page_once(reopen: Open) -> None:
+def test_adding_a_document_twice_does_not_duplicate_pages(reopen: Open) -> None:
     index = reopen()
     fill(index, "a", "a")
     assert len(find(index, ("a", 1), 100, "a")) == PAGES
 
 
-def test_what_is_kept_is_not_made_again(reopen: Open) -> None:
+def test_stored_documents_are_not_read_again(reopen: Open) -> None:
     fill(reopen(), "a", "b")
     index = reopen()
 
@@ -174,7 +174,7 @@ def test_what_is_kept_is_not_made_again(reopen: Open) -> None:
     assert find(index, ("b", 3), 1, "a", "b")[0][:2] == ("b", 3)
 
 
-def test_what_two_processes_add_is_found_once(reopen: Open) -> None:
+def test_a_document_added_by_two_processes_is_found_once(reopen: Open) -> None:
     first, second = reopen(), reopen()
     for index in (first, second):
         fill(index, "a", "b")
@@ -183,11 +183,11 @@ def test_what_two_processes_add_is_found_once(reopen: Open) -> None:
         assert len(pages) == len(set(pages)) == 2 * PAGES
 
 
-def test_an_index_of_lance_is_rescored(
+def test_results_of_a_lance_index_are_rescored(
     tmp_path: Path, encoder: EncoderRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("lancedb")
-    monkeypatch.setattr(engines, "INDEXED", 50 * PAGES)
+    monkeypatch.setattr(engines, "MIN_INDEXED", 50 * PAGES)
     index = LanceCandidates(str(tmp_path / "lance"), encoder)
     names = [f"document-{chr(ord('a') + number % 26) * (1 + number // 26)}" for number in range(50)]
     fill(index, *names)
@@ -196,23 +196,23 @@ def test_an_index_of_lance_is_rescored(
         assert about in {one[:2] for one in find(index, about, 10, *names)}
 
 
-def test_a_library_is_asked_through_another_engine(
+def test_a_library_can_be_searched_with_another_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("lancedb")
     store = SqliteStore.open(tmp_path / "index")
     for number in range(4):
         add_texts(store, f"{number}.pdf", texts(number, 8))
-    monkeypatch.setattr(search, "SCANNED", 10)
+    monkeypatch.setattr(search, "MAX_SCANNED", 10)
     monkeypatch.setattr(search, "CANDIDATES", 6)
     expected = Index(store).search(asking(3, 5), encoder=ENCODER)
-    monkeypatch.setenv(ENGINE, str(tmp_path / "engine"))
+    monkeypatch.setenv(ENGINE_VARIABLE, str(tmp_path / "engine"))
     found = Index(store).search(asking(3, 5), encoder=ENCODER)
     assert [(hit.document, hit.page) for hit in found.pages] == [
         (hit.document, hit.page) for hit in expected.pages
     ]
     assert (tmp_path / "engine").is_dir()
     pytest.importorskip("qdrant_client")
-    monkeypatch.setenv(ENGINE, f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(InvalidOption, match=r"VISAR_CANDIDATES=http://.* cannot be opened"):
+    monkeypatch.setenv(ENGINE_VARIABLE, f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(InvalidOption, match="VISAR_CANDIDATES=http://"):
         Index(store).search(asking(3, 5), encoder=ENCODER)

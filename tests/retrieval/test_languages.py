@@ -1,4 +1,4 @@
-"""Questions in other languages than English."""
+"""Tests of questions that aren't in English."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def test_a_german_question_is_answered_from_a_german_document(german: Index) -> 
         assert _shares_words(question, pages)
 
 
-def test_a_german_question_about_another_matter_is_refused(german: Index) -> None:
+def test_an_unrelated_german_question_has_no_match(german: Index) -> None:
     pages = german.pages("anleitung.pdf")
     for question in OTHER:
         assert german.search(question).strength == "none", question
         assert not _shares_words(question, pages)
 
 
-def test_words_decide_only_in_other_languages(library: Index) -> None:
-    """The calibration is of English questions and needs no help with them."""
+def test_shared_words_only_count_in_other_languages(library: Index) -> None:
+    """The calibration was fitted on English questions."""
     pages = [library.page(library.documents()[0].id, number) for number in (3, 10)]
     assert not _shares_words("How long is the warranty on the Aurora 4 lantern?", pages)
 
 
-def test_shared_words_keep_a_question_from_being_refused(
+def test_shared_words_make_at_least_a_weak_match(
     german: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the cosines of an encoder that knows only English say."""
+    """Cosines of an English encoder are too low."""
     monkeypatch.setattr("visar.retrieval.calibration.Calibration.about", lambda *_: 0.01)
     assert german.search(ANSWERED[0][0]).strength == "weak"
     assert german.search(OTHER[0]).strength == "none"

@@ -1,4 +1,4 @@
-"""What a method of any package may return, and how much of ViSAR runs for it."""
+"""Tests of the results of methods, and of the work they cause."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pages() -> ScoredPages:
     return ScoredPages(query, prepare(list(vectors)))
 
 
-def test_a_number_takes_the_best_by_late_interaction_whatever_it_was_made_from(
+def test_a_number_of_any_type_chooses_the_best_pages_by_late_interaction(
     pages: ScoredPages,
 ) -> None:
     found = get_method(lambda scored: int((scored.scores("s_p") > 0).sum() > 0) + 1).choose(pages)
@@ -32,15 +32,15 @@ def test_a_number_takes_the_best_by_late_interaction_whatever_it_was_made_from(
     assert found.pages.tolist() == best[:2].tolist()
 
 
-def test_a_method_is_known_by_the_name_that_was_typed() -> None:
+def test_a_loaded_method_has_its_full_name() -> None:
     found = get_method("tests.evaluation.plugin:named")
     assert found.name == "tests.evaluation.plugin:named"
 
 
-def test_a_method_that_fails_or_returns_nonsense_is_refused_by_name(pages: ScoredPages) -> None:
-    with pytest.raises(InvalidOption, match="plugin:broken failed: KeyError: '12 pages'"):
+def test_the_error_of_a_method_has_its_name(pages: ScoredPages) -> None:
+    with pytest.raises(InvalidOption, match=r"plugin:broken.*KeyError: '12 pages'"):
         get_method("tests.evaluation.plugin:broken").choose(pages)
-    with pytest.raises(InvalidOption, match="returned 'three'"):
+    with pytest.raises(InvalidOption, match="'three'"):
         Method(name="words", function=lambda _: "three").choose(pages)  # type: ignore[arg-type, return-value]
 
 
@@ -71,16 +71,16 @@ def none_at_all(*_: Any) -> int:
 @pytest.mark.parametrize(
     "function", [nothing, nothing_selected, beyond, twice, halves, none_at_all]
 )
-def test_a_choice_of_no_pages_or_of_pages_that_do_not_exist_is_refused_by_name(
+def test_a_choice_without_pages_or_with_missing_pages_raises_an_error(
     pages: ScoredPages, function: Any
 ) -> None:
-    with pytest.raises(InvalidOption, match=f"The method {function.__name__} returned"):
+    with pytest.raises(InvalidOption, match=function.__name__):
         get_method(function).choose(pages)
 
 
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record each comparison of pages with each other, the work of ViSAR's decision."""
+    """Record each comparison of pages with each other, the most expensive part of ViSAR."""
     calls: list[str] = []
     for name in ("rows", "row_bounds"):
         original = getattr(PageSimilarity, name)
@@ -93,7 +93,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def test_weights_and_scores_take_no_comparison_of_pages(
+def test_weights_and_scores_need_no_comparison_of_pages(
     pages: ScoredPages, compared: list[str]
 ) -> None:
     relevance = pages.relevance
@@ -114,7 +114,7 @@ def test_weights_and_scores_take_no_comparison_of_pages(
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_products_that_were_computed_serve_every_score(pages: ScoredPages) -> None:
+def test_products_are_reused_for_every_score(pages: ScoredPages) -> None:
     vectors = pages.pages.vectors
     products = Products(pages.query, vectors)
     np.testing.assert_array_equal(maxsim(pages.query, products), pages.late_interaction)

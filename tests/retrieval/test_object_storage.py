@@ -1,4 +1,4 @@
-"""What questions over an index in object storage read from it, counted on the wire."""
+"""Tests of how much a search reads from an index in object storage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = 8 * PAGE_BYTES
 
 
 class WideEncoder(WordEncoder):
-    """Vectors of pages that outweigh all else, as those of visual encoders do."""
+    """An encoder with large page vectors, like those of visual encoders."""
 
     name = "wide"
     dimension = 128
@@ -42,7 +42,7 @@ def test_a_question_reads_summaries_and_candidates_once(
     bucket: str, reads: Reads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(search, "SCANNED", 10)
+    monkeypatch.setattr(search, "MAX_SCANNED", 10)
     monkeypatch.setattr(search, "CANDIDATES", CANDIDATES)
     compared = CANDIDATES * COMPARED * PAGE_BYTES
     place = f"{bucket}/library"
@@ -51,7 +51,7 @@ def test_a_question_reads_summaries_and_candidates_once(
         add_document(writer, number)
 
     def ask(index: Index, document: int) -> int:
-        """Ask for a page; return how many bytes are read."""
+        """Search for a page, and return the number of bytes read."""
         reads.reset()
         found = index.search(asking(document, 7), encoder=ENCODER)
         assert (found.pages[0].document, found.pages[0].page) == (f"id-{document}.pdf", 7)

@@ -1,25 +1,25 @@
-"""Quotes from the example report hold the answers to questions about it."""
+"""Tests of quotes from the example report."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from benchmarks.quotes import read_questions, stands_in
+from benchmarks.quotes import contains_answer, read_questions
 
 from visar.index import Index
 
 QUESTIONS = Path(__file__).parents[2] / "benchmarks" / "report_questions.jsonl"
 
 
-def test_most_answers_stand_in_the_quotes(library: Index) -> None:
+def test_most_quotes_contain_the_answer(library: Index) -> None:
     asked = read_questions(QUESTIONS)
     first = in_all = found = 0
     for question in asked:
         search = library.search(question.text)
         if not set(question.pages) & {hit.page for hit in search.pages}:
             continue
-        held = [question.stands_in(passage.text) for passage in search.passages]
+        held = [question.contains_answer(passage.text) for passage in search.passages]
         found += 1
         first += held[0]
         in_all += any(held)
@@ -37,18 +37,20 @@ def test_most_answers_stand_in_the_quotes(library: Index) -> None:
         ("What interest is paid on the vessel loan?", "EURIBOR + 1.45%"),
     ],
 )
-def test_what_people_ask_first_is_quoted(library: Index, question: str, answer: str) -> None:
+def test_answers_to_typical_questions_are_quoted(
+    library: Index, question: str, answer: str
+) -> None:
     found = library.search(question)
-    assert any(stands_in(answer, passage.text) for passage in found.passages)
+    assert any(contains_answer(answer, passage.text) for passage in found.passages)
     assert found.reader == "ms-marco-minilm"
 
 
-def test_a_search_without_a_reader_says_so(library: Index) -> None:
+def test_a_search_without_a_reader_has_no_reader_in_its_result(library: Index) -> None:
     with Index.open(library.location, create=False, reader="none") as plain:
         assert plain.search("How many employees does the group have?").reader is None
 
 
-def test_questions_about_the_report_itself_quote_its_first_page(library: Index) -> None:
+def test_questions_about_the_report_itself_are_answered_from_its_first_page(library: Index) -> None:
     for question in ("What is the title of this report?", "Summarize this report"):
         found = library.search(question)
         assert found.passages[0].page == 1

@@ -1,4 +1,4 @@
-"""A search works on one reading of the catalog, whatever happens to documents meanwhile."""
+"""Tests of searches while documents are added and removed."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> S
 
 @pytest.fixture(params=["scanned", "candidates"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of searching a library: all pages, or those that summaries find."""
+    """Choose a scan of all pages, or candidates from summaries."""
     monkeypatch.setattr(search, "CANDIDATES", 12)
     if request.param == "candidates":
-        monkeypatch.setattr(search, "SCANNED", 10)
+        monkeypatch.setattr(search, "MAX_SCANNED", 10)
         monkeypatch.setattr(candidates, "CODED", 48)
         monkeypatch.setattr(candidates, "CODED_ROOT", 1)
     return str(request.param)
 
 
 def documents(found: SearchResult) -> set[str]:
-    """Return the documents that a result speaks of."""
+    """Return the ids of all documents in a result."""
     assert found.trace is not None
     return {hit.document for hit in found.pages} | {document for document, _ in found.trace.pages}
 
@@ -59,7 +59,7 @@ def documents(found: SearchResult) -> set[str]:
 
 @pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
-def test_a_document_that_is_removed_meanwhile_is_left_out(store: Store, warm: bool) -> None:
+def test_a_document_that_is_removed_during_a_search_is_left_out(store: Store, warm: bool) -> None:
     index = Index(store)
     question = f"{asking(2, 3)} {asking(5, 1)}"
     if warm:
@@ -75,10 +75,10 @@ def test_a_document_that_is_removed_meanwhile_is_left_out(store: Store, warm: bo
 
 @pytest.mark.usefixtures("size")
 @pytest.mark.parametrize("reading", ["pages", "vectors", "embeddings", "summaries"])
-def test_a_document_may_be_removed_before_any_reading(
+def test_a_document_can_be_removed_before_any_read(
     store: Store, monkeypatch: pytest.MonkeyPatch, reading: str
 ) -> None:
-    """Whenever the store is first asked for something, another process removes a document."""
+    """Another process removes a document right before each kind of read."""
     index = Index(store, reader="none")  # these words mean nothing to a reader
     other = open_kind("lance" if "Lance" in type(store).__name__ else "sqlite", store.location)
     original: Callable[..., Any] = getattr(store, reading)
@@ -101,7 +101,7 @@ def test_a_document_may_be_removed_before_any_reading(
 
 
 @pytest.mark.usefixtures("size")
-def test_the_explanation_of_a_result_outlives_its_documents(store: Store) -> None:
+def test_a_result_can_be_explained_after_its_documents_are_removed(store: Store) -> None:
     index = Index(store)
     question = f"{asking(2, 3)} {asking(5, 1)}"
     found = index.search(question, encoder=ENCODER)
@@ -119,7 +119,7 @@ def test_the_explanation_of_a_result_outlives_its_documents(store: Store) -> Non
         again.patches(found, "id-2.pdf", 3)
 
 
-def test_a_generator_is_given_the_pages_that_are_left(store: Store) -> None:
+def test_a_generator_gets_the_remaining_pages(store: Store) -> None:
     index = Index(store)
     generator = Repeats('{"answer": "yes", "pages": []}', "text")
     question = f"{asking(2, 3)} {asking(5, 1)}"
@@ -138,7 +138,7 @@ def test_a_generator_is_given_the_pages_that_are_left(store: Store) -> None:
         _ = stream.answer
 
 
-def test_documents_that_are_all_removed_are_named(store: Store) -> None:
+def test_the_error_names_the_documents_if_all_are_removed(store: Store) -> None:
     index = Index(store)
     searcher = index.searcher(["1.pdf", "4.pdf"], ENCODER)
     for name in ("1.pdf", "4.pdf"):
@@ -147,14 +147,14 @@ def test_documents_that_are_all_removed_are_named(store: Store) -> None:
         searcher.search(asking(1, 1))
 
 
-def test_a_document_that_is_named_and_not_there_is_an_error(store: Store) -> None:
+def test_an_unknown_document_raises_an_error(store: Store) -> None:
     index = Index(store)
     index.remove("1.pdf")
     with pytest.raises(NotInIndex, match=r"'1\.pdf'"):
         index.search(asking(1, 1), documents=["0.pdf", "1.pdf"], encoder=ENCODER)
 
 
-def test_no_documents_are_not_an_empty_index(store: Store) -> None:
+def test_an_empty_list_of_documents_is_not_an_empty_index(store: Store) -> None:
     with pytest.raises(InvalidOption):
         Index(store).search("word1", documents=[], encoder=ENCODER)
 
@@ -164,7 +164,7 @@ def test_no_documents_are_not_an_empty_index(store: Store) -> None:
 
 @pytest.fixture
 def catalog_reads(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Record each time that the store looks at its catalog."""
+    """Record each read of the catalog."""
     reads: list[None] = []
     holder, name = (store.log, "read") if hasattr(store, "log") else (store, "catalog")
     original = getattr(holder, name)
@@ -221,7 +221,7 @@ def test_candidates_are_read_and_checked_once(
 
 
 @pytest.mark.parametrize("method", ["top-k", "largest-gap", "single-vector"])
-def test_only_visar_compares_pages_with_each_other(
+def test_other_methods_do_not_compare_pages_with_each_other(
     store: Store, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     compared: list[str] = []
@@ -252,7 +252,7 @@ def test_only_visar_compares_pages_with_each_other(
         assert hit.snippet
 
 
-def test_the_approximation_has_a_decision_of_its_own(store: Store) -> None:
+def test_the_approximation_has_its_own_decision(store: Store) -> None:
     found = Index(store).search(asking(2, 3), encoder=ENCODER, method="visar-approx")
     assert found.decision is not None
     assert found.decision.k_star == found.selection.k_star
@@ -260,7 +260,7 @@ def test_the_approximation_has_a_decision_of_its_own(store: Store) -> None:
     assert len(found.decision.cost) <= 10 + 2
 
 
-def test_a_method_that_chooses_nothing_is_refused(store: Store) -> None:
+def test_a_method_without_pages_raises_an_error(store: Store) -> None:
     def nothing(_: Any) -> Choice:
         return Choice(0, np.array([], np.int64))
 

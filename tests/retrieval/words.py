@@ -1,4 +1,4 @@
-"""A library made of words, and an encoder of words: small, exact, and without a model."""
+"""A test library of random words, with an exact encoder that needs no model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from tests.store.samples import put
 from visar.documents.blocks import lay_out
 from visar.documents.page import Page, Word
-from visar.encoders.protocol import PageEmbedding, page_without_vectors
+from visar.encoders.encoder import PageEmbedding, page_without_vectors
 from visar.results import Document, EncoderRef
 from visar.store import Store
 
 
 class WordEncoder:
-    """Every word has a direction of its own, the same in pages and questions."""
+    """An encoder that gives each word a fixed random vector, in pages and questions."""
 
     name = "words"
     version = "1"
@@ -58,7 +58,7 @@ def add_texts(
     encoder: WordEncoder = ENCODER,
     **metadata: Any,
 ) -> Document:
-    """Add a document with one text a page; an empty text is an empty page."""
+    """Add a document with one text per page; an empty text is an empty page."""
     pages = [lay_out(_page(number, text)) for number, text in enumerate(texts, start=1)]
     embeddings = encoder.encode_pages(pages, [])
     new = Document(f"id-{name}", name, len(texts), 1, source=f"/{name}", metadata=metadata)
@@ -74,7 +74,7 @@ def _page(number: int, text: str) -> Page:
 
 
 def texts(seed: int, pages: int) -> list[str]:
-    """Pages of common words, each with words that no other has."""
+    """Return pages of common words, each with some unique words."""
     random = np.random.default_rng(seed)
     return [
         " ".join([asking(seed, page), *(f"word{n}" for n in random.integers(0, 60, 20))])
@@ -83,5 +83,5 @@ def texts(seed: int, pages: int) -> list[str]:
 
 
 def asking(seed: int, page: int) -> str:
-    """Return the words that one of these pages has alone."""
+    """Return the unique words of a page."""
     return f"only-{seed}-{page} also-{seed}-{page} too-{seed}-{page}"

@@ -1,4 +1,4 @@
-"""The page in a real browser: fixtures that open it, and helpers that use it."""
+"""Fixtures and helpers for tests of the web page in a real browser."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def report_address(library: Index) -> Iterator[str]:
 
 @pytest.fixture
 def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
-    """Open pages in which every exception, blocked resource or foreign request is a failure.
+    """Return a function that opens pages.
 
-    So is every failed request, except with ``failing``.
+    Exceptions, blocked resources and requests to other hosts fail the test, as do failed requests
+    unless the page is opened with ``failing``.
     """
     errors: list[str] = []
     pages: list[Page] = []
@@ -91,7 +92,7 @@ def open_page(browser: Browser, report_address: str) -> Iterator[Open]:
 
 
 def submit(page: Page, question: str = QUESTION) -> None:
-    """Ask a question."""
+    """Enter a question and submit it."""
     page.get_by_label("Question", exact=True).fill(question)
     page.get_by_role("button", name="Ask", exact=True).click()
 
@@ -104,26 +105,31 @@ def ask(page: Page, question: str = QUESTION) -> Page:
 
 
 def wait_for_explanation(page: Page) -> None:
-    """Wait until the page shows why it used these pages."""
+    """Wait until the explanation of the answer is visible."""
     expect(page.get_by_role("heading", name="Why these pages")).to_be_visible()
 
 
+def unfold(page: Page) -> None:
+    """Show what the method saw: the matrix, the cost and other methods."""
+    page.get_by_text("Overlap, cost and other methods").click()
+
+
 def assert_accessible(page: Page) -> None:
-    """Check that axe finds nothing serious."""
-    # Colors in the middle of a transition are nobody's choice.
+    """Check that axe finds no serious violations."""
+    # Wait for transitions, which may go through colors with too little contrast.
     page.evaluate("Promise.all(document.getAnimations().map((one) => one.finished))")
-    # axe is a script of its own, which the page's policy does not keep out of an evaluation.
-    found = Axe().run(page)
+    # The page's policy doesn't block the script of axe, since it is evaluated by the debugger.
+    results = Axe().run(page)
     serious = [
-        (each["id"], [node["html"][:200] for node in each["nodes"]])
-        for each in found.response["violations"]
-        if each["impact"] in ("serious", "critical")
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+        for violation in results.response["violations"]
+        if violation["impact"] in ("serious", "critical")
     ]
     assert not serious, serious
 
 
 class Cable:
-    """A proxy between a browser and a server that can be cut and mended."""
+    """A proxy between a browser and a server whose connections can be cut and restored."""
 
     def __init__(self, address: str) -> None:
         self._server = urlsplit(address)
@@ -134,17 +140,18 @@ class Cable:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Break all connections, and refuse new ones."""
+        """Close all connections, and refuse new ones."""
         self._is_cut = True
         for one in list(self._sockets):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
     def mend(self) -> None:
+        """Accept connections again."""
         self._is_cut = False
 
     def close(self) -> None:
-        # A shutdown, since closing it would leave the thread waiting.
+        # Shut it down first, since closing it would leave the thread waiting.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -1,4 +1,4 @@
-"""A server with a small document in its index, and what is sent to it."""
+"""A server whose index has a small document, and a client for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visar.index import Index
 
 
 def encrypt(path: Path, password: str) -> Path:
-    """A copy of a PDF that needs a password."""
+    """Write a copy of a PDF that needs a password, and return its path."""
     locked = path.with_name(f"locked-{path.name}")
     with pikepdf.open(path) as pdf:
         pdf.save(locked, encryption=pikepdf.Encryption(owner=password, user=password))
@@ -24,7 +24,7 @@ def encrypt(path: Path, password: str) -> Path:
 
 @pytest.fixture(scope="session")
 def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five pages, two of which speak of the same thing."""
+    """A PDF with five pages, two of which are about the same topic."""
     return write_pdf(
         tmp_path_factory.mktemp("manual") / "manual.pdf",
         "Lantern manual.\nThis book is about the Aurora lantern.",
@@ -56,5 +56,5 @@ def http(address: str) -> Iterator[httpx2.Client]:
 
 @pytest.fixture(scope="module")
 def document(index: Index) -> str:
-    """The id of the manual."""
+    """Id of the manual."""
     return index.get("manual.pdf").id

@@ -1,4 +1,4 @@
-"""Uploads that mean harm: names, bombs, disguises, markup and orders to a language model."""
+"""Hostile uploads: names, decompression bombs, wrong types, markup and prompt injections."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def files(folder: Path) -> set[str]:
         ("n" * 1000, "n" * 200),
     ],
 )
-def test_a_name_is_only_shown(
+def test_a_file_name_is_only_displayed(
     http: httpx2.Client, folder: Path, tmp_path: Path, name: str, shown: str
 ) -> None:
     before = files(folder)
@@ -77,7 +77,7 @@ def test_a_name_is_only_shown(
     assert len(job["name"]) <= 200
     done = finished(http, job["id"])
     assert done["state"] == "done", done
-    # Names on the disk are made here: none holds what was sent.
+    # File names on the server's disk contain nothing of the name that was sent.
     for new in {name for name in files(folder) - before if not name.startswith("jobs.")}:
         assert not any(part in new for part in ("evil", "job", "nnn", "img", "red", "..", "\x1b"))
     original = http.get(f"documents/{done['document']}/original")
@@ -90,7 +90,7 @@ def test_a_name_is_only_shown(
     http.delete(f"documents/{done['document']}")
 
 
-def test_a_name_too_long_for_any_file_is_refused(http: httpx2.Client) -> None:
+def test_a_name_that_is_too_long_or_empty_is_refused(http: httpx2.Client) -> None:
     for name in ("n" * 1001, ""):
         response = send(http, b"%PDF-", name)
         assert (response.status_code, response.json()["code"]) == (422, "invalid")
@@ -103,7 +103,7 @@ def test_an_empty_file_is_refused(http: httpx2.Client) -> None:
 
 
 def bomb() -> bytes:
-    """A word document of a few hundred kilobytes that would be half a gigabyte."""
+    """Return a Word document of a few hundred kilobytes that decompresses to half a gigabyte."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
@@ -127,7 +127,7 @@ def bomb() -> bytes:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_document_fails_with_a_reason(
+def test_an_invalid_document_fails_with_a_reason(
     http: httpx2.Client, folder: Path, name: str, content: bytes
 ) -> None:
     failed = finished(http, send(http, content, name).json()["id"])
@@ -135,12 +135,14 @@ def test_what_is_no_document_fails_with_a_reason(
     assert failed["reason"].startswith(name), failed["reason"]
     assert str(folder) not in json.dumps(failed)
     assert "Traceback" not in failed["reason"]
-    # Others are served as before.
+    # The server still works.
     assert http.get("health").status_code == 200
     http.delete(f"jobs/{failed['id']}")
 
 
-def test_markup_before_a_pdf_is_never_served_as_markup(http: httpx2.Client, tmp_path: Path) -> None:
+def test_a_pdf_that_starts_with_html_is_never_served_as_html(
+    http: httpx2.Client, tmp_path: Path
+) -> None:
     plain = write_pdf(tmp_path / "a.pdf", "Two files in one.").read_bytes()
     content = b"<html><script>alert(1)</script>\n" + plain
     job = finished(http, send(http, content, "both.html").json()["id"])
@@ -151,19 +153,21 @@ def test_markup_before_a_pdf_is_never_served_as_markup(http: httpx2.Client, tmp_
         assert "sandbox" in original.headers["content-security-policy"]
 
 
-def test_orders_and_markup_in_a_document_are_text(http: httpx2.Client, tmp_path: Path) -> None:
+def test_instructions_and_markup_in_a_document_are_only_text(
+    http: httpx2.Client, tmp_path: Path
+) -> None:
     path = write_pdf(tmp_path / "orders.pdf", *INJECTIONS)
     done = finished(http, send(http, path.read_bytes(), "orders.pdf").json()["id"])
     page = http.get(f"documents/{done['document']}/pages/3").json()
     assert " ".join(word["text"] for word in page["words"]) == INJECTIONS[2]
     for question in (*INJECTIONS, "Which colour has the harbour?"):
-        asked = {"question": question, "documents": [done["document"]]}
-        answer = http.post("ask", json=asked)
+        body = {"question": question, "documents": [done["document"]]}
+        answer = http.post("ask", json=body)
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/json"
         assert "root:" not in answer.text
-        # Pieces of a stream stay pieces, whatever a document says of events.
-        with http.stream("POST", "ask/stream", json=asked) as response:
+        # Text that looks like events doesn't change the events of the stream.
+        with http.stream("POST", "ask/stream", json=body) as response:
             lines = [line for line in response.iter_lines() if line]
         names = [line for line in lines if line.startswith("event: ")]
         assert names[0] == "event: search"
@@ -171,7 +175,7 @@ def test_orders_and_markup_in_a_document_are_text(http: httpx2.Client, tmp_path:
         assert all(line.startswith(("event: ", "data: ")) for line in lines)
 
 
-def test_names_of_collections_are_only_shown(http: httpx2.Client, tmp_path: Path) -> None:
+def test_collection_names_are_only_displayed(http: httpx2.Client, tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "c.pdf", "A page in a collection.")
     name = "<b>'; DROP TABLE documents; --"
     done = finished(http, send(http, path.read_bytes(), "c.pdf", collection=name).json()["id"])
@@ -180,5 +184,5 @@ def test_names_of_collections_are_only_shown(http: httpx2.Client, tmp_path: Path
     assert [each["id"] for each in found] == [done["document"]]
 
 
-def test_the_index_is_intact_after_all_of_it(index: Index) -> None:
+def test_the_index_is_intact_after_all_other_tests(index: Index) -> None:
     assert all(problem.kind == "orphan" for problem in index.verify())

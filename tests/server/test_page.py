@@ -24,6 +24,7 @@ from tests.server.browsing import (
     ask,
     assert_accessible,
     submit,
+    unfold,
     wait_for_explanation,
 )
 from tests.server.browsing import browser as browser
@@ -80,7 +81,12 @@ def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
     wait_for_heat(page, lambda dots: dots == 0)
     page.get_by_role("button", name="All words").click()
     wait_for_heat(page, lambda dots: dots == every)
-    # The reasons: a matrix, a curve, and which pages others would take.
+    # The reasons: a sentence and a bar for each page; folded, a matrix, a curve, and other methods.
+    reasons = page.locator(".reasons")
+    expect(reasons).to_contain_text("3 pages hold what the question needs")
+    expect(reasons.get_by_role("img", name="Relevance of 40 pages")).to_be_visible()
+    expect(page.get_by_label(re.compile("Overlap of the top"))).to_be_hidden()
+    unfold(page)
     expect(page.get_by_label(re.compile("Overlap of the top"))).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("Cost by number of pages"))).to_be_visible()
     row = page.get_by_role("row", name=re.compile("^ViSAR chosen"))
@@ -93,6 +99,7 @@ def test_an_answer_leads_to_its_pages(open_page: Open) -> None:
 
 def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
     page = ask(open_page())
+    unfold(page)
     matrix = page.get_by_label(re.compile("Overlap of the top"))
     said = page.locator(".pairs")
     # The best two pages are compared at first: both pages, their patches framed.
@@ -132,6 +139,7 @@ def test_the_matrix_is_walked_and_zoomed(open_page: Open) -> None:
     expect(page.locator(".marks .spot")).to_have_count(3)
     page.reload()
     wait_for_explanation(page)
+    unfold(page)
     expect(page.get_by_role("button", name="By page")).to_have_attribute("aria-pressed", "true")
     expect(said).to_contain_text("Page 4 with itself")
     page.go_back()
@@ -148,7 +156,7 @@ def test_every_view_has_an_address(open_page: Open) -> None:
         page.reload()
         wait_for_explanation(page)
         assert page.url == address
-        expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
+        expect(page.get_by_role("heading", level=1)).to_have_text(QUESTION)
         expect(page.get_by_label("Page number")).to_have_value("36")
         pressed = page.locator(".question").get_by_role("button", name="expenditure")
         expect(pressed).to_have_attribute("aria-pressed", "true")
@@ -166,29 +174,35 @@ def test_going_back_asks_nothing_again(open_page: Open) -> None:
     page.on("request", lambda request: requests.append(urlsplit(request.url).path[8:]))
     ask(page)
     page.get_by_role("button", name="p. 36", exact=True).first.click()
-    heading = page.get_by_role("heading", level=1)
-    # A document, another question, and back to both.
+    questions = page.get_by_role("heading", level=1)
+    # A document leaves question and answer where they are.
     page.get_by_role("button", name=re.compile(r"annual-report\.pdf 40 pages")).click()
-    expect(heading).not_to_contain_text("capital")
-    ask(page, "Who chairs the audit committee?")
-    expect(heading).to_contain_text("audit")
-    assert requests.count("ask/stream") == 2
-    page.go_back()
-    expect(heading).not_to_contain_text("audit")
-    page.go_back()
-    expect(heading).to_contain_text("capital")
-    wait_for_explanation(page)
+    expect(page).to_have_url(re.compile("document="))
+    expect(questions).to_have_text(QUESTION)
     expect(page.locator(".card .text").first).to_contain_text("47.5")
-    assert (requests.count("ask/stream"), requests.count("explain")) == (2, 2)
-    # The page of a document lists the questions of this visit.
-    page.go_forward()
-    page.get_by_role("button", name="Who chairs the audit committee?").click()
-    wait_for_explanation(page)
+    ask(page, "Who chairs the audit committee?")
+    used = page.get_by_role("list", name="Pages used")
+    expect(page.locator(".turn", has=used)).to_contain_text("audit")
     assert requests.count("ask/stream") == 2
-    # The button asks again.
+    # Back to the first question, and to its pages.
+    page.go_back()
+    expect(page.locator(".turn", has=used)).to_contain_text("capital")
+    wait_for_explanation(page)
+    page.go_forward()
+    expect(page.locator(".turn", has=used)).to_contain_text("audit")
+    wait_for_explanation(page)
+    assert (requests.count("ask/stream"), requests.count("explain")) == (2, 2)
+    # The conversation is found again from a new one.
+    page.get_by_role("button", name="New conversation").click()
+    expect(questions).to_contain_text("Ask a question")
+    page.get_by_role("button", name=QUESTION).nth(1).click()  # below the suggestions
+    expect(questions).to_have_text([QUESTION, "Who chairs the audit committee?"])
+    assert requests.count("ask/stream") == 2
+    # The same question again replaces its answer.
     with page.expect_request("**/ask/stream"):
         submit(page, "Who chairs the audit committee?")
     wait_for_explanation(page)
+    expect(questions).to_have_count(2)
 
 
 def test_the_keyboard_is_enough(open_page: Open) -> None:

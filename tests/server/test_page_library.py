@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.conftest import write_pdf
+from tests.conftest import damage_page, write_pdf
 from tests.explain.browser import needs_chromium
 from tests.server.browsing import SECONDS, WIDE, Open, ask, assert_accessible
 from tests.server.browsing import browser as browser
@@ -55,6 +55,19 @@ def test_a_document_without_text_says_so(open_page: Open, address: str, tmp_path
     page.get_by_label("Question", exact=True).fill("Which colour do the boats have?")
     page.keyboard.press("Enter")
     expect(page.locator(".card .text").first).to_contain_text("no text was found")
+
+
+def test_a_document_with_a_damaged_page_names_it(
+    open_page: Open, address: str, tmp_path: Path
+) -> None:
+    page = open_page(at=address)
+    path = damage_page(write_pdf(tmp_path / "torn.pdf", "One page.", "Another.", "A third."), 2)
+    page.locator("#files").set_input_files(path)
+    name = "torn.pdf 2 pages · can't read page 2"
+    expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
+    with client(address) as http:
+        (job,) = [job for job in http.get("jobs").json() if job["name"] == "torn.pdf"]
+        assert [page["number"] for page in job["invalid"]] == [2]
 
 
 def test_files_are_uploaded_without_a_secure_context(
@@ -139,17 +152,21 @@ def test_a_job_can_be_cancelled_and_a_locked_file_opened(
     open_page: Open, address: str, report: Path, tmp_path: Path
 ) -> None:
     page = open_page(at=address)
-    # The file waits for a long one, so that there is time to cancel it.
-    long = write_pdf(tmp_path / "long.pdf", *["Ropes, sails and anchors. " * 60] * 300)
-    page.locator("#files").set_input_files([long, report])
+    # The file waits for a long one with each worker, so that there is time to cancel it.
+    long = [
+        write_pdf(tmp_path / f"long-{name}.pdf", *[f"Ropes, sails and {name}. " * 60] * 300)
+        for name in ("anchors", "oars")
+    ]
+    page.locator("#files").set_input_files([*long, report])
     entry = page.get_by_role("listitem").filter(has_text=report.name)
     entry.get_by_role("button", name="Cancel").click()
     expect(entry.get_by_role("button", name="Try again")).to_be_visible()
     entry.get_by_role("button", name="Dismiss").click()
     expect(entry).to_be_hidden()
-    waited_for = page.get_by_role("listitem").filter(has_text=long.name)
-    waited_for.get_by_role("button", name="Cancel").click()
-    expect(waited_for.get_by_role("button", name="Try again")).to_be_visible()
+    for path in long:
+        waited_for = page.get_by_role("listitem").filter(has_text=path.name)
+        waited_for.get_by_role("button", name="Cancel").click()
+        expect(waited_for.get_by_role("button", name="Try again")).to_be_visible()
     broken = tmp_path / "broken.pdf"
     broken.write_text("no document at all", encoding="utf-8")
     page.locator("#files").set_input_files(broken)
@@ -242,19 +259,34 @@ def test_an_empty_library_says_what_to_do(open_page: Open, tmp_path: Path) -> No
         page = open_page(at=address)
         expect(page.get_by_text("No documents yet")).to_be_visible()
         expect(page.get_by_role("heading", level=1)).to_be_visible()
+        # There is nothing to find, sort or collect yet.
+        expect(page.locator("visar-library .filter")).to_be_hidden()
+        expect(page.locator("visar-library .collections")).to_be_hidden()
+        assert_accessible(page)
+        path = write_pdf(tmp_path / "first.pdf", "The first document.")
+        page.locator("#files").set_input_files(path)
+        expect(page.get_by_role("button", name="first.pdf 1 page", exact=True)).to_be_visible()
+        expect(page.locator("visar-library .filter")).to_be_visible()
         page.close()
 
 
 def test_collections_are_made_named_and_asked(open_page: Open, address: str) -> None:
     # What is still being fetched for a collection fails once the collection is deleted.
     page = open_page(at=address, failing=True)
-    page.once("dialog", lambda dialog: dialog.accept("Books"))
-    page.get_by_role("button", name=re.compile("New collection")).click()
+    page.get_by_role("button", name="Select", exact=True).click()
+    page.get_by_role("button", name=re.compile("Select all")).click()
+    page.get_by_role("button", name="Add to collection").click()
+    page.get_by_label("Name of a new collection").fill("Books")
+    page.keyboard.press("Enter")
     made = page.get_by_role("button", name=re.compile(r"^Books \d+ document"))
     expect(made).to_have_attribute("aria-current", "true")
     expect(page).to_have_url(re.compile("collection=Books"))
-    page.once("dialog", lambda dialog: dialog.accept("Old books"))
     page.get_by_role("button", name="Rename collection").click()
+    expect(page.get_by_label("New name")).to_have_value("Books")
+    assert_accessible(page)
+    page.get_by_label("New name").fill("Old books")
+    page.get_by_role("button", name="Rename", exact=True).click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page).to_have_url(re.compile(r"collection=Old\+books"))
     ask(page, "How long is the warranty of the Aurora lantern?")
     expect(page.locator(".card .text").first).to_contain_text("seven years")

@@ -1,4 +1,4 @@
-"""The types of the page's modules, as the TypeScript compiler sees their JSDoc."""
+"""The JavaScript modules of the web page: their types, checked with TypeScript, and their size."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ ROOT = Path(__file__).parents[2]
 TYPESCRIPT = "typescript@5.9.3"
 
 
-def test_the_types_of_the_page_hold() -> None:
+def test_the_types_are_correct() -> None:
     npx = shutil.which("npx")
     if npx is None:
         pytest.skip("npx, of Node.js, is not installed")
-    there = [npx, "--yes", "--package", TYPESCRIPT, "--", "tsc"]
-    if subprocess.run([*there, "--version"], capture_output=True, check=False).returncode:
-        pytest.skip("TypeScript cannot be had from the npm registry")
-    checked = subprocess.run(
-        [*there, "--project", str(ROOT / "jsconfig.json")],
+    tsc = [npx, "--yes", "--package", TYPESCRIPT, "--", "tsc"]
+    if subprocess.run([*tsc, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("TypeScript can't be installed from the npm registry")
+    result = subprocess.run(
+        [*tsc, "--project", str(ROOT / "jsconfig.json")],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert checked.returncode == 0, checked.stdout
+    assert result.returncode == 0, result.stdout
 
 
 def test_modules_stay_short() -> None:

@@ -1,4 +1,4 @@
-"""What uploads say about documents: metadata, collections and encoders."""
+"""Options of uploads: metadata, collections and encoders."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tests.conftest import write_pdf
 from tests.server.service import assert_problem, finished, send, upload
 from tests.server.test_api import tar
 from visar.index import Index
+from visar.samples import REPORT
 
 
-def test_metadata_come_with_a_file(http: httpx2.Client, index: Index, tmp_path: Path) -> None:
+def test_an_upload_can_have_metadata(http: httpx2.Client, index: Index, tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "tide.pdf", "The tide comes at six.")
     metadata = {"year": 2024, "kind": "Bericht ü", "final": True, "part": 1.5, "editor": None}
     job = upload(http, path, metadata=json.dumps(metadata), collection="tides")
@@ -27,9 +28,7 @@ def test_metadata_come_with_a_file(http: httpx2.Client, index: Index, tmp_path: 
     index.remove(document.id)
 
 
-def test_metadata_come_with_several_files(
-    http: httpx2.Client, index: Index, tmp_path: Path
-) -> None:
+def test_a_batch_can_have_metadata(http: httpx2.Client, index: Index, tmp_path: Path) -> None:
     files = [
         (name, write_pdf(tmp_path / name, f"About {name}.").read_bytes())
         for name in ("ebb.pdf", "flood.pdf")
@@ -44,7 +43,7 @@ def test_metadata_come_with_several_files(
     jobs = [finished(http, one["job"]["id"]) for one in response.json()]
     assert [(job["state"], job["metadata"]) for job in jobs] == [("done", {"year": 1999})] * 2
     found = index.documents(where="year = 1999")
-    assert [document.name for document in found] == ["ebb.pdf", "flood.pdf"]
+    assert sorted(document.name for document in found) == ["ebb.pdf", "flood.pdf"]
     for document in found:
         index.remove(document.id)
 
@@ -68,7 +67,7 @@ def test_metadata_come_with_several_files(
         f'{{"year": "{"x" * 10_000}"}}',
     ],
 )
-def test_other_metadata_are_refused(http: httpx2.Client, metadata: str) -> None:
+def test_invalid_metadata_are_refused(http: httpx2.Client, metadata: str) -> None:
     assert_problem(send(http, b"%PDF-", "a.pdf", metadata=metadata), 422, "invalid")
     headers = {"Content-Type": "application/x-tar"}
     params = {"metadata": metadata}
@@ -76,5 +75,19 @@ def test_other_metadata_are_refused(http: httpx2.Client, metadata: str) -> None:
     assert_problem(response, 422, "invalid")
 
 
-def test_an_encoder_that_is_not_offered_is_refused(http: httpx2.Client) -> None:
+def test_an_unknown_encoder_is_refused(http: httpx2.Client) -> None:
     assert_problem(send(http, b"%PDF-", "a.pdf", encoder="nothing"), 422, "invalid")
+
+
+def test_the_sample_report_is_added_without_an_upload(http: httpx2.Client) -> None:
+    response = http.post("documents/sample", params={"collection": "samples"})
+    assert response.status_code == 202, response.text
+    job = response.json()
+    assert response.headers["Location"].endswith(f"/api/v1/jobs/{job['id']}")
+    assert job["name"] == REPORT.name
+    done = finished(http, job["id"])
+    assert done["state"] == "done"
+    document = http.get(f"documents/{done['document']}").json()
+    assert (document["pages"], document["collections"]) == (40, ["samples"])
+    # What is served is the packaged file, which stays where it is.
+    assert http.get(f"documents/{document['id']}/original").content == REPORT.read_bytes()

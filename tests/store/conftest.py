@@ -1,4 +1,4 @@
-"""Both stores, for the tests that hold for both."""
+"""Fixtures that run tests with both stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visar.store import Store
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which store a test is run with."""
+    """Kind of store that a test runs with."""
     if request.param == "lance":
         pytest.importorskip("lancedb")
     return str(request.param)
@@ -25,13 +25,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Originals are downloaded to a folder of the test."""
+    """Download originals to a temporary folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    """Where the index of the test is."""
+    """Path of the index of the test."""
     return tmp_path / "index"
 
 
@@ -44,14 +44,14 @@ def store(kind: str, index: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every page is written at once, so that a small document takes the path of a long one."""
+def flush_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flush every page, so that a small document takes the code path of a long one."""
     for module in ("visar.store.sqlite_addition", "visar.store.lance.addition"):
         monkeypatch.setattr(f"{module}.FLUSH_BYTES", 0)
 
 
 class Workers:
-    """A process that forks others, which work on indexes and die."""
+    """A process that forks workers."""
 
     def __init__(self, kind: str, errors: Path) -> None:
         self._errors = errors
@@ -66,7 +66,7 @@ class Workers:
         )
 
     def run(self, *command: object) -> None:
-        """Do a command of ``tests.store.worker``."""
+        """Run a command of ``tests.store.worker``."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([str(part) for part in command]) + "\n")
@@ -85,10 +85,10 @@ class Workers:
 
 @pytest.fixture(scope="session")
 def all_workers() -> Iterator[dict[str, Workers]]:
-    """The workers for each kind of store, started when first needed."""
-    started: dict[str, Workers] = {}
-    yield started
-    for workers in started.values():
+    """The workers for each kind of store, started on demand."""
+    by_kind: dict[str, Workers] = {}
+    yield by_kind
+    for workers in by_kind.values():
         workers.close()
 
 

@@ -1,4 +1,4 @@
-"""Processes that work on copies of an index and die by SIGKILL at every possible moment."""
+"""Processes that change copies of an index and are killed by SIGKILL at any moment."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.store.samples import (
     compact_now,
     document,
     items,
-    laid_out,
     open_kind,
     put,
+    with_layout,
 )
 from visar.store import Store
 
@@ -35,7 +35,7 @@ def add_(store: Store, id_: str, encoder: Any = TEXT, source: str | None = None)
     put(store, document(id_, PAGES, source), encoder, items(id_, PAGES, encoder), original)
 
 
-# Statements of SQL, and what Python tells its audit hooks before it is done.
+# SQL statements and Python audit events.
 WRITES = (
     *("INSERT", "UPDATE", "DELETE", "ALTER", "PRAGMA user_version =", "COMMIT", "VACUUM"),
     *("os.rename", "os.remove", "os.rmdir", "os.truncate", "shutil.copyfile"),
@@ -50,13 +50,13 @@ SCENARIOS: dict[str, Callable[[Store], object]] = {
     "moved": lambda store: add_(store, "a", source="/files/b.pdf"),
     "removed": lambda store: store.remove("a"),
     "collected": lambda store: store.collect("some", ["a", "b"]),
-    "laid out": lambda store: store.set_blocks("a", [laid_out(p) for p in store.pages("a")]),
+    "laid out": lambda store: store.set_blocks("a", [with_layout(p) for p in store.pages("a")]),
     "compacted": compact_now,
 }
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Let a process of its own do something; its exit code says whether it went well."""
+    """Run a function in a forked process, whose exit code is 1 if the function raises."""
     child = os.fork()
     if child:
         return child
@@ -70,7 +70,7 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def write_in_small_steps() -> None:
-    """Write each page at once, so that there is more than one write of each kind."""
+    """Flush every page, so that there is more than one write of each kind."""
     from visar.store import sqlite_addition
     from visar.store.lance import addition
 
@@ -78,40 +78,40 @@ def write_in_small_steps() -> None:
 
 
 def die_before(step: int) -> None:
-    """Kill this process before its n-th write: a statement of SQLite, a file, a LanceDB call."""
+    """Kill this process before its n-th write to SQLite, a file or LanceDB."""
     from visar.store.arrays import PartWriter
     from visar.store.lance.tables import LanceTable
 
     steps = count()
 
-    def reached(write: str) -> None:
+    def kill_at_step(write: str) -> None:
         if write.startswith(WRITES) and next(steps) == step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def dying(write: Callable[..., Any]) -> Callable[..., Any]:
+    def with_step(write: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            reached(WRITES[0])
+            kill_at_step(WRITES[0])
             return write(*args, **kwargs)
 
         return wrapper
 
-    sys.addaudithook(lambda event, _: reached(event))
+    sys.addaudithook(lambda event, _: kill_at_step(event))
 
-    def connected(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+    def traced_connect(*args: Any, **kwargs: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*args, **kwargs)
-        connection.set_trace_callback(reached)
+        connection.set_trace_callback(kill_at_step)
         return connection
 
     connect: Any = sqlite3.connect
-    sqlite3.connect = connected  # type: ignore[assignment]
+    sqlite3.connect = traced_connect  # type: ignore[assignment]
     for name in ("append", "sync", "_seal"):
-        setattr(PartWriter, name, dying(getattr(PartWriter, name)))
+        setattr(PartWriter, name, with_step(getattr(PartWriter, name)))
     for name in ("append", "delete", "set_blocks", "compact"):
-        setattr(LanceTable, name, dying(getattr(LanceTable, name)))
+        setattr(LanceTable, name, with_step(getattr(LanceTable, name)))
 
 
 def run(kind: str, scenario: str, index: Path, step: int | None = None) -> int:
-    """Start a scenario in a process of its own, which dies before a step if one is given."""
+    """Start a scenario in a forked process, which dies before a step if one is given."""
 
     def work() -> None:
         write_in_small_steps()
@@ -122,31 +122,31 @@ def run(kind: str, scenario: str, index: Path, step: int | None = None) -> int:
     return fork(work)
 
 
-def killed(child: int) -> bool:
+def was_killed(child: int) -> bool:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status > 0:
         raise RuntimeError(f"the scenario failed with {status}")
     return status == -signal.SIGKILL
 
 
-def at_every_write(kind: str, scenario: str, base: str, out: str) -> bool:
-    """Run a scenario on copies of an index, which die one write later each time.
+def kill_before_every_write(kind: str, scenario: str, base: str, out: str) -> bool:
+    """Run a scenario on copies of an index, killing each process one write later.
 
-    The copies are OUT/0, OUT/1 and so on; the last one has survived.
+    The copies are OUT/0, OUT/1 and so on; the last process isn't killed.
     """
     for step in count():
         index = Path(out) / str(step)
         shutil.copytree(base, index)
-        if not killed(run(kind, scenario, index, step)):
+        if not was_killed(run(kind, scenario, index, step)):
             return True
     raise AssertionError
 
 
-def at_any_time(kind: str, scenario: str, base: str, out: str) -> bool:
-    """Run a scenario on copies of an index, which are killed at moments spread over the run."""
+def kill_at_any_time(kind: str, scenario: str, base: str, out: str) -> bool:
+    """Run a scenario on copies of an index, killing the processes at evenly spaced times."""
     shutil.copytree(base, Path(out) / "whole")
     start = time.monotonic()
-    killed(run(kind, scenario, Path(out) / "whole"))
+    was_killed(run(kind, scenario, Path(out) / "whole"))
     whole = time.monotonic() - start
     for number in range(TIMED_RUNS):
         index = Path(out) / str(number)
@@ -154,5 +154,5 @@ def at_any_time(kind: str, scenario: str, base: str, out: str) -> bool:
         child = run(kind, scenario, index)
         time.sleep(whole * number / TIMED_RUNS)
         os.kill(child, signal.SIGKILL)
-        killed(child)
+        was_killed(child)
     return True

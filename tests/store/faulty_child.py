@@ -1,6 +1,6 @@
-"""A process that changes an index; ``python -m tests.store.faulty_child INDEX``.
+"""A process that changes an index: ``python -m tests.store.faulty_child INDEX``.
 
-It prints "done STEP" after each step, and "refused STEP ERROR" for one that a StoreError ends.
+It prints "done STEP" after each step, and "failed STEP ERROR" if a step raises StoreError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add(store: Store, name: str, encoder: EncoderRef) -> None:
 
 
 def main(location: str) -> None:
-    # A transaction for each page: so that there are many writes to fail.
+    # One transaction per page, so that many writes can fail.
     sqlite_addition.FLUSH_BYTES = 1
     steps: dict[str, Callable[[], object]] = {
         "open": lambda: open_store(location),
@@ -37,7 +37,7 @@ def main(location: str) -> None:
         try:
             step()
         except StoreError as error:
-            print("refused", name, error, flush=True)
+            print("failed", name, error, flush=True)
         else:
             print("done", name, flush=True)
 

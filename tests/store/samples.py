@@ -1,4 +1,4 @@
-"""Small documents to store, how to store them, and what a store says of them."""
+"""Small documents, and helpers to store and compare them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from visar.documents.page import Block, Cell, Page, Word
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 from visar.results import Document, EncoderRef
 from visar.store import Compaction, Store
 
@@ -24,22 +24,22 @@ KINDS: tuple[Kind, ...] = ("sqlite", "lance")
 Item = tuple[Page, PageEmbedding]
 
 
-def open_kind(kind: str, place: str | Path, *, create: bool = True) -> Store:
-    """Open a store of a kind at a place, which may be a folder for both."""
+def open_kind(kind: str, path: str | Path, *, create: bool = True) -> Store:
+    """Open a store of a kind; both kinds work with a folder."""
     if kind == "sqlite":
         from visar.store.sqlite import SqliteStore
 
-        return SqliteStore.open(place, create=create)
+        return SqliteStore.open(path, create=create)
     from visar.store.lance.store import LanceStore
 
-    return LanceStore.open(place, create=create)
+    return LanceStore.open(path, create=create)
 
 
 def compact_now(store: Store) -> Compaction:
-    """Compact an index that nobody else is at work on.
+    """Compact an index that no other process is using.
 
-    In object storage nobody can tell an addition that is going on from one whose process has
-    died: those that were silent for an hour are dropped, here after a moment.
+    In object storage an addition counts as dead after an hour without a write. Here it counts as
+    dead immediately.
     """
     if hasattr(store, "grace"):
         store.grace = timedelta(0)
@@ -52,15 +52,15 @@ def document(
     source: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Document:
-    place = f"/files/{id_}.pdf" if source is None else source
+    source = f"/files/{id_}.pdf" if source is None else source
     return Document(
-        id_, Path(place).name or id_, pages, 1000 * pages, source=place, metadata=metadata or {}
+        id_, Path(source).name or id_, pages, 1000 * pages, source=source, metadata=metadata or {}
     )
 
 
 def page(seed: str, number: int, words: int = 6) -> Page:
     rng = np.random.default_rng([number, *seed.encode()])
-    # Exact in float32, as boxes are stored, so that pages can be compared with ==.
+    # Boxes are stored in float32. Exact values allow comparing pages with ==.
     corners = rng.random((words, 4)).astype(np.float32).tolist()
     placed = tuple(
         Word(f"{seed}-{number}-wörd'{i}", (box[0], box[1], box[2], box[3]), i // 2)
@@ -69,8 +69,8 @@ def page(seed: str, number: int, words: int = 6) -> Page:
     return Page(number, 595.5, 842.25, 90, placed, "ocr" if words else "none", "iv")
 
 
-def laid_out(page: Page) -> Page:
-    """A page with blocks: its first word is a heading, the others are the cells of a table."""
+def with_layout(page: Page) -> Page:
+    """Add blocks to a page: the first word is a heading, the others are cells of a table."""
     if not page.words:
         return replace(page, blocks=())
     rest = tuple(range(1, len(page.words)))
@@ -92,32 +92,32 @@ def embedding(seed: str, number: int, encoder: EncoderRef, words: int = 6) -> Pa
 
 
 def items(seed: str, pages: int, encoder: EncoderRef, numbers: Sequence[int] = ()) -> list[Item]:
-    """The pages of a document; the second one is blank: no words, no vectors."""
-    made = []
+    """Return the pages of a document; the second one is blank, without words and vectors."""
+    result = []
     for number in numbers or range(1, pages + 1):
         words = 0 if number == 2 else 6
-        made.append((page(seed, number, words), embedding(seed, number, encoder, words)))
-    return made
+        result.append((page(seed, number, words), embedding(seed, number, encoder, words)))
+    return result
 
 
 def with_invalid_page(reason: str) -> list[Item]:
-    """Three pages, the third without vectors because its encoder failed."""
+    """Return three pages; the third has no vectors because its encoder failed."""
     first, second, (third, _) = items("a", 3, TEXT)
-    nothing = replace(embedding("a", 3, TEXT, 0), invalid=reason)
-    return [first, second, (third, nothing)]
+    empty = replace(embedding("a", 3, TEXT, 0), invalid=reason)
+    return [first, second, (third, empty)]
 
 
 def put(
     store: Store,
     new: Document,
     encoder: EncoderRef,
-    given: Iterable[Item],
+    pages: Iterable[Item],
     original: Path | None = None,
 ) -> Document:
-    """Add a document with these pages, as far as they are not written yet."""
+    """Add a document; put those of these pages that aren't written yet."""
     with store.adding(new, encoder, original) as addition:
         if addition.stored is None:
-            for item in given:
+            for item in pages:
                 if item[0].number not in addition.written:
                     addition.put(*item)
         return addition.commit()
@@ -137,14 +137,14 @@ def add(
 def interrupt(
     store: Store, id_: str, numbers: Sequence[int], encoder: EncoderRef = TEXT, pages: int = 3
 ) -> None:
-    """Begin to add a document, and give up after these pages."""
+    """Start adding a document, and stop after these pages."""
     with store.adding(document(id_, pages), encoder) as addition:
         for item in items(id_, pages, encoder, numbers):
             addition.put(*item)
 
 
 def unfinished(store: Store, id_: str, encoder: EncoderRef = TEXT, pages: int = 3) -> set[int]:
-    """The pages that an interrupted addition has written."""
+    """Return the pages that an interrupted addition wrote."""
     with store.adding(document(id_, pages), encoder) as addition:
         return set(addition.written)
 
@@ -153,17 +153,17 @@ State = dict[str, object]
 
 
 def state(store: Store) -> State:
-    """Everything the store gives of every document, to be compared with ==."""
+    """Return all data of every document, for comparison with ==."""
     return {stored.id: state_of(store, stored) for stored in store.documents()}
 
 
 def without_blocks(store: Store) -> State:
-    """The same but the blocks of pages."""
+    """Return all data of every document except blocks."""
     return {stored.id: state_of(store, stored, blocks=False) for stored in store.documents()}
 
 
 def state_of(store: Store, stored: Document, *, blocks: bool = True) -> object:
-    """Everything the store gives of a document, with the blocks of its pages or without."""
+    """Return all data of a document, with or without the blocks of its pages."""
     pages = store.pages(stored.id)
     if not blocks:
         pages = tuple(replace(page, blocks=None) for page in pages)
@@ -172,15 +172,15 @@ def state_of(store: Store, stored: Document, *, blocks: bool = True) -> object:
     content = [[(a.shape, a.tobytes()) for a in each] for each in arrays]
     facts = stored.name, stored.source, stored.pages, stored.size, stored.encoders
     more = stored.invalid, dict(stored.metadata), stored.collections
-    kept = store.original(stored.id)
-    original = kept and sorted(
-        (file.relative_to(kept).as_posix(), file.read_bytes())
-        for file in ([kept] if kept.is_file() else kept.rglob("*"))
+    path = store.original(stored.id)
+    original = path and sorted(
+        (file.relative_to(path).as_posix(), file.read_bytes())
+        for file in ([path] if path.is_file() else path.rglob("*"))
         if file.is_file()
     )
     return facts, more, original, pages, content
 
 
 def damage(store: Store) -> list[str]:
-    """What verifying finds that is more than a leftover."""
+    """Return the problems that aren't orphans."""
     return [str(problem) for problem in store.verify() if problem.kind != "orphan"]

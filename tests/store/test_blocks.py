@@ -1,4 +1,4 @@
-"""Both stores keep the blocks of pages, also of pages that were stored without."""
+"""Test that both stores save the blocks of pages."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.store.samples import (
     document,
     embedding,
     items,
-    laid_out,
     open_kind,
     page,
     put,
     state,
+    with_layout,
     without_blocks,
 )
 from visar.documents.page import Block, BlockKind, Cell, Page
 from visar.errors import StoreError
 from visar.store import Store
-from visar.store.pages import page_values
+from visar.store.pages import page_to_row_values
 
 KINDS: list[BlockKind] = [
     *("sentence", "heading", "item", "caption"),
@@ -39,31 +39,31 @@ KINDS: list[BlockKind] = [
 
 
 def with_blocks(*blocks: Block) -> Page:
-    """The first page of "a" with these blocks; it has six words."""
+    """Return the first page of "a", which has six words, with these blocks."""
     return replace(page("a", 1), blocks=blocks)
 
 
-def test_blocks_come_back(store: Store, kind: str) -> None:
-    pages = [laid_out(p) for p, _ in items("a", 3, TEXT)]
+def test_blocks_round_trip(store: Store, kind: str) -> None:
+    pages = [with_layout(p) for p, _ in items("a", 3, TEXT)]
     assert [block.kind for block in pages[0].blocks or ()] == ["heading", "table"]
     assert pages[1].blocks == ()
     pages[2] = replace(pages[2], blocks=None)
-    given_ = [(p, embedding("a", p.number, TEXT, len(p.words))) for p in pages]
-    put(store, document("a"), TEXT, given_)
+    new_items = [(p, embedding("a", p.number, TEXT, len(p.words))) for p in pages]
+    put(store, document("a"), TEXT, new_items)
     again = open_kind(kind, store.location, create=False)
     assert store.pages("a") == again.pages("a") == tuple(pages)
     assert store.verify() == []
     again.close()
 
 
-@pytest.mark.usefixtures("small_steps")
-def test_an_addition_that_goes_on_keeps_blocks(store: Store) -> None:
-    given_ = [(laid_out(p), e) for p, e in items("a", 3, TEXT)]
+@pytest.mark.usefixtures("flush_every_page")
+def test_resumed_addition_keeps_blocks(store: Store) -> None:
+    new_items = [(with_layout(p), e) for p, e in items("a", 3, TEXT)]
     with store.adding(document("a"), TEXT) as addition:
-        for item in given_[:2]:
+        for item in new_items[:2]:
             addition.put(*item)
-    put(store, document("a"), TEXT, given_)
-    assert store.pages("a") == tuple(p for p, _ in given_)
+    put(store, document("a"), TEXT, new_items)
+    assert store.pages("a") == tuple(p for p, _ in new_items)
     assert damage(store) == []
 
 
@@ -96,10 +96,10 @@ def block_lists(draw: st.DrawFn, words: int = 6) -> tuple[Block, ...]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(first=block_lists(), later=block_lists())
-def test_any_blocks_come_back(
+def test_any_blocks_round_trip(
     store: Store, first: tuple[Block, ...], later: tuple[Block, ...]
 ) -> None:
-    for stored in store.documents():  # of the example before
+    for stored in store.documents():  # from the previous example
         store.remove(stored.id)
     whole, bare = with_blocks(*first), page("a", 2)
     new = [(p, embedding("a", p.number, TEXT)) for p in (whole, bare)]
@@ -110,7 +110,7 @@ def test_any_blocks_come_back(
     assert damage(store) == []
 
 
-WRONG: dict[str, list[Block]] = {
+INVALID: dict[str, list[Block]] = {
     "words .* range: 6": [Block("sentence", (6,), 10.0)],
     "words .* range: -1": [Block("sentence", (-1,), 10.0)],
     "heading .* range: 1": [Block("sentence", (0,), 10.0, heading=1)],
@@ -121,19 +121,19 @@ WRONG: dict[str, list[Block]] = {
 }
 
 
-@pytest.mark.parametrize("reason", WRONG)
-def test_wrong_blocks_are_refused(store: Store, reason: str) -> None:
-    wrong = with_blocks(*WRONG[reason])
-    with pytest.raises(StoreError, match=f"page 1 has .*{reason}"):
+@pytest.mark.parametrize("reason", INVALID)
+def test_invalid_blocks_raise_store_error(store: Store, reason: str) -> None:
+    wrong = with_blocks(*INVALID[reason])
+    with pytest.raises(StoreError, match=f"(?i)page 1.*{reason}"):
         put(store, document("a", 1), TEXT, [(wrong, embedding("a", 1, TEXT))])
     add(store, "a")
-    with pytest.raises(StoreError, match=f"page 1 has .*{reason}"):
+    with pytest.raises(StoreError, match=f"(?i)page 1.*{reason}"):
         store.set_blocks("a", [wrong])
     assert store.pages("a", [1]) == (page("a", 1),)
 
 
 def write_blocks(store: Store, number: int, text: str) -> None:
-    """Write anything as the blocks of a page of "a"."""
+    """Overwrite the blocks of a page of "a" with any text."""
     if hasattr(store, "folder"):
         connection = sqlite3.connect(store.folder / "index.sqlite")
         connection.execute("UPDATE pages SET blocks = ? WHERE number = ?", (text, number))
@@ -150,10 +150,10 @@ def as_stored(blocks: str) -> str:
 
 
 DAMAGED = {
-    "no JSON": "[1,[[",
+    "not JSON": "[1,[[",
     "null": "null",
     "a number": "7",
-    "no list": as_stored("5"),
+    "not a list": as_stored("5"),
     "another checksum": "[1,[]]",
     "a field is missing": as_stored('[["sentence",[0],10.0,null,[]]]'),
     "a word too many": as_stored('[["sentence",[6],10.0,null,[],0]]'),
@@ -165,24 +165,24 @@ DAMAGED = {
 }
 
 
-def test_damaged_blocks_are_said_to_be_damaged(store: Store, kind: str) -> None:
+def test_damaged_blocks_are_reported(store: Store, kind: str) -> None:
     add(store, "a")
-    for what, text in DAMAGED.items():
+    for case, text in DAMAGED.items():
         write_blocks(store, 3, text)
         fresh = open_kind(kind, store.location)
-        with pytest.raises(StoreError, match=r"damaged at a\.pdf .*page"):
+        with pytest.raises(StoreError, match=r"a\.pdf .*page"):
             fresh.pages("a", [3])
         assert fresh.pages("a", [1]) == (page("a", 1),)
         (problem,) = fresh.verify()
-        assert (problem.kind, problem.document) == ("damage", "a"), what
-        assert problem.what.startswith("page 3 "), what
+        assert (problem.kind, problem.document) == ("damage", "a"), case
+        assert "page 3 " in problem.what, case
         fresh.close()
 
 
-def test_a_kind_of_a_newer_version_is_no_damage(store: Store) -> None:
+def test_unknown_block_kind_asks_for_an_upgrade(store: Store) -> None:
     add(store, "a")
     write_blocks(store, 1, as_stored('[["poem",[0],10.0,null,[],0]]'))
-    with pytest.raises(StoreError, match=r"page 1 has a block of the kind 'poem'.*upgrade"):
+    with pytest.raises(StoreError, match=r"'poem'.*upgrade"):
         store.pages("a")
     (problem,) = store.verify()
     assert "'poem'" in problem.what
@@ -191,20 +191,20 @@ def test_a_kind_of_a_newer_version_is_no_damage(store: Store) -> None:
 # Pages that were stored without blocks.
 
 
-def test_blocks_of_stored_pages_are_kept(store: Store, kind: str) -> None:
+def test_set_blocks_saves_blocks_of_stored_pages(store: Store, kind: str) -> None:
     stored = add(store, "a")
     add(store, "b")
     beside = open_kind(kind, store.location)
     bare, expected = beside.pages("a"), state(store)
     assert without_blocks(store) == expected
-    whole = tuple(laid_out(p) for p in bare)
+    whole = tuple(with_layout(p) for p in bare)
     store.set_blocks("a", [whole[2], whole[0]])
     assert store.pages("a") == (whole[0], bare[1], whole[2])
     store.set_blocks("a", whole)
     assert store.pages("a") == whole
     fresh = open_kind(kind, store.location)
     assert fresh.pages("a") == whole
-    # All else is as it was: when it was added, vectors, words, other documents.
+    # Nothing else has changed: the time of the addition, vectors, words, other documents.
     assert (store.get("a"), store.get("a").added) == (stored, stored.added)
     assert without_blocks(store) == expected
     assert store.verify() == []
@@ -212,24 +212,24 @@ def test_blocks_of_stored_pages_are_kept(store: Store, kind: str) -> None:
     fresh.close()
 
 
-def test_blocks_are_written_once(store: Store) -> None:
+def test_set_blocks_does_not_replace_blocks(store: Store) -> None:
     add(store, "a")
     first = replace(page("a", 1), blocks=(Block("item", (0, 1), 9.0),))
     store.set_blocks("a", [first])
-    store.set_blocks("a", [laid_out(page("a", 1))])
+    store.set_blocks("a", [with_layout(page("a", 1))])
     assert store.pages("a", [1]) == (first,)
 
 
-def test_blocks_of_pages_that_are_not_there_any_more(store: Store) -> None:
+def test_set_blocks_ignores_missing_and_changed_pages(store: Store) -> None:
     add(store, "a")
-    mine = laid_out(page("a", 1))
-    store.set_blocks("a", [laid_out(page("b", 1)), replace(laid_out(page("a", 3)), number=9)])
+    mine = with_layout(page("a", 1))
+    store.set_blocks("a", [with_layout(page("b", 1)), replace(with_layout(page("a", 3)), number=9)])
     assert store.pages("a", [1]) == (page("a", 1),)
     store.remove("a")
     store.set_blocks("a", [mine])
     store.set_blocks("never", [mine])
     assert store.documents() == []
-    # It comes back with other words.
+    # The document is added again with other words.
     put(store, document("a"), TEXT, items("other", 3, TEXT))
     store.set_blocks("a", [mine])
     assert store.pages("a") == tuple(p for p, _ in items("other", 3, TEXT))
@@ -238,7 +238,7 @@ def test_blocks_of_pages_that_are_not_there_any_more(store: Store) -> None:
 
 def test_compacting_keeps_blocks(store: Store, kind: str) -> None:
     add(store, "a")
-    store.set_blocks("a", [laid_out(p) for p in store.pages("a")])
+    store.set_blocks("a", [with_layout(p) for p in store.pages("a")])
     expected = state(store)
     compact_now(store)
     again = open_kind(kind, store.location)
@@ -247,7 +247,7 @@ def test_compacting_keeps_blocks(store: Store, kind: str) -> None:
     again.close()
 
 
-def test_processes_lay_out_the_same_pages(kind: str, index: Path, workers: Workers) -> None:
+def test_processes_set_blocks_of_the_same_pages(kind: str, index: Path, workers: Workers) -> None:
     store = open_kind(kind, index)
     for id_ in ("a", "b", "c"):
         add(store, id_)
@@ -256,13 +256,13 @@ def test_processes_lay_out_the_same_pages(kind: str, index: Path, workers: Worke
     workers.run("together", kind, index, "lay_out", "lay_out", "write:d", "lay_out")
     store = open_kind(kind, index)
     for id_ in ("a", "b", "c"):
-        assert store.pages(id_) == tuple(laid_out(p) for p, _ in items(id_, 3, TEXT))
+        assert store.pages(id_) == tuple(with_layout(p) for p, _ in items(id_, 3, TEXT))
     assert {id_: without_blocks(store)[id_] for id_ in before} == before
     assert damage(store) == []
     store.close()
 
 
-def test_a_page_without_blocks_has_the_checksum_it_always_had() -> None:
-    # As the version before computed them.
-    assert page_values(page("a", 1))[-1] == 3635862177
-    assert page_values(page("a", 2, 0))[-1] == 281668001
+def test_checksum_of_a_page_without_blocks_is_unchanged() -> None:
+    # The previous version computed these checksums.
+    assert page_to_row_values(page("a", 1))[-1] == 3635862177
+    assert page_to_row_values(page("a", 2, 0))[-1] == 281668001

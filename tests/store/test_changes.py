@@ -1,4 +1,4 @@
-"""Any sequence of changes, and many threads: the stores say what a plain dict would."""
+"""Compare both stores with plain dicts, after any sequence of changes and with many threads."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ from tests.store.samples import (
 from visar.results import EncoderRef
 from visar.store import Store
 
-# Threads, and any sequence of changes.
 
-
-def test_many_threads_use_one_store(store: Store) -> None:
+def test_threads_share_a_store(store: Store) -> None:
     names = ["a", "b", "c"]
     for name in names:
         add(store, name)
@@ -79,11 +77,11 @@ CHANGES = st.lists(
 
 
 class Both:
-    """A store, and beside it what it should say in plain dicts."""
+    """A store, and its expected content in plain dicts."""
 
-    def __init__(self, kind: str, place: Path) -> None:
-        self.kind, self.place = kind, place
-        self.store = open_kind(kind, place)
+    def __init__(self, kind: str, path: Path) -> None:
+        self.kind, self.path = kind, path
+        self.store = open_kind(kind, path)
         self.known: dict[str, dict[str, Any]] = {}
 
     def add(self, id_: str, encoder: EncoderRef, source: str) -> None:
@@ -129,7 +127,7 @@ class Both:
 
     def reopen(self) -> None:
         self.store.close()
-        self.store = open_kind(self.kind, self.place, create=False)
+        self.store = open_kind(self.kind, self.path, create=False)
 
     def check(self) -> None:
         assert [stored.id for stored in self.store.documents()] == list(self.known)

@@ -1,4 +1,4 @@
-"""Kill −9 at any moment leaves the old or the new state of each document, never a mix."""
+"""Test that kill −9 at any moment leaves the old or the new state, never a mix."""
 
 from __future__ import annotations
 
@@ -27,82 +27,82 @@ from tests.store.samples import (
     state,
 )
 
-# The whole list takes too long with LanceDB; its writes are of the same few kinds in each.
-OF_LANCE = ("new", "changed", "version", "removed", "laid out", "compacted")
+# All scenarios would take too long with LanceDB, and they make the same few kinds of writes.
+LANCE_SCENARIOS = ("new", "changed", "version", "removed", "laid out", "compacted")
 
 
 @pytest.fixture(scope="module")
 def memory() -> Iterator[Path]:
-    """A folder in memory, where there is one: a process that dies loses nothing there either."""
-    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        (Path(place) / "original").write_bytes(b"the original" * 1000)
-        yield Path(place)
+    """A folder in memory if possible, which also survives the death of a process."""
+    parent = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        (Path(folder) / "original").write_bytes(b"the original" * 1000)
+        yield Path(folder)
 
 
 @pytest.fixture
 def base(kind: str, memory: Path) -> Path:
-    """An index with two documents, and half of a third whose adding was interrupted."""
-    place = memory / kind
-    if not place.exists():
-        store = open_kind(kind, place)
+    """An index with two documents and an interrupted addition."""
+    path = memory / kind
+    if not path.exists():
+        store = open_kind(kind, path)
         for id_ in ("a", "b"):
             given = items(id_, PAGES, TEXT)
             put(store, document(id_, PAGES), TEXT, given, memory / "original")
         interrupt(store, "half", [1, 2], pages=PAGES)
         store.close()
-    return place
+    return path
 
 
 @pytest.fixture
 def copies(memory: Path) -> Iterator[Path]:
-    """Where the copies are; beside them is the original that is kept."""
-    place = memory / "copies"
-    place.mkdir()
-    shutil.copy(memory / "original", place)
-    yield place
-    shutil.rmtree(place)
+    """A folder for copies of the index, with the original file next to them."""
+    folder = memory / "copies"
+    folder.mkdir()
+    shutil.copy(memory / "original", folder)
+    yield folder
+    shutil.rmtree(folder)
 
 
-def check_and_clean(kind: str, place: Path, states: list[State]) -> State:
-    """The index must be in one of the states, and stay in it when it is cleaned up."""
-    store = open_kind(kind, place, create=False)
-    found = state(store)
-    assert found in states
+def check_and_clean(kind: str, path: Path, states: list[State]) -> State:
+    """Check that the index is in one of the states before and after compacting; return it."""
+    store = open_kind(kind, path, create=False)
+    actual = state(store)
+    assert actual in states
     assert damage(store) == []
     compact_now(store)
     assert store.verify() == []
-    assert state(store) == found
+    assert state(store) == actual
     store.close()
-    return found
+    return actual
 
 
-def read(kind: str, place: Path) -> State:
-    store = open_kind(kind, place, create=False)
-    found = state(store)
+def read(kind: str, path: Path) -> State:
+    store = open_kind(kind, path, create=False)
+    result = state(store)
     store.close()
-    return found
+    return result
 
 
 def runs_in(copies: Path) -> list[Path]:
-    found = [place for place in copies.iterdir() if place.name.isdigit()]
-    return sorted(found, key=lambda place: int(place.name))
+    runs = [path for path in copies.iterdir() if path.name.isdigit()]
+    return sorted(runs, key=lambda path: int(path.name))
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_killed_before_every_write(
     scenario: str, kind: str, base: Path, copies: Path, workers: Workers
 ) -> None:
-    if kind == "lance" and scenario not in OF_LANCE:
+    if kind == "lance" and scenario not in LANCE_SCENARIOS:
         pytest.skip("takes too long")
-    workers.run("at_every_write", kind, scenario, base, copies)
+    workers.run("kill_before_every_write", kind, scenario, base, copies)
     runs = runs_in(copies)
     old, new = read(kind, base), read(kind, runs[-1])
     assert (old == new) == (scenario == "compacted")
-    found = [check_and_clean(kind, place, [old, new]) for place in runs]
-    # Once the new state is there it stays; the first run died before anything was written.
-    turning_point = found.index(new)
-    assert found == [old] * turning_point + [new] * (len(runs) - turning_point)
+    states = [check_and_clean(kind, path, [old, new]) for path in runs]
+    # All later runs have the new state; the first run died before any write.
+    turning_point = states.index(new)
+    assert states == [old] * turning_point + [new] * (len(runs) - turning_point)
     assert turning_point > 0 or scenario == "compacted"
 
 
@@ -110,22 +110,22 @@ def test_killed_before_every_write(
 def test_killed_at_any_time(
     scenario: str, kind: str, base: Path, copies: Path, workers: Workers
 ) -> None:
-    workers.run("at_any_time", kind, scenario, base, copies)
+    workers.run("kill_at_any_time", kind, scenario, base, copies)
     old, new = read(kind, base), read(kind, copies / "whole")
-    for place in runs_in(copies):
-        check_and_clean(kind, place, [old, new])
+    for path in runs_in(copies):
+        check_and_clean(kind, path, [old, new])
 
 
-def test_the_work_before_the_kill_is_not_lost(
+def test_pages_before_the_kill_are_not_lost(
     kind: str, base: Path, copies: Path, workers: Workers
 ) -> None:
-    workers.run("at_every_write", kind, "new", base, copies)
+    workers.run("kill_before_every_write", kind, "new", base, copies)
     given = items("new", PAGES, TEXT)
-    kept = []
-    for place in runs_in(copies):
-        store = open_kind(kind, place)
+    counts = []
+    for path in runs_in(copies):
+        store = open_kind(kind, path)
         with store.adding(document("new", PAGES), TEXT) as addition:
-            kept.append(PAGES if addition.stored else len(addition.written))
+            counts.append(PAGES if addition.stored else len(addition.written))
             for item in given:
                 if addition.stored is None and item[0].number not in addition.written:
                     addition.put(*item)
@@ -135,11 +135,11 @@ def test_the_work_before_the_kill_is_not_lost(
         compact_now(store)
         assert store.verify() == []
         store.close()
-    assert set(kept) >= {0, 1, PAGES}
+    assert set(counts) >= {0, 1, PAGES}
 
 
 def test_processes_killed_at_random_moments() -> None:
-    """A few of the trials whose figures docs/benchmarks.md shows; it exits with what is wrong."""
+    """Run a few trials of the benchmark in docs/reliability.md, which fails on lost data."""
     command = [sys.executable, "-m", "benchmarks.crash", "--trials", "15", "--seed", "1"]
     run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

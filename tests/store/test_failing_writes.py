@@ -1,4 +1,4 @@
-"""A full disk and a failing one: every write fails in turn, and nothing acknowledged is lost."""
+"""Test full and failing disks: every write fails in turn, and acknowledged changes survive."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from visar.store import Store, open_store
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
 )
-# Of all places where a write can fail, this many are tried for each kind of failure; all of them
-# with VISAR_FAULT_PLACES=1000000.
-PLACES = int(os.environ.get("VISAR_FAULT_PLACES", "5"))
+# Number of writes to fail, for each kind of failure. VISAR_FAULT_SAMPLES=1000000 tests all writes.
+SAMPLES = int(os.environ.get("VISAR_FAULT_SAMPLES", "5"))
 
 
 @pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("shim") / "faults.so"
+def fault_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("fault_library") / "faults.so"
     source = Path(__file__).with_name("faults.c")
-    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(built), str(source), "-ldl"]
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"]
     subprocess.run(command, check=True)
-    return built
+    return library
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +43,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(shim: Path, index: Path, **faults: object) -> list[list[str]]:
-    """The steps of the child with their outcome."""
+def run(fault_library: Path, index: Path, **faults: object) -> list[list[str]]:
+    """Run the child with faults; return its steps and their outcomes."""
     environment = {
         **os.environ,
-        "LD_PRELOAD": str(shim),
+        "LD_PRELOAD": str(fault_library),
         "FAULT_FOLDER": str(index),
         **{f"FAULT_{name}": str(value) for name, value in faults.items()},
     }
-    ran = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tests.store.faulty_child", str(index)],
         env=environment,
         cwd=Path(__file__).parents[2],
@@ -60,8 +59,8 @@ def run(shim: Path, index: Path, **faults: object) -> list[list[str]]:
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    return [line.split(maxsplit=2) for line in ran.stdout.splitlines()]
+    assert result.returncode == 0, result.stderr
+    return [line.split(maxsplit=2) for line in result.stdout.splitlines()]
 
 
 def check_document(store: Store, name: str, encoder: EncoderRef) -> None:
@@ -71,22 +70,22 @@ def check_document(store: Store, name: str, encoder: EncoderRef) -> None:
 
 
 def check_index(index: Path, steps: dict[str, str]) -> None:
-    """What was acknowledged is there; what was refused is there whole or not at all."""
+    """Check that acknowledged changes are there, and failed changes are complete or absent."""
     store = open_store(index)
     assert [problem for problem in store.verify() if problem.kind == "damage"] == []
-    there = {document.id: document for document in store.documents()}
-    for document in there.values():
+    documents = {document.id: document for document in store.documents()}
+    for document in documents.values():
         for encoder in document.encoders:
             check_document(store, document.id, encoder)
     if steps.get("add") == "done":
-        assert there["new"].encoders == (TEXT,)
+        assert documents["new"].encoders == (TEXT,)
     if steps.get("encoder") == "done":
-        assert IMAGE in there["a"].encoders
+        assert IMAGE in documents["a"].encoders
     if steps.get("version") == "done":
-        assert TEXT_2 in there["a"].encoders
+        assert TEXT_2 in documents["a"].encoders
     if steps.get("remove") == "done":
-        assert "b" not in there
-    # With the disk in order again everything works.
+        assert "b" not in documents
+    # Without faults everything works again.
     add(store, "new", TEXT)
     store.compact()
     assert store.verify() == []
@@ -95,20 +94,21 @@ def check_index(index: Path, steps: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("kind", [errno.ENOSPC, errno.EIO], ids=["full", "failing"])
 @pytest.mark.parametrize("stays", [1, 0], ids=["for good", "once"])
-def test_a_write_that_fails_loses_nothing(
-    shim: Path, base: Path, tmp_path: Path, kind: int, stays: int
+def test_failed_write_loses_no_data(
+    fault_library: Path, base: Path, tmp_path: Path, kind: int, stays: int
 ) -> None:
-    shutil.copytree(base, tmp_path / "counted")
+    shutil.copytree(base, tmp_path / "complete")
     count = tmp_path / "count"
-    assert {outcome for outcome, *_ in run(shim, tmp_path / "counted", COUNT=count)} == {"done"}
+    outcomes = run(fault_library, tmp_path / "complete", COUNT=count)
+    assert {outcome for outcome, *_ in outcomes} == {"done"}
     total = int(count.read_text())
     assert total > 50
-    refused = 0
-    for place in sorted({1 + i * total // PLACES for i in range(PLACES)}):
-        index = tmp_path / str(place)
+    failures = 0
+    for write in sorted({1 + i * total // SAMPLES for i in range(SAMPLES)}):
+        index = tmp_path / str(write)
         shutil.copytree(base, index)
-        outcomes = run(shim, index, AT=place, ERRNO=kind, STAYS=stays)
-        refused += sum(outcome[0] == "refused" for outcome in outcomes)
+        outcomes = run(fault_library, index, AT=write, ERRNO=kind, STAYS=stays)
+        failures += sum(outcome[0] == "failed" for outcome in outcomes)
         check_index(index, {step: outcome for outcome, step, *_ in outcomes})
         shutil.rmtree(index)
-    assert refused
+    assert failures

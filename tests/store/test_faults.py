@@ -1,12 +1,14 @@
-"""Disks that are full or read-only: it is said so, and nothing is lost."""
+"""Test full and read-only disks."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,23 +17,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.store.older import has_blocks, make_older
+from tests.conftest import write_pdf
+from tests.store.previous_format import downgrade, has_blocks
 from tests.store.samples import (
     TEXT,
+    State,
     add,
     compact_now,
     damage,
     document,
     embedding,
+    interrupt,
     items,
-    laid_out,
     open_kind,
     page,
     put,
     state,
+    with_layout,
 )
-from visar.encoders.protocol import PageEmbedding
-from visar.errors import StoreError
+from visar.encoders.encoder import PageEmbedding
+from visar.errors import DiskFull, NotAnIndex, ReadOnlyIndex, StoreError
+from visar.index import Index
+from visar.store import open_store
 
 ROOT = Path(__file__).parents[2]
 DISK_BYTES = 3 << 20
@@ -39,37 +46,45 @@ DISK_BYTES = 3 << 20
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own; only the administrator can make one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "visar-test", str(place)]
+    """A small file system; mounting it needs root."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "visar-test", str(path)]
     if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)  # noqa: S607
+        pytest.skip("can't mount a file system here")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)  # noqa: S607
 
 
-def fill(place: Path, leaving: int) -> Path:
-    """Leave only so many bytes of a disk."""
-    file = place / "filling"
-    free = shutil.disk_usage(place).free
-    file.write_bytes(bytes(max(free - leaving, 0)))
+@pytest.fixture
+def large_disk(disk: Path) -> Path:
+    """A file system with space for the reserve of an index."""
+    options = f"remount,size={32 << 20}"
+    subprocess.run(["mount", "-o", options, str(disk)], check=True)  # noqa: S607
+    return disk
+
+
+def fill(folder: Path, free_bytes: int) -> Path:
+    """Fill a disk until only ``free_bytes`` are free."""
+    file = folder / "filling"
+    free = shutil.disk_usage(folder).free
+    file.write_bytes(bytes(max(free - free_bytes, 0)))
     return file
 
 
 @contextlib.contextmanager
-def explained_as_full() -> Iterator[None]:
-    """Whatever is refused must be said to be so because the disk is full."""
+def expect_disk_full() -> Iterator[None]:
+    """Fail if a StoreError has another reason than a full disk."""
     try:
         yield
-    except StoreError as error:
-        if "disk is full" not in str(error):
-            raise AssertionError(str(error)) from error
+    except DiskFull:
         raise
+    except StoreError as error:
+        raise AssertionError(str(error)) from error
 
 
-def test_a_full_disk(disk: Path, kind: str, tmp_path: Path) -> None:
-    """Wherever it becomes full: it is said so, nothing is lost, and it can be done again."""
+def test_full_disk(disk: Path, kind: str, tmp_path: Path) -> None:
+    """Wherever the disk becomes full, nothing is lost, and the addition can be repeated."""
     store = open_kind(kind, disk / "index")
     add(store, "a")
     before = state(store)
@@ -78,10 +93,10 @@ def test_a_full_disk(disk: Path, kind: str, tmp_path: Path) -> None:
     whole = document("b", 12)
     pages = items("b", 12, TEXT)
     succeeded = 0
-    rooms = range(0, 160_000, 8192 if kind == "sqlite" else 24_576)
-    for room in rooms:
-        filling = fill(disk, room)
-        with contextlib.suppress(StoreError), explained_as_full():
+    free_sizes = range(0, 160_000, 8192 if kind == "sqlite" else 24_576)
+    for free_bytes in free_sizes:
+        filling = fill(disk, free_bytes)
+        with contextlib.suppress(StoreError), expect_disk_full():
             put(store, whole, TEXT, pages, original)
             succeeded += 1
         filling.unlink()
@@ -91,21 +106,21 @@ def test_a_full_disk(disk: Path, kind: str, tmp_path: Path) -> None:
         assert store.pages("b") == tuple(p for p, _ in pages)
         store.remove("b")
         assert state(store) == before
-    assert 0 < succeeded < len(rooms)
+    assert 0 < succeeded < len(free_sizes)
     compact_now(store)
     assert store.verify() == []
     store.close()
 
 
 def with_many_vectors(few: PageEmbedding) -> PageEmbedding:
-    """More than a page of memory, which a file on this disk may have left."""
+    """Repeat vectors to more than a memory page, which a file may occupy beyond its size."""
     vectors, boxes, words = (
         np.concatenate([array] * 400) for array in (few.vectors, few.boxes, few.words)
     )
     return PageEmbedding(vectors, boxes, words)
 
 
-def test_an_addition_goes_on_when_there_is_room_again(disk: Path) -> None:
+def test_addition_continues_after_space_is_freed(disk: Path) -> None:
     store = open_kind("sqlite", disk / "index")
     first, second, third = (
         (page("a", n), with_many_vectors(embedding("a", n, TEXT))) for n in (1, 2, 3)
@@ -113,7 +128,7 @@ def test_an_addition_goes_on_when_there_is_room_again(disk: Path) -> None:
     with store.adding(document("a"), TEXT) as addition:
         addition.put(*first)
         filling = fill(disk, 0)
-        with pytest.raises(StoreError, match="disk is full"):
+        with pytest.raises(DiskFull):
             addition.put(*second)
         filling.unlink()
         addition.put(*second)
@@ -126,58 +141,194 @@ def test_an_addition_goes_on_when_there_is_room_again(disk: Path) -> None:
     store.close()
 
 
-def test_a_read_only_disk(disk: Path) -> None:
-    place = disk / "index"
-    store = open_kind("sqlite", place)
+def test_read_only_disk(disk: Path) -> None:
+    path = disk / "index"
+    store = open_kind("sqlite", path)
     add(store, "a")
     before = state(store)
     store.close()
-    for how in ("ro", "rw"):
-        options = f"remount,{how},size={DISK_BYTES}"
+    for mode in ("ro", "rw"):
+        options = f"remount,{mode},size={DISK_BYTES}"
         subprocess.run(["mount", "-o", options, str(disk)], check=True)  # noqa: S607
-        if how == "ro":
-            for folder in (place, disk / "new"):
-                with pytest.raises(StoreError, match=f"the index {folder}: it cannot be written"):
-                    open_kind("sqlite", folder)
-    again = open_kind("sqlite", place)
+        if mode == "ro":
+            with pytest.raises(ReadOnlyIndex):
+                open_kind("sqlite", disk / "new")
+            check_read_only(path, before)
+    again = open_kind("sqlite", path)
     assert state(again) == before
     assert again.verify() == []
     again.close()
 
 
-def test_a_read_only_index_of_the_version_before(disk: Path) -> None:
-    place = disk / "index"
-    store = open_kind("sqlite", place)
+def check_read_only(path: Path, before: State) -> None:
+    """Check that everything can be read and nothing written."""
+    store = open_kind("sqlite", path)
+    assert state(store) == before
+    assert store.verify() == []
+    for change in (lambda: store.remove("a"), lambda: add(store, "b"), store.compact):
+        with pytest.raises(ReadOnlyIndex):
+            change()
+    assert state(store) == before
+    store.close()
+
+
+@pytest.mark.parametrize("left", [(), ("wal", "shm"), ("wal",)], ids=["closed", "killed", "log"])
+def test_reading_from_a_read_only_disk(disk: Path, left: tuple[str, ...]) -> None:
+    """Read an index that was closed, whose process was killed, or whose shared memory is lost."""
+    path = disk / "index"
+    store = open_kind("sqlite", path)
+    add(store, "a")
+    interrupt(store, "half", [1])
+    before, copies = state(store), disk / "copies"
+    copies.mkdir()
+    for kind in left:
+        shutil.copy(path / f"index.sqlite-{kind}", copies)
+    store.close()
+    for copy in copies.iterdir():
+        copy.rename(path / copy.name)
+    files = snapshot(path)
+    check_verify_writes_nothing(path)
+    assert snapshot(path) == files
+    options = f"remount,ro,size={DISK_BYTES}"
+    subprocess.run(["mount", "-o", options, str(disk)], check=True)  # noqa: S607
+    check_verify_writes_nothing(path)
+    readable = open_kind("sqlite", path)
+    assert state(readable) == before
+    assert [problem.kind for problem in readable.verify()] == ["orphan"]
+    readable.close()
+    assert snapshot(path) == files
+
+
+def check_verify_writes_nothing(path: Path) -> None:
+    command = [sys.executable, "-m", "visar", "verify", "--json", "--index", str(path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert [problem["kind"] for problem in json.loads(run.stdout)] == ["orphan"]
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Return the name, time, permissions and content of everything in a folder."""
+    return {
+        str(path): (
+            path.stat().st_mtime_ns,
+            path.stat().st_mode,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in (folder, *folder.rglob("*"))
+    }
+
+
+def test_read_only_store_sees_new_commits(tmp_path: Path) -> None:
+    """It takes no locks, so writers don't wait for it, but it reads their commits."""
+    writer = open_kind("sqlite", tmp_path)
+    add(writer, "a")
+    writer.close()
+    reader = open_store(tmp_path, read_only=True)
+    assert [stored.id for stored in reader.documents()] == ["a"]
+    code = (
+        "import sys; from tests.store.samples import add, open_kind; "
+        "store = open_kind('sqlite', sys.argv[1]); add(store, sys.argv[2]); store.compact()"
+    )
+    for name in ("b", "c"):
+        command = [sys.executable, "-c", code, str(tmp_path), name]
+        subprocess.run(command, cwd=ROOT, check=True)
+        assert reader.get(name).id == name
+        assert reader.verify() == []
+    with pytest.raises(NotAnIndex):
+        open_store(tmp_path / "none", read_only=True)
+    assert not (tmp_path / "none").exists()
+    reader.close()
+
+
+def test_damaged_full_text_index_is_reported(tmp_path: Path) -> None:
+    store = open_kind("sqlite", tmp_path)
+    add(store, "a")
+    store.close()
+    connection = sqlite3.connect(tmp_path / "index.sqlite")
+    connection.execute("UPDATE page_text_data SET block = substr(block, 1, 20) WHERE id > 10")
+    connection.commit()
+    connection.close()
+    store = open_kind("sqlite", tmp_path)
+    assert any("full-text" in problem.what for problem in store.verify())
+    store.close()
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "closed"])
+def test_removing_frees_space_on_a_full_disk(
+    large_disk: Path, tmp_path: Path, is_open: bool
+) -> None:
+    """The disk is filled to the last byte, with or without a process that has the index open."""
+    path, original = large_disk / "index", tmp_path / "original"
+    original.write_bytes(bytes(100_000))
+    store = open_kind("sqlite", path)
+    for name in "abc":
+        put(store, document(name, 300), TEXT, items(name, 300, TEXT), original)
+    interrupt(store, "half", [1, 2])
+    before = state(store)
+    if not is_open:
+        store.close()
+    filling = fill_up(large_disk)
+    with pytest.raises(OSError, match="No space left"):
+        (large_disk / "more").write_bytes(b"more")
+    (large_disk / "more").unlink(missing_ok=True)
+    if not is_open:
+        store = open_kind("sqlite", path, create=False)
+    store.remove("a")
+    assert compact_now(store).pages == 2
+    store.remove("b")
+    assert shutil.disk_usage(large_disk).free > 200_000
+    assert state(store) == {"c": before["c"]}
+    assert store.verify() == []
+    filling.unlink()
+    add(store, "new")
+    assert (path / "reserve").stat().st_size == 2 << 20
+    store.close()
+
+
+def fill_up(folder: Path) -> Path:
+    """Fill a disk to the last byte."""
+    path = folder / "filling"
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        for size in (1 << 20, 4096, 1):
+            with contextlib.suppress(OSError):
+                while file.write(bytes(size)):
+                    pass
+    return path
+
+
+def test_read_only_index_of_the_previous_format(disk: Path) -> None:
+    path = disk / "index"
+    store = open_kind("sqlite", path)
     add(store, "a")
     before = state(store)
     store.close()
-    make_older("sqlite", place)
-    # SQLite reads a database that it cannot write if its log is there.
+    downgrade("sqlite", path)
+    # SQLite can only read a read-only database if its log exists.
     code = (
         "import os, sqlite3, sys; connection = sqlite3.connect(sys.argv[1]); "
         "connection.execute('UPDATE documents SET name = name'); connection.commit(); os._exit(0)"
     )
-    subprocess.run([sys.executable, "-c", code, str(place / "index.sqlite")], check=True)
+    subprocess.run([sys.executable, "-c", code, str(path / "index.sqlite")], check=True)
     options = f"remount,ro,size={DISK_BYTES}"
     subprocess.run(["mount", "-o", options, str(disk)], check=True)  # noqa: S607
-    store = open_kind("sqlite", place)
-    assert not has_blocks("sqlite", place)
+    store = open_kind("sqlite", path)
+    assert not has_blocks("sqlite", path)
     assert state(store) == before
     assert damage(store) == []
     with pytest.raises(StoreError):
-        store.set_blocks("a", [laid_out(page("a", 1))])
+        store.set_blocks("a", [with_layout(page("a", 1))])
     store.close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the administrator may write everywhere")
-def test_a_folder_without_the_right_to_write(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_folder_without_write_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(ReadOnlyIndex):
         open_kind("sqlite", tmp_path / "index")
 
 
 def add_within(index: str, limits: str) -> None:
-    """Add a document while no file may be longer than a limit, in a process for each limit."""
+    """Add a document with a maximum file size, in one process per limit."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     for limit in limits.split():
         process = os.fork()
@@ -193,7 +344,7 @@ def add_within(index: str, limits: str) -> None:
         os._exit(0)
 
 
-def test_files_that_may_not_grow(index: Path) -> None:
+def test_limited_file_size(index: Path) -> None:
     store = open_kind("sqlite", index)
     add(store, "a")
     before = state(store)
@@ -209,3 +360,57 @@ def test_files_that_may_not_grow(index: Path) -> None:
     assert state(store) == before | {"b": state(store)["b"]}
     assert store.pages("b") == tuple(p for p, _ in items("b", 30, TEXT))
     store.close()
+
+
+def test_read_only_index_can_be_searched(large_disk: Path, tmp_path: Path) -> None:
+    path = large_disk / "index"
+    with Index.open(path) as index:
+        index.add(write_pdf(tmp_path / "a.pdf", "The warranty is seven years.", "A storm."))
+    options = f"remount,ro,size={32 << 20}"
+    subprocess.run(["mount", "-o", options, str(large_disk)], check=True)  # noqa: S607
+    before = snapshot(path)
+    with Index.open(path) as index:
+        assert index.search("How long is the warranty?").pages[0].page == 1
+        assert index.ask("How long is the warranty?").found
+        assert index.image("a.pdf", 2).width > 0
+        assert index.verify() == []
+        index.backup(tmp_path / "backup")
+    with Index.open(tmp_path / "backup", create=False) as index:
+        assert index.ask("How long is the warranty?").found
+        assert index.verify() == []
+    assert snapshot(path) == before
+
+
+def test_index_without_a_reserve_can_be_searched_on_a_full_disk(
+    large_disk: Path, tmp_path: Path
+) -> None:
+    """Questions need no space, and don't use up the space that removing a document needs."""
+    path = large_disk / "index"
+    with Index.open(path) as index:
+        index.add(write_pdf(tmp_path / "a.pdf", "The warranty is seven years.", "A storm."))
+    first = fill_up(large_disk).rename(large_disk / "first")
+    with Index.open(path) as index:
+        assert index.ask("How long is the warranty?").found
+    assert (path / "reserve").exists()
+    (path / "reserve").unlink()
+    fill_up(large_disk)
+    with Index.open(path) as index:
+        assert index.ask("How long is the warranty?").found
+        with pytest.raises(DiskFull):
+            index.remove("a.pdf")
+        first.unlink()
+        assert index.remove("a.pdf").name == "a.pdf"
+        assert index.documents() == []
+
+
+def test_full_temporary_folder_is_not_reported_as_damage(disk: Path, tmp_path: Path) -> None:
+    store = open_kind("sqlite", tmp_path / "index")
+    pages = ((page("a", n, 400), embedding("a", n, TEXT, 400)) for n in range(1, 701))
+    put(store, document("a", 700), TEXT, pages)
+    store.close()
+    fill_up(disk)
+    command = [sys.executable, "-m", "visar", "verify", "--index", str(tmp_path / "index")]
+    environment = {**os.environ, "SQLITE_TMPDIR": str(disk)}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert run.returncode == 2
+    assert b"full" in run.stderr

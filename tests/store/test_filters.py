@@ -1,4 +1,4 @@
-"""Filters of metadata: what they mean, and where they are wrong."""
+"""Test filters on metadata, and their errors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ values = st.one_of(
 )
 metadata = st.dictionaries(st.sampled_from(NAMES), values)
 
-# A filter with what it means, as the grammar builds them.
+# A filter and its reference predicate.
 Case = tuple[str, Any]
 
 
-def _written(value: object) -> str:
+def _literal(value: object) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
@@ -41,20 +41,20 @@ def _same(left: object, right: object) -> bool:
 
 
 def _compare(name: str, sign: str, value: Any) -> Case:
-    def meant(data: dict[str, Any]) -> bool:
-        found: Any = data.get(name)
+    def matches(data: dict[str, Any]) -> bool:
+        actual: Any = data.get(name)
         if sign in ("=", "!="):
-            return _same(found, value) == (sign == "=")
-        texts = isinstance(found, str) and isinstance(value, str)
-        numbers = type(found) in (int, float) and type(value) in (int, float)
+            return _same(actual, value) == (sign == "=")
+        texts = isinstance(actual, str) and isinstance(value, str)
+        numbers = type(actual) in (int, float) and type(value) in (int, float)
         if not (texts or numbers):
             return False
         order: Any = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[
             sign
         ]
-        return bool(order(found, value))
+        return bool(order(actual, value))
 
-    return f"{name} {sign} {_written(value)}", meant
+    return f"{name} {sign} {_literal(value)}", matches
 
 
 simple = st.one_of(
@@ -66,7 +66,7 @@ simple = st.one_of(
     ),
     st.builds(
         lambda name, options: (
-            f"{name} in ({', '.join(map(_written, options))})",
+            f"{name} in ({', '.join(map(_literal, options))})",
             lambda data: any(_same(data.get(name), option) for option in options),
         ),
         st.sampled_from(NAMES),
@@ -97,9 +97,9 @@ filters = st.recursive(
 
 
 @given(filters, metadata)
-def test_a_filter_means_what_it_says(case: Case, data: dict[str, Any]) -> None:
-    text, meant = case
-    assert parse_filter(text)(data) == meant(data)
+def test_filter_matches_its_reference(case: Case, data: dict[str, Any]) -> None:
+    text, matches = case
+    assert parse_filter(text)(data) == matches(data)
 
 
 @pytest.mark.parametrize(
@@ -107,52 +107,52 @@ def test_a_filter_means_what_it_says(case: Case, data: dict[str, Any]) -> None:
     [
         ('year >= 2020 and kind = "report"', True),
         ("year>2021 or kind='report'", True),
-        # and binds closer than or, not closer than both.
+        # "not" binds more tightly than "and", which binds more tightly than "or".
         ("final = true or year = 1 and year = 2", True),
         ("not year = 1 and year = 2", False),
         ("year in (2020, 2021)", True),
         ("year not in (2020, 2021)", False),
         ("editor is null and missing is null and kind is not null", True),
-        # What is not there is neither larger nor smaller, but it is not the same.
+        # A missing value is neither larger nor smaller, but it is different.
         ("missing < 5 or missing >= 5", False),
         ("missing != 5", True),
-        # A number is no text and no truth value.
+        # Numbers, text and booleans are never equal.
         ('year = "2021" or year >= "2" or final = 1', False),
         ("price = 2.50 and year < 2021.5", True),
     ],
 )
-def test_a_report_of_2021(text: str, matches: bool) -> None:
+def test_filter_on_a_report(text: str, matches: bool) -> None:
     assert parse_filter(text)(REPORT) is matches
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "reason"),
+    ("text", "position", "hint"),
     [
-        ("year >= ", 8, "expected a number"),
-        ("year >= 2020 kind = 1", 13, "expected and, or, or the end"),
-        ("kind = report", 7, 'a text stands in quotes, "report"'),
-        ("year ~ 3", 5, "not understood"),
-        ('kind = "report', 7, "closing quote"),
-        ("(year = 1", 9, "expected )"),
-        ("and = 1", 0, "expected the name"),
-        ("", 0, "expected the name"),
-        ("year in 3", 8, "expected ("),
-        ("not " * 60 + "a = 1", 200, "too many"),
+        ("year >= ", 8, "number"),
+        ("year >= 2020 kind = 1", 13, "and"),
+        ("kind = report", 7, '"report"'),
+        ("year ~ 3", 5, "character"),
+        ('kind = "report', 7, "quote"),
+        ("(year = 1", 9, ")"),
+        ("and = 1", 0, "name"),
+        ("", 0, "name"),
+        ("year in 3", 8, "("),
+        ("not " * 60 + "a = 1", 200, "nested"),
     ],
 )
-def test_an_error_points_at_its_place(text: str, place: int, reason: str) -> None:
+def test_error_points_to_its_position(text: str, position: int, hint: str) -> None:
     with pytest.raises(InvalidOption) as raised:
         parse_filter(text)
-    first, shown, mark = str(raised.value).split("\n")
-    assert reason in first
-    assert shown == f"  {text}"
-    assert mark.index("^") - 2 == place
+    message, line, mark = str(raised.value).split("\n")
+    assert hint in message
+    assert line == f"  {text}"
+    assert mark.index("^") - 2 == position
 
 
 @given(st.text(max_size=30))
 @example("__import__('os')")
 @example("year = 1\n")
-def test_any_text_is_a_filter_or_refused(text: str) -> None:
+def test_any_text_is_a_filter_or_an_invalid_option(text: str) -> None:
     try:
         matches = parse_filter(text)
     except InvalidOption:
@@ -161,11 +161,11 @@ def test_any_text_is_a_filter_or_refused(text: str) -> None:
 
 
 @given(values.filter(lambda value: not isinstance(value, str)))
-def test_values_of_the_command_line(value: object) -> None:
+def test_parse_value(value: object) -> None:
     assert parse_value(json.dumps(value)) == value
 
 
-def test_what_is_no_value_is_text() -> None:
+def test_other_values_are_text() -> None:
     settings = ["kind=a report", 'code="007"', "code-2=007", "sum=1e999", "list=[1]", "empty="]
     assert parse_metadata(settings) == {
         "kind": "a report",
@@ -178,6 +178,6 @@ def test_what_is_no_value_is_text() -> None:
 
 
 @pytest.mark.parametrize("setting", ["year", "=3", "2year=3", "in=3", "a b=3", '"a"=3'])
-def test_a_setting_has_a_name_that_filters_can_use(setting: str) -> None:
+def test_metadata_needs_a_name_that_filters_can_use(setting: str) -> None:
     with pytest.raises(InvalidOption, match="NAME=VALUE"):
         parse_metadata([setting])

@@ -1,4 +1,4 @@
-"""Additions that stop, go on, and meet: what was written stays, and everybody succeeds."""
+"""Test interrupted and concurrent additions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ from tests.store.samples import (
 from visar.errors import StoreError
 from visar.store import Store
 
-# Interrupted additions.
 
-
-def test_an_interrupted_addition_goes_on_where_it_stopped(store: Store, kind: str) -> None:
-    given_ = items("a", 5, TEXT)
+def test_interrupted_addition_is_resumed(store: Store, kind: str) -> None:
+    new_items = items("a", 5, TEXT)
 
     def interrupted() -> Iterator[Item]:
-        yield from given_[:3]
+        yield from new_items[:3]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -41,18 +39,18 @@ def test_an_interrupted_addition_goes_on_where_it_stopped(store: Store, kind: st
     assert store.documents() == []
     beside = open_kind(kind, store.location)
     assert unfinished(beside, "a", pages=5) == {1, 2, 3}
-    # Other vectors than the interrupted ones: nothing to go on from.
+    # Additions with another encoder or version have nothing to resume.
     for encoder in (TEXT_2, IMAGE):
         assert unfinished(store, "a", encoder, 5) == set()
     assert unfinished(store, "b") == set()
 
-    with pytest.raises(StoreError, match=r"1 of 5 pages of a\.pdf were not given, .* page 5"):
-        put(store, document("a", 5), TEXT, given_[3:4])
+    with pytest.raises(StoreError, match=r"1 of 5 pages of a\.pdf .* page 5"):
+        put(store, document("a", 5), TEXT, new_items[3:4])
     assert unfinished(beside, "a", pages=5) == {1, 2, 3, 4}
 
-    put(beside, document("a", 5), TEXT, given_[4:])
-    assert store.pages("a") == tuple(p for p, _ in given_)
-    expected = np.concatenate([e.vectors for _, e in given_])
+    put(beside, document("a", 5), TEXT, new_items[4:])
+    assert store.pages("a") == tuple(p for p, _ in new_items)
+    expected = np.concatenate([e.vectors for _, e in new_items])
     np.testing.assert_array_equal(store.vectors("a", TEXT).vectors, expected)
     assert damage(store) == []
     store.compact()
@@ -60,7 +58,7 @@ def test_an_interrupted_addition_goes_on_where_it_stopped(store: Store, kind: st
     beside.close()
 
 
-def test_pages_missing_at_the_commit_may_still_come(store: Store) -> None:
+def test_missing_pages_can_be_put_after_a_failed_commit(store: Store) -> None:
     *most, last = items("a", 3, TEXT)
     with store.adding(document("a"), TEXT) as addition:
         for item in most:
@@ -73,7 +71,7 @@ def test_pages_missing_at_the_commit_may_still_come(store: Store) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_pages_given_again_win_over_those_of_an_interrupted_addition(
+def test_pages_put_again_replace_those_of_an_interrupted_addition(
     store: Store, number: int
 ) -> None:
     with store.adding(document("a"), TEXT) as addition:
@@ -91,8 +89,8 @@ def test_pages_given_again_win_over_those_of_an_interrupted_addition(
     assert damage(store) == []
 
 
-def test_vectors_of_pages_that_are_gone_are_not_used(store: Store) -> None:
-    # They name words of the old pages by their index.
+def test_vectors_of_removed_pages_are_not_reused(store: Store) -> None:
+    # The vectors refer to words of the old pages by their index.
     add(store, "a")
     interrupt(store, "a", [1], IMAGE)
     assert unfinished(store, "a", IMAGE) == {1}
@@ -102,27 +100,27 @@ def test_vectors_of_pages_that_are_gone_are_not_used(store: Store) -> None:
     assert unfinished(store, "a", IMAGE) == set()
 
 
-def test_vectors_for_pages_that_another_removes_are_refused(store: Store, kind: str) -> None:
+def test_commit_fails_if_another_process_changes_the_pages(store: Store, kind: str) -> None:
     add(store, "a")
     beside = open_kind(kind, store.location)
     with store.adding(document("a"), IMAGE) as addition:
         for item in items("a", 3, IMAGE):
             addition.put(*item)
         beside.remove("a")
-        with pytest.raises(StoreError, match="removed by another process"):
+        with pytest.raises(StoreError, match=r"removed a\.pdf"):
             addition.commit()
     with store.adding(document("a"), IMAGE) as addition:
         for item in items("a", 3, IMAGE):
             addition.put(*item)
         put(beside, document("a"), TEXT, items("other", 3, TEXT))
-        with pytest.raises(StoreError, match="with other words"):
+        with pytest.raises(StoreError, match=r"added a\.pdf"):
             addition.commit()
     assert store.get("a").encoders == (TEXT,)
     assert damage(store) == []
     beside.close()
 
 
-@pytest.mark.usefixtures("small_steps")
+@pytest.mark.usefixtures("flush_every_page")
 def test_two_additions_of_the_same_document_both_succeed(store: Store, kind: str) -> None:
     beside = open_kind(kind, store.location)
     first, second, third = items("a", 3, TEXT)
@@ -131,7 +129,7 @@ def test_two_additions_of_the_same_document_both_succeed(store: Store, kind: str
             one.put(*item)
             two.put(*item)
         with open_kind(kind, store.location).adding(document("a"), TEXT) as late:
-            # What is promised holds, whatever the others do.
+            # The pages that are listed as written stay available, whatever the others do.
             rest = [item for item in items("a", 3, TEXT) if item[0].number not in late.written]
             one.put(*third)
             stored = one.commit()
@@ -147,9 +145,9 @@ def test_two_additions_of_the_same_document_both_succeed(store: Store, kind: str
     beside.close()
 
 
-@pytest.mark.usefixtures("small_steps")
+@pytest.mark.usefixtures("flush_every_page")
 def test_two_encoders_on_the_same_new_document_both_succeed(store: Store, kind: str) -> None:
-    # Each brings the pages, but only one can; the other's vectors must not be lost.
+    # Both add the pages, but only one commits them. The vectors of the other must not be lost.
     beside = open_kind(kind, store.location)
     with store.adding(document("a"), TEXT) as one, beside.adding(document("a"), IMAGE) as two:
         for text, image in zip(items("a", 3, TEXT), items("a", 3, IMAGE), strict=True):
@@ -162,8 +160,8 @@ def test_two_encoders_on_the_same_new_document_both_succeed(store: Store, kind: 
     beside.close()
 
 
-def test_one_has_other_words_but_the_work_is_done(store: Store, kind: str) -> None:
-    # OCR need not give the same twice.
+def test_concurrent_additions_with_different_words(store: Store, kind: str) -> None:
+    # OCR can give different words for the same page.
     beside = open_kind(kind, store.location)
     with store.adding(document("a"), TEXT) as one, beside.adding(document("a"), TEXT) as two:
         for mine, other in zip(items("a", 3, TEXT), items("other", 3, TEXT), strict=True):

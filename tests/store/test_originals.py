@@ -1,4 +1,4 @@
-"""The files that documents were read from are kept with them, in both stores."""
+"""Test that both stores save the original files of documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visar.errors import StoreError
 from visar.store import Store
 
 
-def test_the_original_is_kept(store: Store, tmp_path: Path, kind: str) -> None:
+def test_original_is_stored(store: Store, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "file.pdf"
     file.write_bytes(bytes(range(256)) * 100)
     folder = tmp_path / "scans"
@@ -37,7 +37,7 @@ def test_the_original_is_kept(store: Store, tmp_path: Path, kind: str) -> None:
     each.close()
 
 
-def test_the_original_may_come_with_another_encoder(store: Store, tmp_path: Path) -> None:
+def test_original_can_be_added_with_another_encoder(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "file.pdf"
     file.write_bytes(b"content")
     add(store, "a")
@@ -49,7 +49,7 @@ def test_the_original_may_come_with_another_encoder(store: Store, tmp_path: Path
     assert store.verify() == []
 
 
-def test_the_original_goes_with_its_document(store: Store, tmp_path: Path) -> None:
+def test_original_is_deleted_with_its_document(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "file.pdf"
     file.write_bytes(b"content")
     add(store, "a", original=file)
@@ -62,7 +62,7 @@ def test_the_original_goes_with_its_document(store: Store, tmp_path: Path) -> No
     assert store.original("a") is None
 
 
-def test_an_original_that_is_not_there(store: Store, tmp_path: Path) -> None:
+def test_missing_original(store: Store, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"missing\.pdf"):
         add(store, "a", original=tmp_path / "missing.pdf")
     assert store.documents() == []

@@ -1,4 +1,4 @@
-"""Several processes use one index at the same time."""
+"""Test several processes that use an index at the same time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def test_writers_do_not_lose_each_others_documents(
     store.close()
 
 
-def test_readers_see_whole_versions_while_a_file_changes_and_is_compacted(
-    kind: str, index: Path, workers: Workers
-) -> None:
+def test_readers_see_consistent_versions(kind: str, index: Path, workers: Workers) -> None:
     workers.run("together", kind, index, "replace", "compact", "read", "read")
     store = open_kind(kind, index, create=False)
     assert [(d.id, d.source) for d in store.documents()] == [(f"version-{ROUNDS - 1}", SOURCE)]
@@ -36,7 +34,7 @@ def test_readers_see_whole_versions_while_a_file_changes_and_is_compacted(
 
 
 def test_processes_add_the_same_documents(kind: str, index: Path, workers: Workers) -> None:
-    # Each brings the pages, but only one can; the other's vectors must not be lost.
+    # All add the pages, but only one commits them. The vectors of the others must not be lost.
     workers.run("together", kind, index, "same:x", "same:y", "same:y")
     store = open_kind(kind, index, create=False)
     encoders = (EncoderRef("x", "1", 4), EncoderRef("y", "1", 4))
@@ -50,7 +48,7 @@ def test_processes_add_the_same_documents(kind: str, index: Path, workers: Worke
     store.close()
 
 
-def test_processes_make_the_index(kind: str, index: Path, workers: Workers) -> None:
+def test_processes_create_the_same_index(kind: str, index: Path, workers: Workers) -> None:
     workers.run("together", kind, index, *(f"create:{name}" for name in "abcdef"))
     for number in range(4):
         store = open_kind(kind, index.with_name(f"new-{number}"), create=False)

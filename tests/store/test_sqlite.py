@@ -1,4 +1,4 @@
-"""The SQLite store: what it sees while another process changes the index, and its files."""
+"""Test the SQLite store: concurrent changes by other processes, and its files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kind() -> str:
 
 @pytest.fixture
 def two(index: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
-    """The store of this process, and that of another."""
+    """Two stores of the same index, as in two processes."""
     stores = SqliteStore.open(index), SqliteStore.open(index)
     yield stores
     for store in stores:
@@ -56,10 +56,8 @@ CHANGES: dict[str, Callable[[SqliteStore], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_another_process_changes_the_index_between_any_two_statements(
-    change: str, index: Path
-) -> None:
-    """What is read is a whole version, whenever the other process commits."""
+def test_concurrent_change_between_any_two_statements(change: str, index: Path) -> None:
+    """Reads are consistent, whenever the other process commits."""
 
     def read(store: SqliteStore) -> None:
         for stored in store.documents():
@@ -78,10 +76,10 @@ def test_another_process_changes_the_index_between_any_two_statements(
 
     step, reached = 0, True
     while reached:
-        place = index / str(step)
-        store, other = SqliteStore.open(place), SqliteStore.open(place)
+        path = index / str(step)
+        store, other = SqliteStore.open(path), SqliteStore.open(path)
         add(other, "a")
-        # While this process itself is writing the other one need not wait for long.
+        # Don't wait long while the first store is writing.
         other._connection.execute("PRAGMA busy_timeout = 10")
         left, reached = step, False
 
@@ -103,8 +101,8 @@ def test_another_process_changes_the_index_between_any_two_statements(
         step += 1 if step < 12 else 3
 
 
-def test_the_lock_of_an_addition_outlives_it(two: tuple[SqliteStore, SqliteStore]) -> None:
-    # Were its file deleted and made again, two could hold it at the same time.
+def test_lock_file_of_an_unfinished_addition_is_kept(two: tuple[SqliteStore, SqliteStore]) -> None:
+    # If the file was deleted and created again, two additions could lock it at the same time.
     store, other = two
     interrupt(store, "a", [1])
     (lock,) = (store.folder / "vectors").glob("*.lock")
@@ -112,22 +110,22 @@ def test_the_lock_of_an_addition_outlives_it(two: tuple[SqliteStore, SqliteStore
     with other.adding(document("a"), TEXT) as addition:
         assert addition.written == {1}
         assert lock.stat().st_ino == inode
-        assert Claim.is_taken(store.folder / "vectors", lock.stem)
+        assert Claim.is_claimed(store.folder / "vectors", lock.stem)
         with store.adding(document("a"), TEXT) as second:
             assert second.written == frozenset()
-    assert not Claim.is_taken(store.folder / "vectors", lock.stem)
+    assert not Claim.is_claimed(store.folder / "vectors", lock.stem)
     add(store, "a")
     assert list((store.folder / "vectors").glob("*.lock")) == []
 
 
-def test_an_addition_without_pages_leaves_nothing(two: tuple[SqliteStore, SqliteStore]) -> None:
+def test_addition_without_pages_leaves_no_files(two: tuple[SqliteStore, SqliteStore]) -> None:
     store, _ = two
     store.adding(document("a"), TEXT).close()
     assert list((store.folder / "vectors").iterdir()) == []
     assert store.verify() == []
 
 
-def test_what_a_killed_process_has_left_of_a_known_document_is_dropped(
+def test_files_of_a_killed_process_are_deleted(
     two: tuple[SqliteStore, SqliteStore], tmp_path: Path
 ) -> None:
     store, _ = two
@@ -148,7 +146,7 @@ def test_what_a_killed_process_has_left_of_a_known_document_is_dropped(
     assert store.original("a") is not None
 
 
-def test_files_are_plain(two: tuple[SqliteStore, SqliteStore]) -> None:
+def test_files_can_be_read_with_numpy_and_sqlite(two: tuple[SqliteStore, SqliteStore]) -> None:
     store, _ = two
     add(store, "a")
     add(store, "a", IMAGE)
@@ -166,7 +164,7 @@ def test_files_are_plain(two: tuple[SqliteStore, SqliteStore]) -> None:
     connection.close()
 
 
-def test_drafts_of_one_process_are_not_taken_from_it(
+def test_draft_in_progress_is_not_claimed(
     two: tuple[SqliteStore, SqliteStore],
 ) -> None:
     store, other = two
@@ -178,7 +176,7 @@ def test_drafts_of_one_process_are_not_taken_from_it(
     assert unfinished(other, "a") == {1}
 
 
-def test_the_place_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_kind("sqlite", "some index?")
     add(store, "a")
@@ -188,8 +186,8 @@ def test_the_place_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     again.close()
 
 
-def test_the_index_is_made_while_another_process_makes_it(index: Path) -> None:
-    # Here SQLite does not wait for the lock of another by itself.
+def test_concurrent_creation_waits_for_the_other_process(index: Path) -> None:
+    # SQLite doesn't wait for the lock of another process by itself here.
     index.mkdir()
     other = sqlite3.connect(index / "index.sqlite", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""An index made by the version before becomes one of this version when it is opened."""
+"""Test that opening an index of the previous format upgrades it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import Workers
-from tests.store.older import has_blocks, make_older
+from tests.store.previous_format import downgrade, has_blocks
 from tests.store.samples import (
     TEXT,
     Item,
@@ -20,10 +20,10 @@ from tests.store.samples import (
     document,
     interrupt,
     items,
-    laid_out,
     open_kind,
     put,
     state,
+    with_layout,
     without_blocks,
 )
 from visar.errors import NotAnIndex, StoreError
@@ -41,7 +41,7 @@ def vector_files(index: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def older(kind: str, index: Path) -> State:
-    """An index of the version before, with two documents and half of a third."""
+    """An index of the previous format, with two documents and an unfinished addition."""
     store = open_kind(kind, index)
     for id_ in ("a", "b"):
         add(store, id_)
@@ -49,12 +49,12 @@ def older(kind: str, index: Path) -> State:
     store.collect("some", ["a"])
     expected = state(store)
     store.close()
-    make_older(kind, index)
+    downgrade(kind, index)
     assert not has_blocks(kind, index)
     return expected
 
 
-def test_an_index_of_the_version_before(kind: str, index: Path, older: State) -> None:
+def test_index_of_the_previous_format_is_upgraded(kind: str, index: Path, older: State) -> None:
     files = vector_files(index)
     assert files
     store = open_kind(kind, index, create=False)
@@ -62,8 +62,8 @@ def test_an_index_of_the_version_before(kind: str, index: Path, older: State) ->
     assert state(store) == older
     assert damage(store) == []
     for id_ in ("a", "b"):
-        store.set_blocks(id_, [laid_out(page) for page in store.pages(id_)])
-    assert store.pages("a") == tuple(laid_out(page) for page, _ in items("a", 3, TEXT))
+        store.set_blocks(id_, [with_layout(page) for page in store.pages(id_)])
+    assert store.pages("a") == tuple(with_layout(page) for page, _ in items("a", 3, TEXT))
     assert without_blocks(store) == older
     assert damage(store) == []
     store.close()
@@ -71,9 +71,11 @@ def test_an_index_of_the_version_before(kind: str, index: Path, older: State) ->
     assert {name: after.get(name) for name in files} == files
 
 
-def test_its_unfinished_additions_go_on(kind: str, index: Path, older: State) -> None:
+def test_unfinished_additions_of_the_previous_format_are_resumed(
+    kind: str, index: Path, older: State
+) -> None:
     store = open_kind(kind, index)
-    whole: list[Item] = [(laid_out(page), vectors) for page, vectors in items("half", 3, TEXT)]
+    whole: list[Item] = [(with_layout(page), vectors) for page, vectors in items("half", 3, TEXT)]
     with store.adding(document("half"), TEXT) as addition:
         assert addition.written == {1, 2}
         addition.put(*whole[2])
@@ -81,7 +83,7 @@ def test_its_unfinished_additions_go_on(kind: str, index: Path, older: State) ->
     first, second, third = store.pages("half")
     assert (first.blocks, second.blocks) == (None, None)
     assert third == whole[2][0]
-    put(store, document("c"), TEXT, [(laid_out(p), e) for p, e in items("c", 3, TEXT)])
+    put(store, document("c"), TEXT, [(with_layout(p), e) for p, e in items("c", 3, TEXT)])
     assert store.pages("c")[0].blocks
     assert {id_: found for id_, found in state(store).items() if id_ in older} == older
     compact_now(store)
@@ -89,24 +91,26 @@ def test_its_unfinished_additions_go_on(kind: str, index: Path, older: State) ->
     store.close()
 
 
-def test_several_processes_open_it(kind: str, index: Path, older: State, workers: Workers) -> None:
+def test_several_processes_upgrade_an_index(
+    kind: str, index: Path, older: State, workers: Workers
+) -> None:
     workers.run("together", kind, index, *["lay_out"] * 4)
     assert has_blocks(kind, index)
     store = open_kind(kind, index, create=False)
     assert without_blocks(store) == older
     for id_ in ("a", "b"):
-        assert store.pages(id_) == tuple(laid_out(page) for page, _ in items(id_, 3, TEXT))
+        assert store.pages(id_) == tuple(with_layout(page) for page, _ in items(id_, 3, TEXT))
     assert damage(store) == []
     store.close()
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
-def test_killed_while_it_is_upgraded(
+def test_killed_during_an_upgrade(
     kind: str, index: Path, older: State, workers: Workers, tmp_path: Path
 ) -> None:
     copies = tmp_path / "copies"
     copies.mkdir()
-    workers.run("at_every_write", kind, "laid out", index, copies)
+    workers.run("kill_before_every_write", kind, "laid out", index, copies)
     upgraded = []
     for number in range(len(list(copies.iterdir()))):
         copy = copies / str(number)
@@ -116,13 +120,13 @@ def test_killed_while_it_is_upgraded(
         assert damage(store) == []
         store.close()
         assert has_blocks(kind, copy)
-    # Two tables, the version and the commit: until then it is as it was.
+    # The upgrade has four writes: two tables, the version and the commit.
     assert upgraded[:5] == [False, False, False, False, True]
     assert all(upgraded[4:])
 
 
 @pytest.mark.parametrize("kind", ["lance"])
-def test_an_index_in_object_storage_that_cannot_be_upgraded(
+def test_read_only_lancedb_index_is_not_upgraded(
     kind: str, index: Path, older: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -131,8 +135,8 @@ def test_an_index_in_object_storage_that_cannot_be_upgraded(
     assert not has_blocks(kind, index)
     assert state(store) == older
     assert damage(store) == []
-    with pytest.raises(StoreError, match="could not be upgraded: check the rights"):
-        store.set_blocks("a", [laid_out(page) for page in store.pages("a")])
+    with pytest.raises(StoreError, match="upgraded"):
+        store.set_blocks("a", [with_layout(page) for page in store.pages("a")])
     add(store, "c")
     assert store.pages("c") == tuple(page for page, _ in items("c", 3, TEXT))
 
@@ -148,8 +152,8 @@ def sqlite_index(index: Path) -> Path:
     return index
 
 
-def test_a_process_of_the_version_before_may_compact(sqlite_index: Path) -> None:
-    # It was open before the upgrade, and writes its own number into the database.
+def test_compaction_by_the_previous_version(sqlite_index: Path) -> None:
+    # A process of the previous version that was already running writes its own format number.
     connection = sqlite3.connect(sqlite_index / "index.sqlite")
     connection.execute("PRAGMA user_version = 2")
     connection.close()
@@ -159,22 +163,22 @@ def test_a_process_of_the_version_before_may_compact(sqlite_index: Path) -> None
     store.close()
 
 
-def test_a_newer_format_is_refused(sqlite_index: Path) -> None:
+def test_newer_format_is_not_opened(sqlite_index: Path) -> None:
     connection = sqlite3.connect(sqlite_index / "index.sqlite")
     connection.execute("PRAGMA user_version = 4")
     connection.close()
-    with pytest.raises(NotAnIndex, match=r"has the format 4, and this version .* reads 3"):
+    with pytest.raises(NotAnIndex, match=r"format 4\b.*format 3\b"):
         SqliteStore.open(sqlite_index)
 
 
-def test_fresh_and_upgraded_tables_have_the_same_columns(tmp_path: Path, index: Path) -> None:
+def test_new_and_upgraded_tables_have_the_same_columns(tmp_path: Path, index: Path) -> None:
     SqliteStore.open(index).close()
     shutil.copytree(index, tmp_path / "upgraded")
-    make_older("sqlite", tmp_path / "upgraded")
+    downgrade("sqlite", tmp_path / "upgraded")
     SqliteStore.open(tmp_path / "upgraded").close()
     columns = []
-    for place in (index, tmp_path / "upgraded"):
-        connection = sqlite3.connect(place / "index.sqlite")
+    for path in (index, tmp_path / "upgraded"):
+        connection = sqlite3.connect(path / "index.sqlite")
         columns.append(
             [
                 connection.execute(f"PRAGMA table_info ({table})").fetchall()

@@ -1,4 +1,4 @@
-"""Verifying names every damage and changes nothing; compacting drops only what is not needed."""
+"""Test verifying and compacting."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ from tests.store.samples import (
 from visar.errors import StoreError
 from visar.store import Store
 
-# Looking after.
 
-
-def test_compact_drops_leftovers_and_keeps_the_rest(store: Store, kind: str) -> None:
+def test_compact_deletes_only_unused_data(store: Store, kind: str) -> None:
     add(store, "good")
     add(store, "gone")
     interrupt(store, "half", [1, 2])
@@ -51,8 +49,8 @@ def test_compact_drops_leftovers_and_keeps_the_rest(store: Store, kind: str) -> 
     assert (again.pages, again.files, again.bytes) == (0, 0, 0)
 
 
-@pytest.mark.usefixtures("small_steps")
-def test_compact_keeps_what_is_being_written(store: Store, kind: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("flush_every_page")
+def test_compact_keeps_additions_in_progress(store: Store, kind: str, tmp_path: Path) -> None:
     add(store, "old")
     file = tmp_path / "file.pdf"
     file.write_bytes(b"content")
@@ -84,7 +82,7 @@ def test_verify_changes_nothing(store: Store, index: Path) -> None:
 
 
 def vector_files(index: Path) -> list[Path]:
-    """Where the vectors are, in either store."""
+    """Return the files with vectors, in either store."""
     return sorted(
         path
         for path in index.rglob("*")
@@ -93,29 +91,29 @@ def vector_files(index: Path) -> list[Path]:
     )
 
 
-def test_flipped_bytes_are_found(store: Store, index: Path, kind: str) -> None:
+def test_verify_reports_flipped_bytes(store: Store, index: Path, kind: str) -> None:
     add(store, "a")
     needle = store.vectors("a", TEXT).vectors.tobytes()
-    for part, what in ((needle, "vectors"), (b"a-1-w", "page")):
+    for part, label in ((needle, "vectors"), (b"a-1-w", "page")):
         before = index.with_name("before")
         if kind == "sqlite":
             store.close()
-            store = open_kind(kind, index)  # all is in the database, not in its log
+            store = open_kind(kind, index)  # moves everything from the log to the database
             store.compact()
         shutil.copytree(index, before)
         hit = 0
         for path in index.rglob("*"):
             content = path.read_bytes() if path.is_file() else b""
             if part[:16] in content:
-                place = content.index(part[:16]) + 1
+                offset = content.index(part[:16]) + 1
                 path.write_bytes(
-                    content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+                    content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :]
                 )
                 hit += 1
         assert hit
         fresh = open_kind(kind, index)
         problems = fresh.verify()
-        assert any(p.kind == "damage" and what in p.what for p in problems), problems
+        assert any(p.kind == "damage" and label in p.what for p in problems), problems
         fresh.close()
         shutil.rmtree(index)
         shutil.move(before, index)
@@ -136,8 +134,8 @@ def test_lost_vectors_are_reported_and_can_be_added_again(
     fresh.close()
 
 
-def test_damage_raises_nothing_but_store_errors(store: Store, index: Path, kind: str) -> None:
-    """Bytes flipped anywhere: the content is right, or it is said that it is not."""
+def test_damage_only_raises_store_errors(store: Store, index: Path, kind: str) -> None:
+    """Flipped bytes either don't matter or raise StoreError."""
     rng = np.random.default_rng(1)
     for id_ in ("a", "b"):
         put(store, document(id_, metadata={"x": "y"}), TEXT, with_invalid_page("why"))
@@ -150,8 +148,8 @@ def test_damage_raises_nothing_but_store_errors(store: Store, index: Path, kind:
     for _ in range(40 if kind == "sqlite" else 12):
         path = paths[rng.integers(len(paths))]
         content = bytearray(whole[path])
-        for place in rng.integers(len(content), size=3):
-            content[place] ^= 1 << int(rng.integers(8))
+        for offset in rng.integers(len(content), size=3):
+            content[offset] ^= 1 << int(rng.integers(8))
         path.write_bytes(content)
         try:
             fresh = open_kind(kind, index)

@@ -1,8 +1,8 @@
-"""What processes do beside each other on one index.
+"""Tasks for several processes on one index.
 
-``python -m tests.store.worker`` reads commands from its input, a JSON list a line, does them in
-processes that it forks, and answers each with a line: whether they went well. Importing LanceDB
-takes longer than all of them.
+``python -m tests.store.worker`` reads commands from its input, one JSON list per line, runs them in
+forked processes, and prints for each command whether it succeeded. Forking saves importing LanceDB
+in each process, which takes longer than all tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from tests.store.crash import at_any_time, at_every_write, fork
+from tests.store.crash import fork, kill_at_any_time, kill_before_every_write
 from tests.store.samples import (
     IMAGE,
     TEXT,
@@ -26,10 +26,10 @@ from tests.store.samples import (
     document,
     embedding,
     items,
-    laid_out,
     open_kind,
     page,
     put,
+    with_layout,
 )
 from visar.errors import NotInIndex
 from visar.results import EncoderRef
@@ -41,7 +41,7 @@ PAGES = 8
 
 
 def write(store: Store, _index: Path, name: str) -> None:
-    """Add documents of its own, and change what is said of them."""
+    """Add own documents, and change their metadata and collections."""
     for number in range(ROUNDS):
         add(store, f"{name}-{number}")
         store.collect("all", [f"{name}-{number}"])
@@ -51,12 +51,12 @@ def write(store: Store, _index: Path, name: str) -> None:
 def same(store: Store, index: Path, encoder: str) -> None:
     """Add the same new documents as others, by the same encoder or another."""
     ref = EncoderRef(encoder, "1", 4)
-    for number in range(ROUNDS if index.exists() else 2):  # object storage takes its time
+    for number in range(ROUNDS if index.exists() else 2):  # object storage is slow
         put(store, document(f"same-{number}", PAGES), ref, items("same", PAGES, ref))
 
 
 def replace(store: Store, index: Path) -> None:
-    """Change one file again and again; every version has one look throughout."""
+    """Change one file repeatedly; all pages of a version have the same seed."""
     for number in range(ROUNDS):
         seed = f"version-{number}"
         whole = [(page(seed, n), embedding(seed, n, TEXT)) for n in (1, 2, 3)]
@@ -65,7 +65,7 @@ def replace(store: Store, index: Path) -> None:
 
 
 def read(store: Store, index: Path) -> None:
-    """Read the file that is being changed: each time one version, whole."""
+    """Read the changing file, and check that each read is one complete version."""
     seen: set[str | None] = set()
     while not index.with_name("done").exists() or seen <= {None}:
         for stored in store.documents():
@@ -85,7 +85,7 @@ def check_version(store: Store, id_: str) -> str | None:
 
 
 def compact(store: Store, index: Path) -> None:
-    """Compact and verify all the time; a document is never found damaged."""
+    """Compact and verify repeatedly; there must never be damage."""
     if hasattr(store, "grace"):
         store.grace = timedelta(seconds=30)
     while not index.with_name("done").exists():
@@ -94,15 +94,15 @@ def compact(store: Store, index: Path) -> None:
 
 
 def lay_out(store: Store, _index: Path) -> None:
-    """Find the blocks of all pages, one after the other."""
+    """Set the blocks of all pages, one by one."""
     for stored in store.documents():
         for number in range(1, stored.pages + 1):
             (bare,) = store.pages(stored.id, [number])
-            store.set_blocks(stored.id, [laid_out(bare)])
+            store.set_blocks(stored.id, [with_layout(bare)])
 
 
 def create(store: Store, index: Path, name: str) -> None:
-    """Make indexes where there are none, at the same moment as others."""
+    """Create new indexes at the same time as other processes."""
     kind = type(store).__name__.removesuffix("Store").lower()
     for number in range(4):
         add(open_kind(kind, index.with_name(f"new-{number}")), name, IMAGE)
@@ -114,7 +114,7 @@ TASKS: dict[str, Callable[..., None]] = {
 
 
 def together(kind: str, index: str, *tasks: str) -> bool:
-    """Let a process do each of the tasks, such as ``write:a``; all begin at the same moment."""
+    """Run each task, such as ``write:a``, in its own process; all start at the same time."""
     start = time.monotonic() + 0.2
 
     def work(task: str) -> None:
@@ -129,8 +129,8 @@ def together(kind: str, index: str, *tasks: str) -> bool:
 
 COMMANDS: dict[str, Callable[..., bool]] = {
     "together": together,
-    "at_every_write": at_every_write,
-    "at_any_time": at_any_time,
+    "kill_before_every_write": kill_before_every_write,
+    "kill_at_any_time": kill_at_any_time,
 }
 
 
@@ -138,7 +138,7 @@ if __name__ == "__main__":
     if "lance" in sys.argv:
         import lancedb  # noqa: F401
 
-        # LanceDB warns that a fork may find it at work; here nothing has been done before.
+        # LanceDB warns about forks while it is in use, but it is only imported here.
         warnings.simplefilter("ignore", RuntimeWarning)
     for line in sys.stdin:
         command, *arguments = json.loads(line)

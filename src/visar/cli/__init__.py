@@ -6,8 +6,8 @@ import sys
 
 
 def main() -> None:
-    """Run the program. Ctrl-C ends it with exit code 130, even while it is being imported."""
-    # Imported modules live as long as the process: there is no garbage to collect among them.
+    """Run the program. Ctrl-C ends it with exit code 130, even during imports."""
+    # Imported modules live as long as the process: there is nothing to collect.
     gc.disable()
     atexit.register(gc.freeze)
     try:
@@ -17,7 +17,7 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.stderr.write(
-            "visar: interrupted. Finished work is kept; run the same command again to resume.\n"
+            "visar: interrupted. Finished work is kept. Run the same command again to resume.\n"
         )
         sys.exit(130)
 

@@ -1,4 +1,4 @@
-"""How an answer and the pages it rests on look in the terminal."""
+"""Answers and their pages, printed in the terminal."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.output import complain, console, errors, plain_table
-from visar.cli.tables import table_rows, table_title
+from visar.cli.tables import table_rows
+from visar.generation.extractive import table_title
 from visar.library import AnswerStream
-from visar.results import Answer, Generation, PageHit, Passage, SearchResult
+from visar.results import NO_CITATION, Answer, Generation, PageHit, Passage, SearchResult
 from visar.retrieval.wording import nothing_found, numbers
-from visar.text import clean_line, counted
+from visar.text import clean_line, clean_text, counted
 
 WIDEST_BAR = 5
 LONGEST_WORD = len("possible")
 PAGES_SHOWN = 10
 NEAREST_SHOWN = 3
 _INDENT = 2
+_WIDEST_TEXT = 100
+_LONGEST_CLAIM = 100
 
 
 def read_answer(stream: AnswerStream) -> Answer:
-    """Return an answer when it is complete; at a terminal, show it while it is written."""
+    """Return the complete answer; at a terminal, show it while it is written."""
     with stream:
         if not errors.is_terminal:
             return stream.answer
@@ -39,19 +42,17 @@ def read_answer(stream: AnswerStream) -> Answer:
         return stream.answer
 
 
-def warn_if_interrupted(answer: Answer) -> bool:
-    """Say if a model's reply broke off before its end; return whether it did."""
-    generation = answer.generation
-    if generation is None or generation.finish != "interrupted":
-        return False
-    complain(f"The reply of {generation.model} broke off. Ask again for the rest.")
-    return True
+def warn_of_problem(answer: Answer) -> bool:
+    """Print a warning if the generator failed; return whether it did."""
+    if answer.problem is not None:
+        complain(f"{answer.problem} Showing quotes instead.")
+    return answer.problem is not None
 
 
 def print_answer(answer: Answer) -> None:
-    """Print an answer, and the passages or pages it rests on."""
+    """Print an answer with its quotes or citations."""
     console.print()
-    if answer.generation is None:
+    if answer.generation is None or answer.problem is not None:
         _print_quotes(answer)
     else:
         _print_written(answer, answer.generation)
@@ -59,10 +60,10 @@ def print_answer(answer: Answer) -> None:
 
 
 def print_pages(found: SearchResult, *, why: bool = False) -> None:
-    """Print the pages with their best lines, and the reason for their number."""
+    """Print the pages with their best lines, and why there are so many."""
     calibrated = found.calibration is not None
     shown = _pages_shown(found)
-    # Printed page numbers, if a document has any that differ.
+    # Page numbers that are printed on the pages, if they differ.
     printed = max((len(hit.label) for hit in shown), default=0)
     if printed:
         printed = max(printed, len("PRINTED"))
@@ -84,12 +85,12 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
         console.print(_indented(Text(_about_calibration(found), style="dim")))
     if why:
         _print_numbers(found)
-    hint = "" if why else " · --why for the numbers"
+    hint = "" if why else " · --why for details"
     console.print(_indented(Text(f"{found.summary}{hint}", style="dim")))
 
 
 def _pages_shown(found: SearchResult) -> tuple[PageHit, ...]:
-    """Return the pages to list: the three nearest if none is likely to help."""
+    """Return the pages to list: only the nearest few if none is likely to help."""
     return found.pages[: NEAREST_SHOWN if found.strength == "none" else PAGES_SHOWN]
 
 
@@ -107,8 +108,8 @@ def _print_numbers(found: SearchResult) -> None:
 
 def _about_calibration(found: SearchResult) -> str:
     return (
-        f"{found.encoder.name} isn't calibrated, so the pages have no probability. Run "
-        "`visar calibrate` to add it."
+        f"{found.encoder.name} isn't calibrated, so pages have no probabilities. Run "
+        "`visar calibrate` to fit them."
     )
 
 
@@ -117,10 +118,7 @@ def _about_left_out(found: SearchResult) -> str:
     others = len(found.left_out) - 3
     more = f" and {others} more" if others > 0 else ""
     encoder = found.encoder.name
-    return (
-        f"Not searched: {names}{more}, without vectors of {encoder}. "
-        f"Run `visar add FILE --encoder {encoder}` to include them."
-    )
+    return f"Not searched: {names}{more}. Run `visar add FILE --encoder {encoder}` to include them."
 
 
 def _print_quotes(answer: Answer) -> None:
@@ -132,11 +130,12 @@ def _print_quotes(answer: Answer) -> None:
     if answer.search.strength == "weak":
         where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
         console.print(Text(f"  Weak match: the answer may not be in {where}.", style="yellow"))
-    named_by = {hit.document: hit.name for hit in answer.search.pages}
+    names = {hit.document: hit.name for hit in answer.search.pages}
     for passage in answer.passages:
-        named = f"{named_by[passage.document]}, " if len(searched) > 1 else ""
-        _print_quote(passage, f"{named}page {passage.page}")
-    console.print("  [dim]Quoted directly. Use --generator for a written answer.[/dim]")
+        prefix = f"{names[passage.document]}, " if len(searched) > 1 else ""
+        _print_quote(passage, f"{prefix}page {passage.page}")
+    if answer.problem is None:
+        console.print("  [dim]Quoted directly. Use --generator for a written answer.[/dim]")
 
 
 def _print_quote(passage: Passage, page: str) -> None:
@@ -153,33 +152,41 @@ def _print_quote(passage: Passage, page: str) -> None:
 
 def _print_written(answer: Answer, generation: Generation) -> None:
     if answer.found:
-        console.print(_indented(Text(answer.text, style="bold")))
+        from rich.markdown import Markdown
+
+        written = Markdown(clean_text(answer.text), hyperlinks=False)
+        console.print(Padding(written, (0, 0, 0, _INDENT)), width=min(console.width, _WIDEST_TEXT))
     else:
-        said = f"{answer.generator} didn't find the answer on these pages."
-        console.print(_indented(Text(said, style="bold")))
+        refusal = f"{answer.generator} didn't find the answer on these pages."
+        console.print(_indented(Text(refusal, style="bold")))
     if answer.found and generation.finish == "length":
-        console.print(_indented(Text("Cut off: it reached its maximum length.", "yellow")))
+        console.print(_indented(Text("Cut off at the maximum length.", "yellow")))
     if generation.note is not None:
         console.print(_indented(Text(generation.note, "yellow")))
-    if invented := [cited.label for cited in answer.citations if not cited.was_given]:
-        cited = f"It cites page {', '.join(invented)}, which it wasn't given. Check the answer."
-        console.print(_indented(Text(cited, style="yellow")))
-    console.print(_indented(Text(_how(answer, generation), style="dim")))
+    if answer.lacks_citations:
+        console.print(_indented(Text(NO_CITATION, "yellow")))
+    for line, is_verified in _citation_lines(answer):
+        console.print(_indented(Text(line, "" if is_verified else "yellow")))
+    console.print(_indented(Text(_how(generation), style="dim")))
 
 
-def _how(answer: Answer, generation: Generation) -> str:
-    """Return the model, the pages and the cost of an answer, in one line."""
-    parts = [f"written by {generation.model}"]
-    if read := [
-        _page_name(answer, cited.document, cited.page)
-        for cited in answer.citations
-        if cited.was_given
-    ]:
-        parts.append(f"from page{'s' if len(read) > 1 else ''} {', '.join(read)}")
+def _citation_lines(answer: Answer) -> list[tuple[str, bool]]:
+    """Return a line for each cited page and each unverified claim, and whether it is verified."""
+    lines: dict[str, bool] = {}
+    for cited in answer.citations:
+        page = _page_name(answer, cited.document, cited.page) if cited.was_given else cited.label
+        claim = clean_line(cited.claim, _LONGEST_CLAIM)
+        doubt = f" ({cited.doubt}): {claim}" if cited.doubt else ""
+        lines[f"[{cited.number}] page {page}{doubt}"] = not doubt
+    return list(lines.items())
+
+
+def _how(generation: Generation) -> str:
+    """Return the model and the cost of an answer, in one line."""
     sent = f"{counted(len(generation.pages), 'page')} sent"
     if generation.pixels:
         sent += f" ({generation.pixels / 1e6:.1f} megapixels)"
-    parts.append(sent)
+    parts = [f"Written by {generation.model}", sent]
     if generation.input_tokens is not None and generation.output_tokens is not None:
         parts.append(f"{generation.input_tokens} tokens in, {generation.output_tokens} out")
     parts.append(f"{generation.seconds:.1f} s")
@@ -203,9 +210,9 @@ def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") 
         line.append(f"{bar:<{WIDEST_BAR}}  ", "cyan")
     if hit.beside is not None:
         note = f"(next to page {hit.beside}) "
-    named = f"{hit.name}: " if len(found.documents) > 1 else ""
+    prefix = f"{hit.name}: " if len(found.documents) > 1 else ""
     width = max(20, min(console.width, 110) - len(line))
-    return line.append(clean_line(f"{note}{named}{hit.snippet}", width))
+    return line.append(clean_line(f"{note}{prefix}{hit.snippet}", width))
 
 
 def _indented(text: Text) -> Padding:

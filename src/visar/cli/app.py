@@ -1,6 +1,6 @@
-"""The program ``visar``: its commands, and how it reports errors.
+"""The program ``visar``: its commands and its error messages.
 
-Only the module of the command that was typed is imported. The others are known by name and help, so
+Only the module of the typed command is imported. Of the others only names and help are known, so
 that ``visar --help`` and ``visar list`` don't wait for code they don't use.
 """
 
@@ -10,6 +10,7 @@ import contextlib
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -20,83 +21,93 @@ import typer
 
 from visar._version import __version__
 from visar.cli import completion
-from visar.cli.help import Command
+from visar.cli.help import App
 
-# Each command: its name, where it is, and its help.
+# Sections of the help.
+_ASK = "Ask"
+_INDEX = "Your index"
+_SHARE = "Share"
+_SETUP = "Models and settings"
+_EVALUATE = "Evaluate"
+
 COMMANDS = (
-    ("demo", "demo:demo", "Ask a sample report three questions. Your own index isn't used."),
+    ("demo", "demo:demo", _ASK, "Answer three questions about a sample report."),
     (
         "ask",
         "asking:ask",
+        _ASK,
         "Ask a question. Files are added to your index, so later questions are fast.",
     ),
-    ("search", "asking:search", "Find the pages a question needs, without an answer."),
-    ("explain", "asking:explain", "Explain the choice of pages; save a report or pictures."),
-    ("chat", "chat:chat", "Ask several questions in a row. Models stay loaded in between."),
-    ("add", "library:add", "Add documents to your index. Known documents are not read again."),
-    ("list", "library:list_documents", "List the documents in your index."),
-    ("show", "library:show", "Show the details of a document."),
-    ("remove", "library:remove", "Remove a document from your index. Its file is kept."),
-    ("verify", "library:verify", "Check everything in your index. Nothing is changed."),
-    ("compact", "library:compact", "Clean up after interrupted adds."),
-    ("serve", "serve:serve", "Serve the index as a web page and an HTTP API. Ctrl-C stops it."),
-    ("mcp", "mcp:mcp", "Let assistants such as Claude use your index, over MCP."),
+    ("search", "asking:search", _ASK, "Find the pages a question needs. Writes no answer."),
+    ("explain", "asking:explain", _ASK, "Explain why pages were chosen. Can save a report."),
     (
-        "bench",
-        "bench:bench",
-        "Measure on your documents and this machine how long it takes to choose pages.",
+        "chat",
+        "chat:chat",
+        _ASK,
+        "Ask several questions in a row. Follow-ups may refer to earlier answers.",
     ),
+    ("add", "library:add", _INDEX, "Add documents to your index. Known documents are skipped."),
+    ("list", "library:list_documents", _INDEX, "List the documents in your index."),
+    ("show", "library:show", _INDEX, "Show the details of a document."),
+    ("remove", "library:remove", _INDEX, "Remove a document from your index. Its file is kept."),
+    ("verify", "library:verify", _INDEX, "Check your index for damage. Nothing is changed."),
+    ("backup", "library:backup", _INDEX, "Copy your index to a new folder. It may be in use."),
+    ("compact", "library:compact", _INDEX, "Clean up after interrupted adds."),
+    ("serve", "serve:serve", _SHARE, "Serve the web page and the HTTP API. Press Ctrl-C to stop."),
+    ("setup", "setup:setup", _SETUP, "Choose and download models for this machine."),
+    ("doctor", "doctor:doctor", _SETUP, "Show what works here and what is missing."),
+    ("generators", "models:generators", _SETUP, "List the models that can write answers."),
+    ("completion", "completion:completion", _SETUP, "Print a shell completion script."),
+    ("bench", "bench:bench", _EVALUATE, "Time the choice of pages on your documents."),
     (
         "calibrate",
         "calibrate:calibrate",
-        "Fit how likely pages are, for an encoder and documents of your own, from questions.",
+        _EVALUATE,
+        "Fit page probabilities to your documents. Needs questions with known pages.",
     ),
-    ("setup", "setup:setup", "Choose models for this machine, and download them."),
-    ("doctor", "doctor:doctor", "Show what is installed, what can run here, and what is missing."),
-    ("completion", "completion:completion", "Print a shell completion script."),
-    ("generators", "models:generators", "List generators, which write answers."),
 )
+"""Commands: their names, where they are, their section, and their help."""
 GROUPS = (
-    ("config", "config:app", "Show or change your settings."),
-    ("encoders", "models:app", "List encoders, or run one as a service."),
-    ("eval", "evaluation:app", "Evaluate on a benchmark, and report it as the paper does."),
+    ("threads", "threads:app", _ASK, "List, export or delete saved conversations."),
+    ("tokens", "tokens:app", _SHARE, "Manage access tokens for the HTTP API."),
+    ("mcp", "mcp:app", _SHARE, "Let AI assistants use your index, over MCP."),
+    ("config", "config:app", _SETUP, "Show or change your settings."),
+    ("encoders", "models:app", _SETUP, "List, export or serve encoders."),
+    ("eval", "evaluation:app", _EVALUATE, "Run benchmarks and report the results."),
 )
 ALL = "all"
 ASKING = ("ask", "search", "explain")
 """Commands that encode a question."""
-UNSET = ("config", "setup", "eval")
-"""Commands that don't use the user's settings: two change them, and a run has its own options."""
+WITHOUT_SETTINGS = ("config", "setup", "eval")
+"""Commands that ignore the user's settings: two change them, and runs have their own options."""
 _INTERRUPTED = 130
 # Typer brings its own copy of Click from some version on, and shows no more of it than this.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-def make_app(wanted: str | None) -> typer.Typer:
+def make_app(typed: str | None) -> typer.Typer:
     """Return the program with one command loaded, or with `ALL` of them."""
-    app = typer.Typer(
+    app = App(
+        "Ask questions of annual reports, manuals, slide decks and scans. ViSAR finds exactly the "
+        "pages each question needs.",
         name="visar",
-        help="Ask questions of annual reports, manuals, slide decks and scans. ViSAR finds exactly "
-        "the pages each question needs.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        # Plain help: rich's would import Markdown and syntax highlighting first.
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_program)
-    for name, place, text in COMMANDS:
-        loaded = wanted in (name, ALL)
-        command = _load_command(place) if loaded else _unloaded
-        app.command(name, cls=Command, help=None if loaded else text)(command)
-    for name, place, text in GROUPS:
-        group = _load(place) if wanted in (name, ALL) else typer.Typer()
-        app.add_typer(group, name=name, help=text)
+    for name, target, section, text in COMMANDS:
+        loaded = typed in (name, ALL)
+        command = _load_command(target) if loaded else _unloaded
+        app.command(name, help=None if loaded else text, rich_help_panel=section)(command)
+    for name, target, section, text in GROUPS:
+        group = _load(target) if typed in (name, ALL) else typer.Typer()
+        app.add_typer(group, name=name, help=text, rich_help_panel=section)
     return app
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"visar {__version__}")
         raise typer.Exit
 
@@ -113,15 +124,15 @@ def _program(
     """Take options that come before the command."""
 
 
-def _load(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _load(target: str) -> Any:
+    module, _, name = target.partition(":")
     return getattr(import_module(f"visar.cli.{module}"), name)
 
 
-def _load_command(place: str) -> Callable[..., None]:
+def _load_command(target: str) -> Callable[..., None]:
     from visar.cli.options import with_options
 
-    return with_options(_load(place))
+    return with_options(_load(target))
 
 
 def _unloaded() -> None:
@@ -129,7 +140,7 @@ def _unloaded() -> None:
 
 
 def run() -> None:
-    """Run the program; a user's mistake gets one line and exit code 2, never a traceback."""
+    """Run the program. A user's mistake ends it with one line and exit code 2, not a traceback."""
     from visar.errors import VisarError
 
     _open_streams()
@@ -142,12 +153,12 @@ def run() -> None:
     typed = next((word for word in words if not word.startswith("-")), None)
     try:
         settings: dict[str, str] = {}
-        if typed not in (None, *UNSET):
+        if typed not in (None, *WITHOUT_SETTINGS):
             from visar.cli.settings import read
 
             settings = read()
         if not options and _uses_embedded(typed, words, settings):
-            _begin_to_load_embedded()
+            _load_embedded_early()
         code = _call(make_app(typed), settings, **options)
         sys.stdout.flush()
     except VisarError as error:
@@ -159,30 +170,30 @@ def run() -> None:
     except typer.Abort:
         code = 1
     except OSError as error:
-        code = _fail(_refused(error), 1)
+        code = _fail(_os_message(error), 1)
     if code == _INTERRUPTED:  # what Typer makes of Ctrl-C
         raise KeyboardInterrupt
     sys.exit(code or 0)
 
 
 def _uses_embedded(typed: str | None, words: list[str], settings: dict[str, str]) -> bool:
-    """Return whether a command is going to encode a question with the embedded encoder."""
-    otherwise = ("--encoder", "--server", "--help", "-h")
+    """Return whether a command will encode a question with the embedded encoder."""
+    others = ("--encoder", "--server", "--help", "-h")
     return (
         typed in ASKING
-        and not any(word.startswith(otherwise) for word in words)
+        and not any(word.startswith(others) for word in words)
         and not any(variable in os.environ for variable in ("VISAR_ENCODER", "VISAR_SERVER"))
         and "encoder" not in settings
     )
 
 
-def _begin_to_load_embedded() -> None:
-    """Load the embedded model while the command is imported."""
+def _load_embedded_early() -> None:
+    """Load the embedded model in the background, while the command is imported."""
     from visar.encoders.embedded import EmbeddedEncoder
     from visar.models.loading import load_ahead
 
     encoder = EmbeddedEncoder()
-    # This thread, the only one that Ctrl-C interrupts, imports what loading needs.
+    # Imported in this thread, because Ctrl-C interrupts only this one.
     import onnxruntime  # noqa: F401
     import tokenizers  # noqa: F401
 
@@ -190,7 +201,7 @@ def _begin_to_load_embedded() -> None:
 
 
 def _call(app: typer.Typer, settings: dict[str, str], **options: str) -> int | None:
-    """Call the command that was typed, with the defaults that the user has set."""
+    """Call the typed command with the user's default options."""
     command = typer.main.get_command(app)
     defaults = None
     if settings:
@@ -204,7 +215,7 @@ def _call(app: typer.Typer, settings: dict[str, str], **options: str) -> int | N
 
 
 def _open_streams() -> None:
-    """Make output safe from characters it can't encode, and from streams the shell has closed."""
+    """Prepare for characters that can't be encoded, and for streams that the shell has closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
@@ -223,25 +234,29 @@ def _fail(message: str, code: int) -> int:
 
 
 def _usage_error(error: Any) -> int:
-    """Report a command that was typed wrong; ``visar`` without a command prints its help."""
+    """Report a usage error; ``visar`` without a command prints its help."""
     message = error.format_message()
+    message += "" if message.endswith((".", "?")) else "."
+    # As people say it, instead of Click's "is not in the range x>=1".
+    message = re.sub(r"is not in the range x>=([\d.]+)", r"is below the minimum of \1", message)
+    message = re.sub(r"is not in the range ([\d.]+)<=x<=", r"is not between \1 and ", message)
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(message)
         return 0
     context = getattr(error, "ctx", None)
-    return _fail(message if context is None else f"{message} (see {context.command_path} -h)", 2)
+    return _fail(message if context is None else f"{message} See `{context.command_path} -h`.", 2)
 
 
 def _missing_package(error: ModuleNotFoundError) -> str:
-    """Return the message about a package that is not installed."""
+    """Return the error message for a missing package."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "visar"):
-        raise error  # a mistake of ours
-    return f"This needs the package {package}, which isn't installed: pip install {package}"
+        raise error  # a bug
+    return f"The package {package} isn't installed. Run: pip install {package}"
 
 
-def _refused(error: OSError) -> str:
-    """Return the message about something that the operating system refused."""
+def _os_message(error: OSError) -> str:
+    """Return the message for an error of the operating system."""
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     with contextlib.suppress(OSError, ValueError):

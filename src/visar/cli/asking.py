@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.text import Text
 
+from visar.cli.help import OUTPUT, SEARCH
 from visar.cli.library import documents_to_search
-from visar.cli.options import AnswerOptions, Json, QuestionOptions, advanced, option
+from visar.cli.options import AnswerOptions, Json, QuestionOptions, option
 from visar.cli.output import console, print_json
 from visar.cli.progress import waiting
 from visar.documents.finding import DOCUMENT_SUFFIXES
@@ -23,7 +24,7 @@ from visar.text import clean_line
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from visar.encoders.protocol import Encoder
+    from visar.encoders.encoder import Encoder
     from visar.index import Index
     from visar.library import Library
     from visar.results import Explanation, SearchResult
@@ -32,26 +33,25 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FILE]... QUESTION",
-        help="The question, after the files it is about. Without files: your whole index, or "
-        "--doc.",
+        help="Files or URLs, then the question. Without files: your whole index.",
     ),
 ]
 OpenFolder = Annotated[
-    Path | None, option("--open DIR", "Save the pages as PNG, with a heat map of the question.")
+    Path | None,
+    option("--open FOLDER", "Save the pages as PNG, with a heat map of the question.", OUTPUT),
 ]
-Why = Annotated[bool, option("--why", "Show the numbers behind the choice of pages.")]
+Why = Annotated[bool, option("--why", "Show the numbers behind the choice of pages.", OUTPUT)]
 ImageFile = Annotated[
     Path | None,
-    advanced(
+    option(
         "--image FILE",
-        "Search for this picture, such as a detail of a page, instead of a question. Needs an "
-        "encoder of page images.",
+        "Search for this picture instead of a question. Needs a visual encoder.",
+        SEARCH,
     ),
 ]
 ReportFile = Annotated[Path | None, option("--out FILE", "Save a report as one HTML file.")]
 PictureFolder = Annotated[
-    Path | None,
-    option("--png DIR", "Save pictures: pages with their heat map, activity, similarity and cost."),
+    Path | None, option("--png FOLDER", "Save heat maps and charts of the choice as PNG.")
 ]
 
 
@@ -66,7 +66,7 @@ def ask(
     """Ask a question. Files are added to your index, so later questions are fast."""
     files, question = split_question(words)
     with options.open_library(create=bool(files)) as library:
-        from visar.cli.answers import print_answer, print_pages, read_answer, warn_if_interrupted
+        from visar.cli.answers import print_answer, print_pages, read_answer, warn_of_problem
 
         chosen = options.ask_options()
         chosen["documents"] = documents_to_search(library, files, options.documents, options)
@@ -78,8 +78,8 @@ def ask(
     else:
         print_answer(answer)
         print_pages(answer.search, why=why)
-        _print_saved(written)
-    if warn_if_interrupted(answer):
+        _print_files(written)
+    if warn_of_problem(answer):
         raise typer.Exit(1)
 
 
@@ -92,10 +92,10 @@ def search(
     why: Why = False,
     as_json: Json = False,
 ) -> None:
-    """Find the pages a question needs, without an answer."""
+    """Find the pages a question needs. Writes no answer."""
     files, question = _files_and_question(words or []) if image else split_question(words)
     if image and question:
-        raise InvalidOption(f"--image replaces the question: leave out {question!r:.60}.")
+        raise InvalidOption(f"--image replaces the question. Leave out {question!r:.60}.")
     with options.open_library(create=bool(files)) as library:
         from visar.cli.answers import print_pages
 
@@ -113,13 +113,13 @@ def search(
         print_json(found)
         return
     print_pages(found, why=why)
-    _print_saved(written)
+    _print_files(written)
 
 
 def _read_picture(path: Path, encoder: Encoder) -> Image:
-    """Read the picture of ``--image``, as carefully as a document."""
+    """Read the picture of ``--image`` like a document, in a sandbox and within limits."""
     from visar.documents import open_document
-    from visar.encoders.protocol import refuse_image_query
+    from visar.encoders.encoder import refuse_image_query
 
     refuse_image_query(encoder)
     with open_document(path) as document:
@@ -134,7 +134,7 @@ def explain(
     pictures: PictureFolder = None,
     as_json: Json = False,
 ) -> None:
-    """Explain the choice of pages; save a report or pictures."""
+    """Explain why pages were chosen. Can save a report."""
     files, question = split_question(words)
     with options.open_library(create=bool(files)) as library:
         from visar.cli.answers import print_answer, print_pages
@@ -161,11 +161,11 @@ def explain(
     print_answer(answer)
     print_pages(found, why=True)
     _print_reasons(explanation)
-    _print_saved(written)
+    _print_files(written)
 
 
 def split_question(words: list[str] | None) -> tuple[list[str], str]:
-    """Return the files, and the question after them; ask for the question at a terminal."""
+    """Return the files and the question after them; prompt for the question at a terminal."""
     files, question = _files_and_question(words or [])
     if not question and files and sys.stdin.isatty():
         question = input("? ")
@@ -193,7 +193,7 @@ def _files_and_question(words: list[str]) -> tuple[list[str], str]:
 
 
 def _is_file(word: str) -> bool:
-    """Return whether a word is a file, or is meant to be one."""
+    """Return whether a word is, or looks like, a file."""
     return _is_path(word) or os.sep in word or Path(word).suffix.lower() in DOCUMENT_SUFFIXES
 
 
@@ -205,7 +205,7 @@ def _is_path(text: str) -> bool:
 
 
 def save_heat(library: Library, found: SearchResult, folder: Path | None) -> list[Path]:
-    """Save the chosen pages as PNG with the question's heat on them; return the files."""
+    """Save the chosen pages as PNG, with a heat map of the question; return the files."""
     if folder is None:
         return []
     from visar.explain.heat import pages_with_heat
@@ -238,24 +238,24 @@ def _save_png(path: Path, image: Image) -> Path:
 
 
 def save(path: Path, content: bytes) -> Path:
-    """Write a file that an option names, and the folder it is in; return its path."""
+    """Write an output file and its folder; return its path."""
     try:
         write_whole(path, content)
     except OSError as error:
-        raise DocumentError(str(path), f"cannot be written: {error.strerror}") from error
+        raise DocumentError(str(path), f"can't be written: {error.strerror}") from error
     return path
 
 
-def _print_saved(written: list[Path]) -> None:
-    for path in written:
+def _print_files(files: list[Path]) -> None:
+    for path in files:
         console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)
 
 
 def _print_reasons(explanation: Explanation) -> None:
-    """Print the words that counted, and the number of pages that other methods would take."""
+    """Print the influence of each word, and the number of pages by other methods."""
     if explanation.words:
         ordered = sorted(explanation.words, key=lambda word: -word.influence)
         shares = ", ".join(f"{word.text} {word.influence:.0%}" for word in ordered)
-        console.print(Text(f"  words by influence: {shares}", "dim"), soft_wrap=True)
+        console.print(Text(f"  influence of words: {shares}", "dim"), soft_wrap=True)
     cuts = ", ".join(f"{one.label} {one.k}" for one in explanation.choices if one.adaptive)
     console.print(Text(f"  pages by method: {cuts}", "dim"), soft_wrap=True)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from visar.cli import completion
 from visar.cli.library import documents_to_search
-from visar.cli.options import Json, ReadingOptions
+from visar.cli.options import Json, ReadingOptions, option
 from visar.cli.output import complain, console, print_json
 from visar.cli.progress import progress_shown
 from visar.errors import InvalidOption, extra_needed
@@ -24,42 +24,32 @@ if TYPE_CHECKING:
 Files = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FILE]...",
-        help="The documents to measure. Without files: the whole index, or --doc.",
+        metavar="[FILE]...", help="Documents to measure. Without files: your whole index."
     ),
 ]
 Documents = Annotated[
     list[str] | None,
-    typer.Option(
-        "--doc",
+    option(
+        "--doc NAME",
+        "Only measure this document, by name or id. Repeatable.",
         autocompletion=completion.documents,
-        help="Measure this document: its id, or its name.",
     ),
 ]
 QuestionFile = Annotated[
     Path | None,
-    typer.Option(
-        "--questions",
-        metavar="FILE",
-        help="Questions to ask, one a line; by default three from each document's own words.",
-    ),
+    option("--questions FILE", "Questions, one per line. [default: three per document]"),
 ]
 Methods = Annotated[
     list[str] | None,
-    typer.Option(
-        "--method",
+    option(
+        "--method NAME",
+        "Also measure this method: a name, or module:function. Repeatable.",
         autocompletion=completion.methods,
-        help="Measure this method too: one of visar eval, or your own as module:function.",
     ),
 ]
-Rounds = Annotated[int, typer.Option("--rounds", help="How often each is measured.", min=1)]
+Rounds = Annotated[int, option("--rounds N", "Number of measurements of each step.", min=1)]
 SaveFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--save",
-        metavar="DIR",
-        help="Write the numbers there as JSON and Markdown, and the figures as SVG.",
-    ),
+    Path | None, option("--save FOLDER", "Save the numbers as JSON and Markdown, charts as SVG.")
 ]
 
 
@@ -74,7 +64,7 @@ def bench(
     options: ReadingOptions,
     as_json: Json = False,
 ) -> None:
-    """Measure on your documents and this machine how long it takes to choose pages."""
+    """Time the choice of pages on your documents."""
     # Imported here: no other command needs it.
     with extra_needed("A measurement", "eval"):
         from visar.evaluation import bench_report, timing
@@ -96,7 +86,7 @@ def bench(
                 progress=lambda done, total: display.step("measuring", done, total, "questions"),
             )
     except KeyboardInterrupt:
-        complain("interrupted. Nothing was measured to the end.")
+        complain("interrupted. No measurement was finished.")
         sys.exit(130)
     written = [] if save_folder is None else bench_report.save(measured, save_folder)
     if as_json:
@@ -114,12 +104,12 @@ def _read_questions(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
-        raise InvalidOption(f"{path} cannot be read: {error.strerror}.") from error
+        raise InvalidOption(f"Can't read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise InvalidOption(f"{path} is not a text in UTF-8 (byte {error.start}).") from error
+        raise InvalidOption(f"{path} isn't UTF-8 text (byte {error.start}).") from error
     questions = [line.strip() for line in lines if line.strip()]
     if not questions:
-        raise InvalidOption(f"{path} has no questions: write one a line.")
+        raise InvalidOption(f"{path} has no questions. Write one per line.")
     return questions
 
 
@@ -129,7 +119,7 @@ def _print(measured: MeasuredTable) -> None:
     first, *others = measured.columns
     table.add_column(first, overflow="fold")
     for column in others:
-        # Numbers must not be broken; where room is short, the names are.
+        # Numbers must not wrap; names may.
         heading = "\n".join(column.split())
         table.add_column(heading, justify="right", no_wrap=True)
     for row in measured.rows:

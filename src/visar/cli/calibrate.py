@@ -8,7 +8,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from visar.cli.options import Json, ReadingOptions
+from visar.cli.options import Json, ReadingOptions, option
 from visar.cli.output import complain, console, plain_table, print_json
 from visar.cli.progress import progress_shown
 from visar.errors import CalibrationError, DocumentError, extra_needed
@@ -24,18 +24,17 @@ QuestionFile = Annotated[
     str,
     typer.Argument(
         metavar="QUESTIONS",
-        help="Questions with evidence pages: JSON lines of your own, or a benchmark's folder.",
+        help="Questions with evidence pages: a JSON Lines file, or the folder of a benchmark.",
     ),
 ]
 CoverageLevel = Annotated[
     float | None,
-    typer.Option(
-        "--coverage",
-        help="Promise that --method coverage takes all evidence for this share of questions.",
-        metavar="SHARE",
+    option(
+        "--coverage SHARE",
+        "Share of questions, such as 0.9, for which --method coverage keeps all evidence.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Measure, but keep nothing.")]
+DryRun = Annotated[bool, option("--dry-run", "Measure, but save nothing.")]
 
 
 def calibrate(
@@ -46,7 +45,7 @@ def calibrate(
     options: ReadingOptions,
     as_json: Json = False,
 ) -> None:
-    """Fit how likely pages are, for an encoder and documents of your own, from questions."""
+    """Fit page probabilities to your documents. Needs questions with known pages."""
     # Imported here: no other command needs it.
     with extra_needed("A calibration", "eval"):
         from visar.evaluation.calibration import cross_validate, fit, measure_coverage
@@ -56,14 +55,14 @@ def calibrate(
     from visar.retrieval.calibration import calibration_path, save_calibration
 
     dataset = open_dataset(questions)
-    asked = dataset.questions()
+    entries = dataset.questions()
     library = options.open_index(create=True)
     ids = {}
     with progress_shown(quiet=options.quiet) as display:
-        for name in dict.fromkeys(question.document for question in asked):
+        for name in dict.fromkeys(question.document for question in entries):
             path = dataset.path(name)
             if path is None:
-                complain(f"{name} is missing: its questions are left out.")
+                complain(f"{name}: no such file. Its questions are left out.")
                 continue
             try:
                 ids[name] = library.add(
@@ -72,12 +71,12 @@ def calibrate(
             except DocumentError as error:
                 complain(str(error))
     if not ids:
-        raise CalibrationError(f"{questions} has no question about a document that is here.")
+        raise CalibrationError(f"None of the documents that {questions} asks about could be read.")
     reference = EncoderRef.of(library.encoder(options.encoder))
     with progress_shown(quiet=options.quiet) as display:
         examples = gather(
             library,
-            asked,
+            entries,
             ids,
             options.encoder,
             lambda done, total: display.step("asking", done, total, "questions"),
@@ -91,27 +90,28 @@ def calibrate(
     if not dry_run:
         save_calibration(calibration, path)
     if as_json:
-        kept = None if dry_run else str(path)
+        saved_path = None if dry_run else str(path)
         measured = {"quality": quality, "coverage": promise}
-        print_json({"calibration": to_plain(calibration), **measured, "path": kept})
+        print_json({"calibration": to_plain(calibration), **measured, "path": saved_path})
         return
     _print_quality(quality)
     if promise is not None and calibration.coverage is not None:
         _print_coverage(promise, calibration.coverage)
-    wrote = "kept nothing (--dry-run)" if dry_run else f"wrote {path}"
+    wrote = "dry run, nothing saved" if dry_run else f"wrote {path}"
     console.print(Text(f"  {wrote}", "dim"), soft_wrap=True)
     if not dry_run:
-        again = f"every search with {reference.name} uses it; deleting the file undoes it"
-        console.print(Text(f"  {again}", "dim"), soft_wrap=True)
+        use = f"Searches with {reference.name} now use it. Delete the file to undo this."
+        console.print(Text(f"  {use}", "dim"), soft_wrap=True)
 
 
 def _print_quality(quality: Quality) -> None:
-    """What was measured, on documents left out of the fit."""
+    """Print the measurements on documents that were left out of the fit."""
     console.print(
         Padding(
             f"{quality.questions} questions, {quality.with_evidence} with evidence pages, about "
-            f"{quality.documents} documents. Measured on documents left out of the fit:",
+            f"{quality.documents} documents. Measured by cross-validation over documents:",
             (0, 0, 1, 2),
+            expand=False,
         )
     )
     measured = {"": quality.without_reader, ", WITH READER": quality.with_reader}
@@ -124,25 +124,25 @@ def _print_quality(quality: Quality) -> None:
         for each in reliability.best:
             tenth = min(int(each.probability * 10), 9)
             share = f"{each.share:.0%}"
-            bounds = f"{tenth * 10} to {tenth * 10 + 10} %"
+            bounds = f"{tenth * 10} to {tenth * 10 + 10}%"
             table.add_row(bounds, str(each.count), f"{each.probability:.0%}", share)
-        console.print(Padding(table, (0, 0, 1, 2)))
+        console.print(Padding(table, (0, 0, 1, 2), expand=False))
     table = _table("QUESTIONS", '"NOTHING MATCHES"', '… OR "A WEAK MATCH"')
     for name, matches in (
         ("with an answer", quality.answerable),
         ("without one", quality.unanswerable),
-        ("put to another document", quality.others),
+        ("entries of another document", quality.others),
     ):
         if matches is not None:
             table.add_row(name, f"{matches.none:.0%}", f"{matches.weak:.0%}")
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
     table = _table("METHOD", "F1@K*", "MEAN F1", "MEAN K")
     together = {f"{name}, all documents": rule for name, rule in quality.library_rules.items()}
     for name, rule in {**quality.rules, **together}.items():
         table.add_row(
             name, f"{100 * rule.f1:.1f}", f"{100 * rule.mean_f1:.1f}", f"{rule.mean_k:.1f}"
         )
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
     for suffix, reliability in measured.items():
         if reliability is not None:
             console.print(
@@ -154,14 +154,14 @@ def _print_quality(quality: Quality) -> None:
 
 def _print_coverage(measured: CoverageQuality, promise: Coverage) -> None:
     console.print(
-        f"  promised recall: all evidence for {promise.level:.0%} of questions; kept for "
-        f"{measured.kept:.1%} of {measured.questions} on documents left out, with "
-        f"{measured.mean_k:.1f} of {measured.mean_pages:.1f} pages"
+        f"  coverage: all evidence kept for {measured.kept:.1%} of {measured.questions} questions "
+        f"(target {promise.level:.0%}), with {measured.mean_k:.1f} of {measured.mean_pages:.1f} "
+        "pages"
     )
     if promise.threshold is None:
         console.print(
-            f"  {promise.questions} questions are too few to leave any page out: --method "
-            "coverage takes all pages. Add questions, or promise less."
+            f"  {promise.questions} questions are too few for this target: --method coverage keeps "
+            "all pages. Add questions, or lower --coverage."
         )
 
 

@@ -5,86 +5,140 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
+from visar.cli.help import OUTPUT
 from visar.cli.library import documents_to_search
 from visar.cli.options import AnswerOptions, option
 from visar.cli.output import complain, console, print_json
-from visar.errors import StoreError, VisarError
+from visar.errors import DiskFull, ReadOnlyIndex, StoreError, VisarError
 from visar.text import clean_line
 
 if TYPE_CHECKING:
-    from visar.library import AskOptions, Library
-    from visar.results import Answer
+    from visar.library import AnswerStream, AskOptions, Library
+    from visar.results import Answer, Exchange
 
 _HELP = "Type a question, /pages for the last pages, /history for your questions, or /quit."
 
 Files = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Argument(
-        metavar="[FILE]...",
-        help="Documents to ask about. Without files: your whole index, or --doc.",
+        metavar="[FILE]...", help="Files or URLs to ask about. Without files: your whole index."
     ),
 ]
-JsonLines = Annotated[bool, option("--json", "Print each answer as a line of JSON.")]
+ThreadId = Annotated[
+    str | None, option("--thread ID", "Continue a saved conversation; see `visar threads list`.")
+]
+JsonLines = Annotated[bool, option("--json", "Print each answer as a line of JSON.", OUTPUT)]
 
 
-def chat(files: Files = None, *, options: AnswerOptions, as_json: JsonLines = False) -> None:
-    """Ask several questions in a row. Models stay loaded in between."""
-    from visar.cli.answers import print_answer, print_pages, warn_if_interrupted
-
+def chat(
+    files: Files = None,
+    *,
+    options: AnswerOptions,
+    thread: ThreadId = None,
+    as_json: JsonLines = False,
+) -> None:
+    """Ask several questions in a row. Follow-ups may refer to earlier answers."""
     with options.open_library(create=bool(files)) as library:
         chosen = options.ask_options()
         chosen["documents"] = documents_to_search(library, files or [], options.documents, options)
-        answers: list[Answer] = []
+        conversation = _Conversation(library, chosen, thread)
         for line in _lines(_HELP if not as_json else ""):
             if line == "/quit":
-                return
+                break
             if line == "/history":
-                _print_history(answers)
+                _print_history(conversation.exchanges)
             elif line == "/pages":
-                for answer in answers[-1:]:
-                    print_pages(answer.search)
+                for exchange in conversation.exchanges[-1:]:
+                    _print_pages(exchange.answer)
             elif line.startswith("/"):
-                complain(f"Unknown command {line}. {_HELP}")
-            elif (reply := _answer(library, line, chosen)) is not None:
-                answers.append(reply)
-                if as_json:
-                    print_json(reply, indent=None)
-                    sys.stdout.flush()
-                else:
-                    print_answer(reply)
-                warn_if_interrupted(reply)
+                complain(f"No command {line!r}. {_HELP}")
+            elif line:
+                _answer(conversation, line, as_json)
+        if conversation.thread is not None and not as_json:
+            hint = f"Saved. To continue: visar chat --thread {conversation.thread[:8]}"
+            console.print(Text(f"  {hint}", "dim"), soft_wrap=True)
 
 
-def _answer(library: Library, question: str, options: AskOptions) -> Answer | None:
-    """Answer a question. An error ends the chat only if the index is gone or damaged."""
-    from visar.cli.answers import read_answer
+class _Conversation:
+    """Questions and answers, saved in the library if it can be written."""
+
+    def __init__(self, library: Library, options: AskOptions, thread: str | None) -> None:
+        self._library = library
+        self._options = options
+        self._is_saved = True
+        self.thread: str | None = None
+        self.exchanges: list[Exchange] = []
+        if thread is not None:
+            saved = library.thread(thread)
+            self.thread, self.exchanges = saved.id, list(saved.exchanges)
+
+    def stream(self, question: str) -> AnswerStream:
+        """Answer a question in the context of earlier ones."""
+        if self.thread is None and self._is_saved:
+            try:
+                self.thread = self._library.create_thread().id
+            except (ReadOnlyIndex, DiskFull) as error:
+                self._is_saved = False
+                complain(f"Can't save this conversation. {error}")
+        self._options["thread"] = self.thread
+        return self._library.stream(question, **self._options)
+
+    def append(self, question: str, answer: Answer) -> None:
+        """Add an answer to the history."""
+        from visar.results import Exchange, Turn
+
+        self.exchanges.append(Exchange(question, answer, datetime.now(UTC)))
+        if self.thread is None:
+            turns = [Turn(one.answer.question, one.answer.text) for one in self.exchanges]
+            self._options["history"] = turns
+
+
+def _answer(conversation: _Conversation, question: str, as_json: bool) -> None:
+    """Answer a question. Only an unusable index ends the chat; other errors are printed."""
+    from visar.cli.answers import print_answer, read_answer, warn_of_problem
 
     try:
-        return read_answer(library.stream(question, **options)) if question else None
+        answer = read_answer(conversation.stream(question))
     except StoreError:
         raise
     except VisarError as error:
         complain(str(error))
+        return
     except KeyboardInterrupt:
         complain("Stopped. Ask another question, or type /quit.")
-    return None
+        return
+    conversation.append(question, answer)
+    if as_json:
+        print_json(answer, indent=None)
+        sys.stdout.flush()
+    else:
+        if answer.question != question:
+            console.print(Text(f"  Searched for: {answer.question}", "dim"), soft_wrap=True)
+        print_answer(answer)
+    warn_of_problem(answer)
 
 
-def _print_history(answers: list[Answer]) -> None:
-    for number, answer in enumerate(answers, start=1):
-        pages = ", ".join(str(hit.page) for hit in answer.pages)
-        line = Text.assemble(f"  {number:>3}  {answer.question}", (f"  page {pages}", "dim"))
+def _print_pages(answer: Answer) -> None:
+    from visar.cli.answers import print_pages
+
+    print_pages(answer.search)
+
+
+def _print_history(exchanges: list[Exchange]) -> None:
+    for number, exchange in enumerate(exchanges, start=1):
+        pages = ", ".join(str(hit.page) for hit in exchange.answer.pages)
+        line = Text.assemble(f"  {number:>3}  {exchange.question}", (f"  page {pages}", "dim"))
         console.print(line, soft_wrap=True)
 
 
 def _lines(hint: str) -> Iterator[str]:
-    """Yield the lines typed, until the end; the arrow keys bring earlier ones back."""
+    """Yield the lines that are typed; arrow keys recall earlier ones."""
     prompt = "? " if sys.stdin.isatty() else ""
     if prompt:
         console.print(Text(f"  {hint}", "dim"))

@@ -1,6 +1,6 @@
-"""``visar completion``, and the names that a shell can complete.
+"""``visar completion``, and the completions of names.
 
-Completions run while a command is typed: they import little, and offer nothing if they fail.
+They run while a command is typed: they import little, and return nothing if they fail.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import typer
 
 VARIABLE = "_VISAR_COMPLETE"
 """Environment variable with which a shell asks for completions."""
-# Characters that bash takes for the end of a word. The other shells quote by themselves.
+# Characters that end a word in bash. Other shells quote them themselves.
 _SPECIAL = re.compile(r"[^\w@%+=:,./-]")
 
 Shell = Annotated[
     Literal["bash", "zsh", "fish"],
     typer.Argument(
-        help='Your shell. For bash, add eval "$(visar completion bash)" to ~/.bashrc; for zsh, the '
-        "same to ~/.zshrc, after compinit; for fish, save it as "
-        "~/.config/fish/completions/visar.fish."
+        metavar="SHELL",
+        help='Your shell: bash, zsh or fish. For bash, add eval "$(visar completion bash)" to '
+        "~/.bashrc; for zsh, add the same with zsh to ~/.zshrc, after compinit; for fish, save "
+        "the script as ~/.config/fish/completions/visar.fish.",
     ),
 ]
 
@@ -36,12 +37,12 @@ def completion(shell: Shell) -> None:
 
 
 def typed_words() -> list[str]:
-    """Return the words of the command line to complete, after the program's name."""
+    """Return the words of the command line to complete, without the name of the program."""
     line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return line.split()[1:]
 
 
-def _offered(names: Callable[[typer.Context], list[str]]) -> Callable[..., list[str]]:
+def _completion(names: Callable[[typer.Context], list[str]]) -> Callable[..., list[str]]:
     def complete(ctx: typer.Context) -> list[str]:
         try:
             found = names(ctx)
@@ -55,13 +56,13 @@ def _offered(names: Callable[[typer.Context], list[str]]) -> Callable[..., list[
 
 
 def _names(module: str, function: str) -> Callable[..., list[str]]:
-    """Return a completion of the names that a function of a module lists, imported when needed."""
+    """Return a completion for the names that a function lists; its module is imported late."""
 
     def names(_: typer.Context) -> list[str]:
-        listed = getattr(import_module(module), function)()
-        return [one if isinstance(one, str) else one.name for one in listed]
+        found = getattr(import_module(module), function)()
+        return [one if isinstance(one, str) else one.name for one in found]
 
-    return _offered(names)
+    return _completion(names)
 
 
 encoders = _names("visar.encoders.registry", "available_encoders")
@@ -71,9 +72,9 @@ methods = _names("visar.retrieval.methods", "method_names")
 converters = _names("visar.evaluation.datasets.converters", "converter_names")
 
 
-@_offered
+@_completion
 def documents(ctx: typer.Context) -> list[str]:
-    """Return the names of the documents in the local index; a server isn't asked."""
+    """Return the names of the documents in the local index, not of those on a server."""
     from visar.store import open_store
 
     if ctx.params.get("server"):
@@ -82,9 +83,9 @@ def documents(ctx: typer.Context) -> list[str]:
     return [document.name for document in open_store(location, create=False).documents()]
 
 
-@_offered
+@_completion
 def evaluated_methods(_: typer.Context) -> list[str]:
-    """Return the groups of methods that can be evaluated, and the methods."""
+    """Return the names of methods and groups of methods that can be evaluated."""
     from visar.evaluation.methods import GROUPS
     from visar.retrieval.methods import method_names
 

@@ -1,4 +1,4 @@
-"""``visar config``: defaults of options, for every command."""
+"""``visar config``: default values of options."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import typer
 from rich.text import Text
 
 from visar.cli import settings
+from visar.cli.help import App
 from visar.cli.options import Json
 from visar.cli.output import console, plain_table, print_json
 from visar.cli.settings import SETTINGS
 
-app = typer.Typer(
-    help="Show or change your settings.",
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = App("Show or change your settings.", invoke_without_command=True)
 
-Key = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(SETTINGS)}.")]
-Value = Annotated[str, typer.Argument(metavar="VALUE", help="Value, as for the option.")]
+Key = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help=f"Setting: {', '.join(SETTINGS)} or generators.NAME."),
+]
+Value = Annotated[
+    str, typer.Argument(metavar="VALUE", help="Value, as for the option of that name.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,25 @@ class Chosen:
 
     value: str | None
     source: str
-    """Environment variable, "file", or "default"."""
+    """Name of an environment variable, "file" or "default"."""
 
 
 def chosen_settings() -> dict[str, Chosen]:
-    """Return the current value of every setting, and where it comes from."""
+    """Return the current value of every setting and its source."""
     from visar.store import default_location
 
-    held = settings.read()
+    saved = settings.read()
     chosen: dict[str, Chosen] = {}
     for key, setting in SETTINGS.items():
-        if given := os.environ.get(setting.variable):
-            chosen[key] = Chosen(given, setting.variable)
-        elif key in held:
-            chosen[key] = Chosen(held[key], "file")
+        if value := os.environ.get(setting.variable):
+            chosen[key] = Chosen(value, setting.variable)
+        elif key in saved:
+            chosen[key] = Chosen(saved[key], "file")
         else:
             default = default_location() if key == "index" else setting.default
             chosen[key] = Chosen(default, "default")
+    for name, generator in settings.named_generators().items():
+        chosen[f"{settings.GENERATORS}.{name}"] = Chosen(generator, "file")
     return chosen
 
 
@@ -73,11 +77,11 @@ def unset(key: Key, *, as_json: Json = False) -> None:
 
 
 def check(key: str, value: str) -> None:
-    """Raise InvalidOption if a setting names an unknown model; nothing is downloaded."""
+    """Raise InvalidOption if a setting names an unknown model. Downloads nothing."""
     from visar.models.checkpoints import is_checkpoint_name
 
     if ":" in value or is_checkpoint_name(value):
-        return  # an address, a class, a checkpoint: known when it is used
+        return  # an address, a class or a checkpoint, which is checked when it is used
     if key == "encoder":
         from visar.encoders.registry import get_encoder
 
@@ -86,7 +90,9 @@ def check(key: str, value: str) -> None:
         from visar.quotes.reader import choose_reader
 
         choose_reader(value)
-    if key == "generator":
+    if key == "generator" and value in settings.named_generators():
+        return
+    if key == "generator" or key.startswith("generators."):
         from visar.generation.registry import available_generators
         from visar.plugins import unknown_name
 
@@ -103,8 +109,9 @@ def _show(*, as_json: bool) -> None:
     table = plain_table("SETTING", "VALUE", "FROM", "DESCRIPTION")
     for key, one in chosen.items():
         style = "dim" if one.source == "default" else ""
-        table.add_row(key, Text(one.value or "", style), one.source, SETTINGS[key].use)
+        use = SETTINGS[key].use if key in SETTINGS else "a generator with a name of your own"
+        table.add_row(key, Text(one.value or "", style), one.source, use)
     console.print(table)
     console.print()
-    there = "" if path.exists() else " (not created yet)"
-    console.print(Text(f"{path}{there}", "dim"), soft_wrap=True)
+    note = "" if path.exists() else " (not created yet)"
+    console.print(Text(f"{path}{note}", "dim"), soft_wrap=True)

@@ -1,15 +1,15 @@
-"""``visar demo``: questions about a sample report, for somebody who has just installed ViSAR."""
+"""``visar demo``: questions about a sample report, to try a new installation."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-import typer
 from platformdirs import user_cache_path
 from rich.text import Text
 
 from visar._version import __version__
 from visar.cli.answers import print_answer, print_pages
+from visar.cli.options import option
 from visar.cli.output import console, errors
 from visar.index import Index
 from visar.samples import REPORT
@@ -22,15 +22,15 @@ QUESTIONS = (
 # The parameter isn't called "index": VISAR_INDEX and the user's setting must not apply.
 DemoIndex = Annotated[
     str | None,
-    typer.Option("--index", metavar="FOLDER", help="Where to keep the demo's own index."),
+    option("--index FOLDER", "Folder for the index of the demo. Your own index isn't used."),
 ]
 
 
 def demo(*, folder: DemoIndex = None) -> None:
-    """Ask a sample report three questions. Your own index isn't used."""
+    """Answer three questions about a sample report."""
     with Index.open(folder or user_cache_path("visar") / f"demo-{__version__}") as library:
         if not library.documents():
-            errors.print(f"Adding {REPORT.name} to an index for the demo; this happens once.")
+            errors.print(f"Adding {REPORT.name} to the index of the demo (only the first time).")
         document = library.add(REPORT)
         console.print(f"{document.name} · {document.pages} pages")
         for question in QUESTIONS:
@@ -38,4 +38,4 @@ def demo(*, folder: DemoIndex = None) -> None:
             answer = library.ask(question, documents=[document.id])
             print_answer(answer)
             print_pages(answer.search)
-    console.print('\nNow your own: visar ask FILE "your question"')
+    console.print('\nNow ask about your own files: visar ask FILE "your question"')

@@ -1,4 +1,4 @@
-"""``visar doctor``: what can run here, and what is missing."""
+"""``visar doctor``: what works on this machine, and what is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from visar._version import __version__
 from visar.cli import settings
 from visar.cli.options import IndexLocation, Json
 from visar.cli.output import STATE_STYLES, console, print_json
-from visar.encoders.registry import EncoderInfo, available_encoders
+from visar.documents.sandbox import Sandbox, detect_sandbox
+from visar.encoders.records import EncoderRecord
+from visar.encoders.registry import available_encoders
 from visar.errors import StoreError, install_hint
 from visar.generation.registry import GeneratorInfo, available_generators
 from visar.index import Index
@@ -24,8 +26,17 @@ from visar.quotes.reader import BUILT_IN, default_reader
 from visar.store import default_location
 from visar.text import counted
 
-# Of what the same command would install; all are listed above.
-_NAMED = 2
+# Names per command to install them; the lists above have all.
+_MAX_NAMES = 2
+_SANDBOX = {
+    Sandbox(files=True, calls=True): "on: document readers can't open other files or connect",
+    Sandbox(files=True, calls=False): "partly on: document readers can't open other files, but can "
+    "connect (the kernel lacks seccomp)",
+    Sandbox(files=False, calls=True): "partly on: document readers can't connect, but can open "
+    "other files (the kernel lacks Landlock)",
+    Sandbox(files=False, calls=False): "off: document readers can open other files and connect "
+    "(needs Linux 5.13 with Landlock and seccomp)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +46,7 @@ class Part:
     name: str
     use: str
     install: str | None
-    """How to get it; None when it is there."""
+    """Command that installs it; None if it is installed."""
 
     @property
     def state(self) -> State:
@@ -44,20 +55,24 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """The output of ``visar doctor``."""
+
     version: str
     python: str
     config: str | None
-    """The configuration file; None when there is none."""
+    """Path of the configuration file, if it exists."""
     index: str
     documents: int | None
-    """None when there is no index yet."""
-    encoders: tuple[EncoderInfo, ...]
+    """Number of documents; None if there is no index yet."""
+    encoders: tuple[EncoderRecord, ...]
     generators: tuple[GeneratorInfo, ...]
     parts: tuple[Part, ...]
+    sandbox: Sandbox
+    """Restrictions of the processes that read documents, as far as the system supports them."""
 
 
 def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
-    """Show what is installed, what can run here, and what is missing."""
+    """Show what works here and what is missing."""
     location = str(index or default_location())
     report = Report(
         version=__version__,
@@ -68,6 +83,7 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
         encoders=tuple(available_encoders()),
         generators=tuple(available_generators()),
         parts=_parts(),
+        sandbox=detect_sandbox(),
     )
     if as_json:
         print_json(report)
@@ -75,21 +91,20 @@ def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
     console.print(f"[bold]visar {report.version}[/bold] · Python {report.python}")
     if report.config is not None:
         console.print(Text(f"config      {report.config} (visar config)"), soft_wrap=True)
-    held = "none yet" if report.documents is None else counted(report.documents, "document")
-    console.print(f"index       {report.index} ({held})", soft_wrap=True)
-    groups: dict[str, Sequence[EncoderInfo | GeneratorInfo | Part]] = {
+    count = "none yet" if report.documents is None else counted(report.documents, "document")
+    console.print(f"index       {report.index} ({count})", soft_wrap=True)
+    console.print(f"sandbox     {_SANDBOX[report.sandbox]}", soft_wrap=True)
+    groups: dict[str, Sequence[EncoderRecord | GeneratorInfo | Part]] = {
         "encoders": report.encoders,
         "generators": report.generators,
         "optional": report.parts,
     }
     for kind, members in groups.items():
         _print_group(kind, members)
-    console.print()
     for install, names in _remedies(groups).items():
-        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        named = ", ".join(names[:_NAMED]) + others
-        console.print(Text(f"{named}: {install}"), soft_wrap=True)
-    console.print("[dim]Sizes of downloads: visar encoders, visar generators[/dim]")
+        others = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        shown = ", ".join(names[:_MAX_NAMES]) + others
+        console.print(Text(f"{shown}: {install}"), soft_wrap=True)
 
 
 def _parts() -> tuple[Part, ...]:
@@ -97,8 +112,8 @@ def _parts() -> tuple[Part, ...]:
         _package("rapidocr", "reads scanned pages", install_hint("ocr")),
         Part(BUILT_IN, "re-reads passages", None if default_reader() else install_hint("reader")),
         _package("sklearn", "the method score-cluster", install_hint("eval")),
-        _program("tesseract", "reads scanned pages, --ocr-engine tesseract", "Tesseract"),
-        _program("soffice", "opens DOCX, PPTX and other office files", "LibreOffice"),
+        _program("tesseract", "reads scanned pages with --ocr-engine tesseract", "Tesseract"),
+        _program("soffice", "opens Office files other than XLSX", "LibreOffice"),
     )
 
 
@@ -118,9 +133,9 @@ def _count(location: str) -> int | None:
 
 
 def _remedies(
-    groups: Mapping[str, Sequence[EncoderInfo | GeneratorInfo | Part]],
+    groups: Mapping[str, Sequence[EncoderRecord | GeneratorInfo | Part]],
 ) -> dict[str, list[str]]:
-    """What to do for what is missing, and what each helps."""
+    """Return the commands that install missing parts, with the names of the parts."""
     remedies: dict[str, list[str]] = {}
     for one in (one for members in groups.values() for one in members if one.install):
         use = f" ({one.use})" if isinstance(one, Part) else ""
@@ -128,8 +143,8 @@ def _remedies(
     return remedies
 
 
-def _print_group(kind: str, members: Sequence[EncoderInfo | GeneratorInfo | Part]) -> None:
-    """Print the names of a group, a line for each state."""
+def _print_group(kind: str, members: Sequence[EncoderRecord | GeneratorInfo | Part]) -> None:
+    """Print the names of a group, one line per state."""
     for state in get_args(State):
         names = [one.name for one in members if one.state == state]
         if names:

@@ -8,35 +8,31 @@ from typing import Annotated
 import typer
 
 from visar.cli import completion
-from visar.cli.options import Json
+from visar.cli.options import Json, option
 from visar.cli.output import console, plain_table, print_json
 from visar.errors import extra_needed
 from visar.serialization import to_plain
 
 Predictions = Annotated[
-    Path, typer.Argument(help="Scores in mteb's JSON.", metavar="PREDICTIONS.json")
+    Path, typer.Argument(metavar="FILE", help="Scores in the JSON format of mteb.")
 ]
 Methods = Annotated[
     list[str] | None,
-    typer.Option(
-        "--methods",
+    option(
+        "--methods NAME",
+        "Method that uses only scores. Repeatable. [default: all fast ones]",
         autocompletion=completion.methods,
-        help="A method that goes by scores. Repeatable. [default: all fast ones]",
-        metavar="NAME",
     ),
 ]
 Qrels = Annotated[
-    Path | None,
-    typer.Option(help="Judgments: a file, or a data set's folder.", metavar="FILE|FOLDER"),
+    Path | None, option("--qrels PATH", "Relevance judgments: a file, or the folder of a dataset.")
 ]
-Grade = Annotated[
-    int, typer.Option(help="Lowest grade that counts as evidence.", metavar="N", min=1)
-]
+Grade = Annotated[int, option("--grade N", "Lowest grade that counts as relevant.", min=1)]
 FixedK = Annotated[
     list[int] | None,
-    typer.Option("--k", help="For top-k. Repeatable. [default: 5 and 10]", metavar="N", min=1),
+    option("--k N", "Number of results of top-k. Repeatable. [default: 5 and 10]", min=1),
 ]
-Depth = Annotated[int, typer.Option(help="Choose from the best N documents.", metavar="N", min=1)]
+Depth = Annotated[int, option("--depth N", "Choose from the best N documents.", min=1)]
 
 
 def cut(
@@ -49,7 +45,7 @@ def cut(
     depth: Depth = 100,
     as_json: Json = False,
 ) -> None:
-    """Cut the predictions of other programs by methods that choose k, and compare them."""
+    """Choose k for rankings of other programs, and compare the methods."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation import cut as cutting
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Encoder or generator: a name, NAME=FOLDER, or a checkpoint."
+        metavar="NAME", help="Encoder or generator: a name, a checkpoint or NAME=FOLDER."
     ),
 ]
 
@@ -32,7 +32,7 @@ def verify_model(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run a model on one page and compare with what is known of it. Exits with 1 if it differs."""
+    """Test a model on one page. Exits with 1 if the result differs from the expected one."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation.manifest import Manifest
         from visar.evaluation.verify import open_model, verify
@@ -64,9 +64,8 @@ def _print_verification(verified: Verification) -> None:
         return
     console.print(
         Text(
-            f"{counted(differing, 'check')} of {len(verified.checks)} differ. Please report the "
-            f"output of `visar eval verify {verified.name} --json`: it names the checkpoint, the "
-            "packages and the machine.",
+            f"{differing} of {counted(len(verified.checks), 'check')} differ from the expected "
+            f"result. Please report the output of `visar eval verify {verified.name} --json`.",
             "yellow",
         ),
         soft_wrap=True,

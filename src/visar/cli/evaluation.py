@@ -15,6 +15,7 @@ from rich.text import Text
 from visar.cli import completion
 from visar.cli.eval_cut import cut
 from visar.cli.eval_verify import verify_model
+from visar.cli.help import ANSWER, DOCUMENTS, MODELS, READING, SEARCH, App
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
@@ -22,6 +23,7 @@ from visar.cli.options import (
     Quiet,
     RayAddress,
     fetch_model,
+    option,
     ray_messages_on_stderr,
     with_options,
 )
@@ -38,165 +40,163 @@ if TYPE_CHECKING:
     from visar.evaluation.state import Progress, RunState
     from visar.evaluation.work import Outcome, ProgressListener
 
-app = typer.Typer(
-    help="Evaluate on a benchmark, and report it as the paper does.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = App("Run benchmarks and report the results.", no_args_is_help=True)
 
-MOST_LISTED = 10
-"""Number of settings with missing results that the status lists, of each kind."""
+MAX_LISTED = 10
+"""Maximum number of settings with missing results to list, of each kind."""
 
-Folder = Annotated[Path, typer.Argument(help="Folder of the run; results in it are reused.")]
-RunFolder = Annotated[Path, typer.Argument(help="Folder of the run.", metavar="RUN")]
-Config = Annotated[
-    Path | None, typer.Option("--config", help="A TOML file with the settings below.")
+Folder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Folder of the run. Results in it are reused.")
 ]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")]
+Config = Annotated[Path | None, option("--config FILE", "TOML file with these options.")]
 Data = Annotated[
     list[str] | None,
-    typer.Option(
-        "--data",
-        help="A folder or file of questions, NAME=FOLDER, or a benchmark's name at the hub.",
+    option(
+        "--data NAME",
+        "Questions: a benchmark on the hub, a file, a folder or NAME=FOLDER. Repeatable.",
     ),
 ]
 Encoders = Annotated[
     list[str] | None,
-    typer.Option(
-        "--encoder",
+    option(
+        "--encoder NAME",
+        "Encoder, as for `visar ask`. Repeatable. [default: embedded]",
         autocompletion=completion.encoders,
-        help="As visar ask takes it. [default: embedded]",
         show_default=False,
     ),
 ]
 Methods = Annotated[
     list[str] | None,
-    typer.Option(
-        "--method",
+    option(
+        "--method NAME",
+        "Method, group (main, others, ablation, T, gamma, acceleration) or module:function. "
+        "Repeatable. [default: all groups]",
         autocompletion=completion.evaluated_methods,
-        help="A method, a group (main, others, ablation, T, gamma, acceleration), or your own as "
-        "module:function. [default: all groups]",
     ),
 ]
 Generators = Annotated[
     list[str] | None,
-    typer.Option(
-        "--generator",
+    option(
+        "--generator NAME",
+        "Generator to evaluate. Repeatable. Without one, only retrieval is evaluated.",
         autocompletion=completion.generators,
-        help="What answers; without, retrieval alone.",
     ),
 ]
 PromptChoice = Annotated[
     Literal["default", "paper"] | None,
-    typer.Option(
-        "--prompt", help="What generators are asked with: paper as in the paper. [default: default]"
-    ),
+    option("--prompt NAME", "Prompt for generators: default, or paper. [default: default]", ANSWER),
 ]
 AsAuthors = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--as-authors/--as-ours",
-        help="Prompt, decode and judge as the paper's authors did. [default: as ours]",
+        "Prompt, decode and judge as the authors of the paper did. [default: as ours]",
+        ANSWER,
     ),
 ]
 KnownAs = Annotated[
-    str | None,
-    typer.Option(
-        "--as",
-        metavar="NAME",
-        help="Model that the checkpoint in a folder is, such as colpali.",
-    ),
+    str | None, option("--as NAME", "Model of a checkpoint in a folder, such as colpali.", MODELS)
 ]
 Judges = Annotated[
     list[str] | None,
-    typer.Option(
-        "--judge",
-        help="rules, quotes (for extractive answers), llm or a generator, paper or "
-        "paper:GENERATOR (the paper's protocol). Several are compared. [default: rules]",
+    option(
+        "--judge NAME",
+        "Judge: rules, quotes, llm, paper, paper:GENERATOR or a generator. Repeatable. "
+        "[default: rules]",
+        ANSWER,
     ),
 ]
 MaxKs = Annotated[
-    list[int] | None, typer.Option("--max-k", help="A budget of pages. [default: 5 and 10]", min=1)
+    list[int] | None,
+    option("--max-k N", "Maximum number of pages. Repeatable. [default: 5 and 10]", min=1),
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option(
-        help="Ask a served generator or judge so many questions at a time, and give one that runs "
-        "here so many in a batch. [default: 1]",
+    option(
+        "--concurrency N",
+        "Questions at a time for a served model, or per batch for a local one. [default: 1]",
+        ANSWER,
         min=1,
     ),
 ]
 MeasureLatency = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--measure-latency/--no-measure-latency",
-        help="Time retrieval again: one question at a time, with all cores.",
+        "Also time retrieval, one question at a time on all cores.",
+        SEARCH,
     ),
 ]
 Corrections = Annotated[
-    str | None, typer.Option(help="A file of corrections; results come with and without.")
+    str | None,
+    option("--corrections FILE", "Corrections of the data; results come with and without them."),
 ]
 Details = Annotated[
-    list[str] | None, typer.Option("--detail", help="A question's id: keep its similarity matrix.")
+    list[str] | None,
+    option("--detail ID", "Keep the similarity matrix of this question. Repeatable.", SEARCH),
 ]
 Share = Annotated[
     str | None,
-    typer.Option(
-        help="Only run this share of the documents, such as 1/2 on the first of two machines. "
-        "[default: 1/1]",
-        metavar="I/N",
-    ),
+    option("--share I/N", "Only run this share of the documents, such as 1/2. [default: 1/1]"),
 ]
 Ocr = Annotated[
     Literal["auto", "always", "never"] | None,
-    typer.Option("--ocr", help="When to use OCR. [default: auto]"),
+    option(
+        "--ocr WHEN", "OCR: auto (where text is missing), always or never. [default: auto]", READING
+    ),
 ]
 OcrEngineName = Annotated[
     Literal["rapidocr", "tesseract"] | None,
-    typer.Option("--ocr-engine", help="OCR engine. [default: rapidocr]"),
+    option("--ocr-engine NAME", "OCR engine: rapidocr or tesseract. [default: rapidocr]", READING),
 ]
 IndexFolder = Annotated[
     str | None,
-    typer.Option("--index", help="Of documents and vectors. [default: in the run's folder]"),
+    option(
+        "--index LOCATION", "Index of the documents. [default: in the folder of the run]", DOCUMENTS
+    ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Where to. [default: the run's folder]", metavar="DIR")
+    Path | None,
+    option("--out FOLDER", "Folder to write to. [default: the folder of the run]"),
 ]
-Folders = Annotated[list[Path], typer.Argument(help="Folders of runs.", metavar="RUN...")]
+Folders = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]
 Baseline = Annotated[
     str | None,
-    typer.Option(
-        help="The row to test the others against: RUN/ENCODER/METHOD, or the end of it. "
-        "[default: the best]"
+    option(
+        "--baseline ROW",
+        "Row to compare with: RUN/ENCODER/METHOD, or the end of it. [default: the best]",
     ),
 ]
 Benchmark = Annotated[
     str,
     typer.Argument(
+        metavar="NAME",
         autocompletion=completion.converters,
-        help="MMDocIR, MMDocRAG, VisR-Bench, SlideVQA, MP-DocVQA, FinanceBench, or your own as "
-        "module:function.",
+        help="MMDocIR, MMDocRAG, VisR-Bench, SlideVQA, MP-DocVQA, FinanceBench or module:function.",
     ),
 ]
-Source = Annotated[Path, typer.Argument(help="The benchmark's file of questions.")]
-Questions = Annotated[
-    Path,
-    typer.Option("--out", help="The file to write, beside the documents.", metavar="FILE.jsonl"),
+Source = Annotated[
+    Path, typer.Argument(metavar="FILE", help="File with the questions of the benchmark.")
 ]
-Comparison = Annotated[Path, typer.Option("--out", help="Where to.", metavar="DIR")]
+Questions = Annotated[
+    Path, option("--out FILE", "JSON Lines file to write, in the folder of the documents.")
+]
+Comparison = Annotated[Path, option("--out FOLDER", "Folder to write to.")]
 
 AllowDifferent = Annotated[
     bool,
-    typer.Option(
+    option(
         "--allow-different",
-        help="Compare runs with different versions of data, models or ViSAR.",
+        "Compare runs with different versions of data, models, methods or ViSAR.",
     ),
 ]
 InvalidPages = Annotated[
     Literal["auto", "leave-out", "empty"],
-    typer.Option(
-        help="Pages that the encoder failed on: leave their documents' questions out, as the "
-        "paper does, or count them as empty. auto: as the paper where its numbers can stand "
-        "beside ours."
+    option(
+        "--invalid-pages NAME",
+        "Pages that the encoder failed on: leave-out drops the questions about their documents, "
+        "as in the paper; empty counts them as empty; auto picks what is comparable to the paper.",
     ),
 ]
 
@@ -267,7 +267,7 @@ def run_evaluation(
             with ray_messages_on_stderr(ray is not None):
                 outcome = run.run()
     if as_json:
-        print_json(_plain(outcome))
+        print_json(outcome.model_dump())
     else:
         _print_outcome(folder, outcome)
     for name, failure in outcome.failures.items():
@@ -304,16 +304,16 @@ def status(folder: RunFolder, *, as_json: Json = False) -> None:
 
 
 def _status_lines(state: RunState, found: Mapping[str, Progress]) -> Iterator[str]:
-    """Yield what there is to say below the table of the status."""
+    """Yield the lines below the table of the status."""
     yield counted(len(state.asked), "question")
     if any(one.stale for one in found.values()):
-        yield "Stale results have inputs that changed since. They are not counted."
+        yield "Stale results are not counted, because their inputs have changed."
     if state.unreadable:
         yield f"{counted(len(state.unreadable), 'line')} can't be read."
     for name, one in found.items():
-        for setting, count in sorted(one.missing_by_setting.items())[:MOST_LISTED]:
+        for setting, count in sorted(one.missing_by_setting.items())[:MAX_LISTED]:
             yield f"missing {name}: {setting}: {count:,}"
-        if (more := len(one.missing_by_setting) - MOST_LISTED) > 0:
+        if (more := len(one.missing_by_setting) - MAX_LISTED) > 0:
             yield f"missing {name}: {counted(more, 'more setting')} (--json)"
     if any(one.missing for one in found.values()):
         yield "Re-run `visar eval run` with the same options to compute what is missing."
@@ -327,7 +327,7 @@ def report(
     invalid_pages: InvalidPages = "auto",
     as_json: Json = False,
 ) -> None:
-    """Write the paper's tables and figures of a run as HTML, Markdown and JSON."""
+    """Write the tables and figures of a run as HTML, Markdown and JSON."""
     with extra_needed("A report", "eval"):
         from visar.evaluation.report import write_report
 
@@ -345,7 +345,7 @@ def compare(
     allow_different: AllowDifferent = False,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side, with paired tests between their rows, as HTML, Markdown and JSON."""
+    """Compare runs, with paired significance tests. Writes HTML, Markdown and JSON."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation.report.leaderboard import write_leaderboard
 
@@ -361,7 +361,7 @@ def compare(
 
 @app.command("convert")
 def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = False) -> None:
-    """Convert the questions of another benchmark to the format of visar eval run --data."""
+    """Convert another benchmark for `visar eval run --data`."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation.datasets.converters import convert as convert_file
 
@@ -376,7 +376,7 @@ def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = 
     ]
     if converted.missing:
         lines.append(
-            f"not there: {counted(len(converted.missing), 'document')}, such as "
+            f"missing: {counted(len(converted.missing), 'document')}, such as "
             f"{out.parent / converted.missing[0]}"
         )
     for line in lines:
@@ -384,7 +384,7 @@ def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = 
 
 
 def _show_written(page: Path, *, as_json: bool) -> None:
-    """Print the JSON beside a page, or say which files were written."""
+    """Print the JSON of a report, or the paths of its files."""
     if as_json:
         sys.stdout.write(page.with_suffix(".json").read_text(encoding="utf-8"))
         return
@@ -395,12 +395,12 @@ def _show_written(page: Path, *, as_json: bool) -> None:
 def _share(text: str) -> tuple[int, int]:
     mine, slash, shares = text.partition("/")
     if not (slash and mine.isdecimal() and shares.isdecimal()):
-        raise InvalidOption(f"A share is written 1/2, not {text!r}.")
+        raise InvalidOption(f"--share {text}: not a share. Use I/N, such as 1/2.")
     return int(mine), int(shares)
 
 
 def _listener(display: ProgressDisplay) -> ProgressListener:
-    """What a run tells how far it is: a stage each, and one for the pages of a new document."""
+    """Return a listener that shows the progress of a run, and of the pages of new documents."""
     from visar.evaluation.work import ProgressListener
 
     def step(name: str, done: int, total: int) -> None:
@@ -423,34 +423,21 @@ def _print_outcome(folder: Path, outcome: Outcome) -> None:
     ]
     if outcome.stale:
         lines.append(
-            f"{counted(outcome.stale, 'earlier result')} not counted: the inputs have changed"
+            f"{counted(outcome.stale, 'earlier result')} not counted, because an input has changed"
         )
     for name, missing in skipped.missing.items():
-        lines.append(f"{name}, not there: {counted(len(missing), 'document')}")
+        lines.append(f"{name}: {counted(len(missing), 'document')} missing")
     for name, refused in skipped.refused.items():
         lines += [f"{name}: {reason}" for reason in refused.values()]
     for name, outside in skipped.pages_outside.items():
         lines.append(
-            f"{name}, with pages that their document lacks: {counted(len(outside), 'question')}"
+            f"{name}: {counted(len(outside), 'question')} with evidence pages that don't exist"
         )
     for name, pages in skipped.invalid_pages.items():
-        lines.append(f"{name}, left out because the encoder failed: {counted(pages, 'page')}")
+        lines.append(f"{name}: {counted(pages, 'page')} left out, because the encoder failed")
     for line in lines:
         console.print(Text(f"  {line}"), soft_wrap=True)
-    console.print(Text(f"  see it: visar eval report {folder}", "dim"), soft_wrap=True)
-
-
-def _plain(outcome: Outcome) -> dict[str, object]:
-    return {
-        "questions": outcome.questions,
-        "documents": outcome.documents,
-        "retrieved": outcome.retrieved,
-        "answered": outcome.answered,
-        "judged": outcome.judged,
-        "stale": outcome.stale,
-        "skipped": outcome.skipped.model_dump(),
-        "failures": outcome.failures,
-    }
+    console.print(Text(f"  for the tables: visar eval report {folder}", "dim"), soft_wrap=True)
 
 
 app.command("verify")(verify_model)

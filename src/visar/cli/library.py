@@ -1,7 +1,9 @@
-"""``visar add``, ``list``, ``show``, ``remove``, ``verify`` and ``compact``."""
+"""``visar add``, ``list``, ``show``, ``remove``, ``verify``, ``backup`` and ``compact``."""
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,23 +13,28 @@ import typer
 from rich.text import Text
 
 from visar.cli import completion
+from visar.cli.help import LIMITS
 from visar.cli.options import (
     Collection,
     IndexLocation,
     Json,
     LibraryOptions,
+    MaxMegabytes,
+    MaxPages,
+    Quiet,
     RayAddress,
     ReadingOptions,
     Where,
-    advanced,
     option,
     ray_messages_on_stderr,
 )
 from visar.cli.output import complain, console, document_line, errors, print_documents, print_json
 from visar.cli.progress import progress_shown
 from visar.documents import Limits, ReadOptions
-from visar.documents.finding import document_name
+from visar.documents.finding import SUPPORTED, document_name
 from visar.errors import InvalidOption
+from visar.ingest.downloads import is_web_url, url_source
+from visar.query import unknown_collection
 from visar.text import clean_line, counted
 
 if TYPE_CHECKING:
@@ -35,11 +42,13 @@ if TYPE_CHECKING:
     from visar.results import Document, Refusal
 
 _LIMITS = Limits()
+# Named in the note on files that were skipped.
+_MOST_KINDS = 6
 
 Files = Annotated[
     list[str],
     typer.Argument(
-        metavar="FILE...", help="Documents, folders, or addresses such as s3://bucket/prefix."
+        metavar="FILE...", help="Files, folders, https:// addresses, or s3://bucket/prefix."
     ),
 ]
 DocumentName = Annotated[
@@ -47,28 +56,27 @@ DocumentName = Annotated[
     typer.Argument(
         metavar="DOCUMENT",
         autocompletion=completion.documents,
-        help="Name or id of the document; the beginning of its id is enough.",
+        help="Name or id of the document, or the beginning of its id.",
     ),
 ]
 Metadata = Annotated[
     list[str] | None,
-    option("--set NAME=VALUE", "Attach metadata, usable in --where: year=2021. Repeatable."),
+    option("--set NAME=VALUE", "Attach metadata, for `--where`: year=2021. Repeatable."),
 ]
 IntoCollection = Annotated[
     str | None, option("--collection NAME", "Put the documents into this collection.")
 ]
-MaxPages = Annotated[
-    int, advanced("--max-pages N", "Maximum number of pages of a document.", min=1)
-]
-MaxMegabytes = Annotated[int, advanced("--max-megabytes N", "Maximum size of a file.", min=1)]
 MaxMegapixels = Annotated[
     int,
-    advanced(
-        "--max-megapixels N", "Maximum size of an image. Larger PDF pages are scaled down.", min=1
+    option(
+        "--max-megapixels N",
+        "Maximum image size in megapixels. Larger PDF pages are scaled down.",
+        LIMITS,
+        min=1,
     ),
 ]
 SecondsPerPage = Annotated[
-    float, advanced("--seconds-per-page N", "Maximum time to read a page.", min=0.1)
+    float, option("--seconds-per-page N", "Maximum time to read a page.", LIMITS, min=0.1)
 ]
 
 
@@ -101,27 +109,29 @@ def add(
     ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Add documents to your index. Known documents are not read again."""
+    """Add documents to your index. Known documents are skipped."""
     from visar.results import Additions
     from visar.store.filters import parse_metadata
 
-    named = parse_metadata(metadata or ())
+    values = parse_metadata(metadata or ())
     added: list[Document] = []
     refused: list[Refusal] = []
+    skipped: list[str] = []
     with options.open_library(create=True) as library:
         try:
-            into = {"metadata": named, "collection": collection, "ray": ray}
-            add_files(library, files, options, added, refused, **into)
+            into = {"metadata": values, "collection": collection, "ray": ray}
+            skipped += add_files(library, files, options, added, refused, **into)
         finally:
-            # Also when the index fails: these are in it.
+            # Also if the index fails later: these documents are in it.
             if as_json:
-                print_json(Additions(tuple(added), tuple(refused)))
+                print_json(Additions(tuple(added), tuple(refused), tuple(skipped)))
             for document in added if not as_json else ():
                 line = Text.assemble(("added", "green"), f"  {document_line(document)}")
                 console.print(line, soft_wrap=True)
     if refused:
-        total = counted(len(added) + len(refused), "document")
-        complain(f"{len(refused)} of {total} could not be added.")
+        total = len(added) + len(refused)
+        if total > 1:
+            complain(f"Couldn't add {len(refused)} of {total} documents.")
         raise typer.Exit(1 if added else 2)
 
 
@@ -132,11 +142,11 @@ def add_files(
     added: list[Document],
     refused: list[Refusal],
     **more: Any,
-) -> None:
-    """Add files with progress; say which were refused, have no text, or are known by another name.
+) -> Sequence[str]:
+    """Add files with progress, and print notes about them; return the files that were skipped.
 
-    ``added`` and ``refused`` get each document as soon as it is done: an error ends the rest.
-    ``more`` are options of `visar.Library.add_all`.
+    Each document is appended to ``added`` or ``refused`` as soon as it is done, so that both are
+    right if an error ends the rest. ``more`` are options of `visar.Library.add_all`.
     """
     from visar.results import Refusal
 
@@ -147,15 +157,23 @@ def add_files(
             refused.append(result)
             return
         added.append(result)
-        if result.name != document_name(Path(path)):
-            notes.append(f"{path} has the same content as {result.name}, which is in the index")
+        if is_web_url(path):
+            is_known = result.source != url_source(path)
+        else:
+            is_known = result.name != document_name(Path(path))
+        if is_known:
+            notes.append(f"{path} has the same content as {result.name}, which is in the index.")
         if result.no_text:
-            notes.append(f"No text was found on any page of {result.name}.")
+            notes.append(f"No text found on any page of {result.name}.")
+        notes.extend(
+            f"Page {page.number} of {result.name} can't be searched: {page.reason}."
+            for page in result.failed_pages()
+        )
 
     is_on_ray = more.get("ray") is not None
     try:
         with progress_shown(quiet=options.quiet) as display, ray_messages_on_stderr(is_on_ray):
-            library.add_all(
+            additions = library.add_all(
                 files,
                 encoder=options.model("encoder"),
                 options=options.read_options(),
@@ -168,6 +186,20 @@ def add_files(
             errors.print(Text(line), soft_wrap=True)
         for refusal in refused:
             complain(refusal.reason)
+    if additions.skipped and not options.quiet:
+        errors.print(Text(_skipped_note(additions.skipped)), soft_wrap=True)
+    return additions.skipped
+
+
+def _skipped_note(paths: Sequence[str]) -> str:
+    """Return the note on the files that were skipped."""
+    suffixes = Counter(clean_line(Path(path).suffix.lower(), 20) for path in paths)
+    kinds = suffixes.most_common(_MOST_KINDS)
+    counts = [f"{count} {suffix or 'without a suffix'}" for suffix, count in kinds]
+    if others := len(paths) - sum(count for _, count in kinds):
+        counts.append(f"{others} others")
+    files = f"{counted(len(paths), 'file')} ({', '.join(counts)})"
+    return f"Skipped {files}: supported types are {SUPPORTED}."
 
 
 def documents_to_search(
@@ -176,13 +208,13 @@ def documents_to_search(
     documents: Sequence[str] | None,
     options: ReadingOptions,
 ) -> Sequence[str] | None:
-    """Add files, and return them together with documents that are named; None for all."""
+    """Add files, and return their ids with the named documents; None for all."""
     if options.url is not None and options.password is not None:
         # A local index was opened with the password.
         for document in documents or ():
             library.unlock(document, options.password)
         if not (files or documents) and options.was_typed("password"):
-            raise InvalidOption("--password with --server needs the document: name it with --doc.")
+            raise InvalidOption("--password with --server needs a document: add --doc NAME.")
     if not files:
         return documents
     added: list[Document] = []
@@ -203,12 +235,16 @@ def list_documents(
     with options.open_library() as library:
         documents = library.documents(where=where, collection=collection)
         location = library.location
+        if not documents and collection is not None:
+            names = [one.name for one in library.collections()]
+            if collection not in names:
+                raise unknown_collection(collection, names)
     if as_json:
         print_json(documents)
     elif documents:
         print_documents(documents)
     elif where is not None or collection is not None:
-        console.print(Text(f"No document in {location} matches."), soft_wrap=True)
+        console.print(Text(f"No matching documents in {location}."), soft_wrap=True)
     else:
         console.print(Text(f"{location} is empty. Add documents with `visar add`."), soft_wrap=True)
 
@@ -232,6 +268,10 @@ def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = Fal
         ("encoders", ", ".join(str(encoder) for encoder in stored.encoders)),
         ("collections", ", ".join(stored.collections) or "none"),
         *((name, clean_line(value)) for name, value in stored.metadata.items()),
+        *(
+            (f"page {page.number}", f"can't be searched with {page.encoder}: {page.reason}")
+            for page in stored.failed_pages()
+        ),
     ):
         console.print(Text.assemble("  ", (f"{label:<11}", "dim"), f" {value}"), soft_wrap=True)
 
@@ -247,30 +287,59 @@ def remove(document: DocumentName, *, options: LibraryOptions, as_json: Json = F
 
 
 def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
-    """Check everything in your index. Nothing is changed."""
+    """Check your index for damage. Nothing is changed."""
     from visar.store import open_store
 
-    store = open_store(index, create=False)
-    problems = store.verify()
-    damaged = sum(problem.kind == "damage" for problem in problems)
-    if as_json:
-        print_json(problems)
-    else:
-        for problem in problems:
-            console.print(Text.assemble((problem.kind, "yellow"), f"  {problem}"), soft_wrap=True)
-        console.print(
-            f"{counted(len(store.documents()), 'document')}, {counted(damaged, 'problem')}, "
-            f"{counted(len(problems) - damaged, 'leftover')}"
-        )
+    with contextlib.closing(open_store(index, read_only=True)) as store:
+        problems = store.verify()
+        damaged = sum(problem.kind == "damage" for problem in problems)
+        if as_json:
+            print_json(problems)
+        else:
+            names = {one.id: f"{one.name} ({one.id[:12]})" for one in store.documents()}
+            for one in problems:
+                subject = f"{names.get(one.document, one.document)}: " if one.document else ""
+                line = Text.assemble((one.kind, "yellow"), f"  {subject}{one.what}")
+                console.print(line, soft_wrap=True)
+            console.print(
+                f"{counted(len(store.documents()), 'document')}, {counted(damaged, 'problem')}, "
+                f"{counted(len(problems) - damaged, 'leftover')}"
+            )
     if damaged:
         raise typer.Exit(1)
+
+
+def backup(
+    target: Annotated[str, typer.Argument(metavar="FOLDER", help="New folder for the copy.")],
+    *,
+    index: IndexLocation = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Copy your index to a new folder. It may be in use."""
+    from visar.store import open_store
+
+    opened = contextlib.closing(open_store(index, create=False))
+    with opened as store, progress_shown(quiet=quiet) as display:
+
+        def report(done: int, total: int) -> None:
+            display.step("copying", done // 1_000_000, total // 1_000_000, "MB")
+
+        copy = store.backup(target, report)
+    if as_json:
+        print_json(copy)
+    else:
+        size = f"{copy.bytes / 1e6:.1f} MB"
+        line = f"Copied {counted(copy.documents, 'document')} ({size}) to {target}."
+        console.print(Text(line), soft_wrap=True)
 
 
 def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:
     """Clean up after interrupted adds."""
     from visar.store import open_store
 
-    dropped = open_store(index, create=False).compact()
+    with contextlib.closing(open_store(index, create=False)) as store:
+        dropped = store.compact()
     if as_json:
         print_json(dropped)
     else:

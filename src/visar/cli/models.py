@@ -7,50 +7,73 @@ import logging
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from socket import socket
 from typing import Annotated, TypeAlias
 
 import typer
 from rich.text import Text
 
-from visar.cli.options import DeviceChoice, Json, advanced, option
+from visar.cli.help import App
+from visar.cli.options import DeviceChoice, Json, option
 from visar.cli.output import STATE_STYLES, console, plain_table, print_hints, print_json
-from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
+from visar.cli.settings import named_generators
+from visar.encoders.records import EncoderRecord
+from visar.encoders.registry import available_encoders, get_encoder
 from visar.generation.registry import GeneratorInfo, available_generators
-from visar.models.hub import downloads_shown
+from visar.models.hub import show_downloads
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, own_token
 from visar.quotes.reader import ReaderInfo
 from visar.serialization import to_plain
 
-ModelInfo: TypeAlias = EncoderInfo | GeneratorInfo | ReaderInfo
+ModelInfo: TypeAlias = EncoderRecord | GeneratorInfo | ReaderInfo
 
-app = typer.Typer(
-    help="List encoders, or run one as a service.",
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = App("List, export or serve encoders.", invoke_without_command=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Encoder, as --encoder takes it.")]
-Host = Annotated[
-    str, option("--host ADDRESS", "Address to listen on. Other than loopback needs VISAR_TOKEN.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Encoder, as for --encoder.")]
+ExportedName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="colmodernvbert, colsmol-256m, or one of their checkpoints."
+    ),
 ]
-Port = Annotated[int, option("--port N", "Port; 0 for a free one.", min=0, max=65535)]
+Folder = Annotated[Path | None, option("--to FOLDER", "Folder to write to. [default: NAME-int8]")]
+Host = Annotated[
+    str, option("--host ADDRESS", "Address to listen on. If it isn't local, set VISAR_TOKEN.")
+]
+Port = Annotated[int, option("--port N", "Port; 0 picks a free one.", min=0, max=65535)]
 TrustRemoteCode = Annotated[
-    bool, advanced("--trust-remote-code", "Run the code in the checkpoint of visrag-ret.")
+    bool, option("--trust-remote-code", "Run the code in the checkpoint of visrag-ret.")
 ]
 
 
 @app.callback()
 def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
-    """List encoders, or run one as a service."""
+    """List, export or serve encoders."""
     if context.invoked_subcommand is not None:
         return
     encoders = available_encoders()
     if as_json:
-        print_json([to_plain(encoder) | {"ready": encoder.is_ready} for encoder in encoders])
+        print_json([to_plain(one) | {"ready": one.state == "ready"} for one in encoders])
         return
-    print_models(encoders)
+    table = plain_table("NAME", "HERE", "MODEL", "PAGE", "GOOD FOR")
+    for one in encoders:
+        table.add_row(
+            one.name,
+            Text(one.state, STATE_STYLES[one.state]),
+            ", ".join(filter(None, (one.parameters, one.download))),
+            one.page_cost,
+            Text(one.description),
+        )
+    console.print(table)
+    console.print()
+    _print_missing(encoders)
     print_hints(
+        ("MODEL", "parameters, and size of the download"),
+        ("PAGE", "vectors of a page, and their size in the index"),
+        ("text", "reads the words of a page; the others look at its image"),
+        ("(paper)", "compared in the paper on ViSAR"),
+        ("Half the index", "--encoder NAME+int8"),
         ("Your own checkpoint", "--encoder FOLDER, or its hub name"),
         ("Your own class", "--encoder module:Class"),
         ("On another machine", "--encoder http://host:port"),
@@ -59,8 +82,12 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
 
 
 def generators(*, as_json: Json = False) -> None:
-    """List generators, which write answers."""
-    known = available_generators()
+    """List the models that can write answers."""
+    named = [
+        GeneratorInfo(name, value, reads=None, size="", install=None)
+        for name, value in named_generators().items()
+    ]
+    known = [*named, *available_generators()]
     if as_json:
         print_json([to_plain(generator) | {"state": generator.state} for generator in known])
         return
@@ -73,10 +100,7 @@ def generators(*, as_json: Json = False) -> None:
 
 
 def print_models(models: Sequence[ModelInfo], marks: Mapping[str, str] | None = None) -> None:
-    """Print models, and how to install those that are missing.
-
-    ``marks`` are printed before their names.
-    """
+    """Print models, and how to install the missing ones; ``marks`` precede their names."""
     table = plain_table("NAME", "HERE", "READS", "SIZE", "DESCRIPTION")
     for model in models:
         state = Text(model.state, STATE_STYLES[model.state])
@@ -84,11 +108,28 @@ def print_models(models: Sequence[ModelInfo], marks: Mapping[str, str] | None = 
         table.add_row(name, state, model.reads or "", model.size, Text(model.description))
     console.print(table)
     console.print()
+    _print_missing(models)
+
+
+def _print_missing(models: Sequence[ModelInfo]) -> None:
     for model in models:
         if model.install is not None:
             # Below the table, where the command to type isn't wrapped.
             line = f"{model.name} is missing: {model.install}"
             console.print(Text(line, STATE_STYLES["missing"]), soft_wrap=True)
+
+
+@app.command("export")
+def export(name: ExportedName, *, to: Folder = None) -> None:
+    """Export a visual encoder to ONNX, to run on a CPU without torch."""
+    from visar.encoders.onnx_export import default_folder, export_encoder
+
+    folder = to or default_folder(name)
+    with show_downloads():
+        export_encoder(name, folder)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    console.print(Text(f"Exported {name} to {folder} ({size / 1e6:,.0f} MB)."), soft_wrap=True)
+    console.print(Text(f"Use it with --encoder {folder}", "dim"), soft_wrap=True)
 
 
 @app.command("serve")
@@ -100,29 +141,29 @@ def serve(
     device: DeviceChoice = "auto",
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
-    """Run an encoder as a service, for --encoder http://HOST:PORT."""
+    """Serve an encoder to other machines. They use it with --encoder http://HOST:PORT."""
     from visar.encoders.service import create_encoder_app
     from visar.serving import http_server, listen
 
     encoder = get_encoder(name, device=device, trust_remote_code=trust_remote_code)
     token = own_token()
     with contextlib.suppress(KeyboardInterrupt), listen(host, port, token=token) as listener:
-        # Supervisors end it as Ctrl-C does.
+        # Process managers send SIGTERM.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         # A broken model should fail now, not with the first request.
-        with downloads_shown():
+        with show_downloads():
             encoder.encode_query("ready")
         _log_requests()
         _announce(f"{encoder.name} {encoder.version}", host, listener, guarded=token is not None)
         http_server(create_encoder_app(encoder, token=token)).run(sockets=[listener])
 
 
-def _announce(who: str, host: str, listener: socket, *, guarded: bool) -> None:
+def _announce(encoder: str, host: str, listener: socket, *, guarded: bool) -> None:
     name = f"[{host}]" if ":" in host else host
     url = f"http://{name}:{listener.getsockname()[1]}"
-    users = f"clients with its {TOKEN_VARIABLE}" if guarded else "this machine"
-    console.print(Text(f"{who} listens on {url}"), soft_wrap=True)
-    console.print(Text(f"for {users} · stop with Ctrl-C", "dim"))
+    users = f"clients with the {TOKEN_VARIABLE}" if guarded else "this machine only"
+    console.print(Text(f"Serving {encoder} at {url}"), soft_wrap=True)
+    console.print(Text(f"for {users} · press Ctrl-C to stop", "dim"))
 
 
 def _log_requests() -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the library that they name."""
+"""Options that several commands share, and opening the library they refer to."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_type_hints
 import typer
 
 from visar.cli import completion
-from visar.cli.help import ADVANCED
+from visar.cli.help import ANSWER, DOCUMENTS, LIMITS, MODELS, OUTPUT, READING, SEARCH
 
 if TYPE_CHECKING:
     from visar.documents import ReadOptions
-    from visar.generation.protocol import Generator
+    from visar.generation.generator import Generator
     from visar.index import Index
     from visar.library import AskOptions, Library, SearchOptions
 
@@ -28,111 +28,121 @@ LOCAL_OPTIONS = (
     *("max_pages", "max_megabytes", "max_megapixels", "seconds_per_page"),
     *("send_megapixels", "send_tokens"),
 )
-"""Options that only a local index can honor."""
+"""Options that only work with a local index."""
 
 
-def option(flag: str, text: str, **more: Any) -> Any:
-    """Return an option with its help; the name of its value follows the flag: ``--k N``."""
+def option(flag: str, text: str, panel: str | None = None, **more: Any) -> Any:
+    """Return an option with its help; the name of its value follows the flag: ``--k N``.
+
+    ``panel`` is the section of the help; by default the one of common options.
+    """
     name, _, metavar = flag.partition(" ")
-    return typer.Option(name, metavar=metavar or None, help=text, **more)
+    return typer.Option(name, metavar=metavar or None, help=text, rich_help_panel=panel, **more)
 
-
-advanced = functools.partial(option, rich_help_panel=ADVANCED)
 
 IndexLocation = Annotated[
     str | None,
     option(
         "--index LOCATION",
-        "Your index: a folder, or an address such as s3://bucket/prefix.",
+        "Your index: a folder, or s3://bucket/prefix.",
+        DOCUMENTS,
         envvar="VISAR_INDEX",
     ),
 ]
 StorageOptions = Annotated[
     list[str] | None,
-    advanced(
+    option(
         "--storage-option KEY=VALUE",
-        "Option for object storage, such as aws_region=eu-west-1. Repeatable. "
-        "[env var: VISAR_STORAGE_OPTIONS]",
+        "Object storage option: aws_region=eu-west-1. Repeatable. [env var: VISAR_STORAGE_OPTIONS]",
+        DOCUMENTS,
     ),
 ]
 ServerAddress = Annotated[
     str | None,
     option(
         "--server URL",
-        "Use a running `visar serve` instead of a local index.",
+        "Use this `visar serve` instead of a local index.",
+        DOCUMENTS,
         envvar="VISAR_SERVER",
     ),
 ]
 RayAddress = Annotated[
     str | None,
-    advanced("--ray ADDRESS", "Work on a Ray cluster: HOST:PORT of its head, auto, or local."),
+    option("--ray ADDRESS", "Work on a Ray cluster: HOST:PORT of its head, auto or local.", MODELS),
 ]
-Json = Annotated[bool, option("--json", "Print the result as JSON.")]
-Quiet = Annotated[bool, advanced("--quiet", "Hide progress.")]
+Json = Annotated[bool, option("--json", "Print the result as JSON.", OUTPUT)]
+Quiet = Annotated[bool, option("--quiet", "Hide progress.", OUTPUT)]
 EncoderName = Annotated[
     str,
     option(
         "--encoder NAME",
-        "Encoder: a name from `visar encoders`, a checkpoint, a URL or module:Class.",
+        "Encoder; see `visar encoders`.",
+        MODELS,
         envvar="VISAR_ENCODER",
         autocompletion=completion.encoders,
     ),
 ]
 DeviceChoice = Annotated[
     Literal["auto", "cpu", "cuda", "mps"],
-    advanced("--device", "Device that models run on.", envvar="VISAR_DEVICE"),
+    option(
+        "--device NAME",
+        "Device: auto, cpu, cuda or mps.",
+        MODELS,
+        envvar="VISAR_DEVICE",
+    ),
 ]
 GeneratorName = Annotated[
     str,
     option(
         "--generator NAME",
-        "Generator that writes the answer: a name from `visar generators`, or a checkpoint.",
+        "Generator that writes the answer; see `visar generators`.",
         envvar="VISAR_GENERATOR",
         autocompletion=completion.generators,
     ),
 ]
 ReaderName = Annotated[
     str,
-    advanced(
+    option(
         "--reader NAME",
-        "Model that re-reads passages; `none` turns it off.",
+        "Model to re-read passages, or none.",
+        MODELS,
         envvar="VISAR_READER",
         autocompletion=completion.readers,
     ),
 ]
 BaseUrl = Annotated[
     str | None,
-    advanced(
+    option(
         "--base-url URL",
-        "Server of openai:MODEL, such as http://localhost:8000/v1.",
+        "Server for openai:MODEL: http://HOST:PORT/v1.",
+        MODELS,
         envvar="OPENAI_BASE_URL",
     ),
 ]
 SendMegapixels = Annotated[
     float,
-    advanced(
-        "--send-megapixels N",
-        "Maximum size of all page images sent to a generator; larger ones are scaled down.",
-        min=0.01,
+    option(
+        "--send-megapixels N", "Maximum page images per prompt, in megapixels.", ANSWER, min=0.01
     ),
 ]
 SendTokens = Annotated[
-    int,
-    advanced(
-        "--send-tokens N",
-        "Maximum number of tokens of page text sent to a generator that reads text.",
-        min=1,
-    ),
+    int, option("--send-tokens N", "Maximum page text per prompt, in tokens.", ANSWER, min=1)
 ]
 Password = Annotated[
-    str | None, advanced("--password TEXT", "Password for encrypted PDFs.", envvar="VISAR_PASSWORD")
+    str | None,
+    option("--password TEXT", "Password for encrypted PDFs.", READING, envvar="VISAR_PASSWORD"),
 ]
 OcrChoice = Annotated[
     Literal["auto", "always", "never"],
-    advanced("--ocr", "When to use OCR; auto means where a page's text is missing or broken."),
+    option("--ocr WHEN", "OCR: auto (where text is missing), always or never.", READING),
 ]
 OcrEngineChoice = Annotated[
-    Literal["rapidocr", "tesseract"], advanced("--ocr-engine", "OCR engine.")
+    Literal["rapidocr", "tesseract"],
+    option("--ocr-engine NAME", "OCR engine: rapidocr or tesseract.", READING),
+]
+MaxPages = Annotated[int, option("--max-pages N", "Maximum pages per document.", LIMITS, min=1)]
+MaxMegabytes = Annotated[
+    int, option("--max-megabytes N", "Maximum file size in megabytes.", LIMITS, min=1)
 ]
 Documents = Annotated[
     list[str] | None,
@@ -142,50 +152,53 @@ Documents = Annotated[
         autocompletion=completion.documents,
     ),
 ]
-Collection = Annotated[str | None, option("--collection NAME", "Only search this collection.")]
+Collection = Annotated[
+    str | None, option("--collection NAME", "Only documents in this collection.", DOCUMENTS)
+]
 Where = Annotated[
     str | None,
-    advanced(
+    option(
         "--where FILTER",
-        "Only documents whose metadata match: 'year >= 2020 and kind = \"report\"'.",
+        "Only documents whose metadata matches, such as 'year >= 2020'.",
+        DOCUMENTS,
     ),
 ]
 Exact = Annotated[
-    bool, advanced("--exact", "Compare every page of a large index with the question. Slower.")
+    bool,
+    option("--exact", "Compare the question with every page of a large index. Slower.", SEARCH),
 ]
 MethodName = Annotated[
     str,
-    advanced(
+    option(
         "--method NAME",
         "Method that chooses pages: visar, calibrated, top-k, single-vector, largest-gap, "
         "score-cluster, visar-approx, or module:function.",
+        SEARCH,
         autocompletion=completion.methods,
     ),
 ]
-K = Annotated[int | None, advanced("--k N", "Number of pages for top-k.", min=1)]
+K = Annotated[int | None, option("--k N", "Number of pages for `--method top-k`.", SEARCH, min=1)]
 MaxK = Annotated[
     int | None,
-    option("--max-k N", "Maximum number of pages. Answers take at most 10 by default.", min=1),
+    option("--max-k N", "Maximum number of pages. Answers use at most 10 by default.", min=1),
 ]
 Neighbors = Annotated[
     int,
-    advanced(
-        "--neighbors N", "Also include N pages on either side, for tables that span pages.", min=0
-    ),
+    option("--neighbors N", "Also include N pages on either side of each page.", SEARCH, min=0),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexOptions:
-    """The local index that a command works on.
+    """Options of commands that use a local index.
 
-    A command takes these options by a parameter of this class, or of a subclass; see
+    A command gets these options through a parameter of this class or a subclass; see
     `with_options`.
     """
 
     index: IndexLocation = None
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where the value of each option comes from, as Click names it."""
+    """Source of each option's value, in Click's terms."""
 
     @property
     def url(self) -> str | None:
@@ -199,24 +212,24 @@ class IndexOptions:
         return Index.open(self.index, create=create)
 
     def was_typed(self, name: str) -> bool:
-        """Return whether an option was typed, and isn't a default or set in the environment."""
+        """Return whether an option is on the command line."""
         return self.sources.get(name) == "COMMANDLINE"
 
     def was_given(self, name: str) -> bool:
-        """Return whether an option was typed, or set in the environment."""
+        """Return whether an option is on the command line or in the environment."""
         return self.sources.get(name) in ("COMMANDLINE", "ENVIRONMENT")
 
     def model(self, name: str) -> str | None:
-        """Return the encoder or generator to use; None for the server's own.
+        """Return the encoder or generator to use; None for the default of a server.
 
-        Defaults and the configuration file are about this machine, not about the server.
+        Defaults and the configuration file are meant for this machine, not for a server.
         """
         return getattr(self, name) if self.url is None or self.was_given(name) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryOptions(IndexOptions):
-    """The library that a command works on: a local index, or one behind a server."""
+    """Options of commands that use a local index or a server."""
 
     server: ServerAddress = None
 
@@ -233,20 +246,20 @@ class LibraryOptions(IndexOptions):
         Raises
         ------
         InvalidOption
-            If the library is behind a server, and an option was given that only a local index can
-            honor.
+            If an option doesn't work with a server.
         """
         if self.url is None:
             return self.open_index(create=create)
         from visar.errors import InvalidOption
 
         if self.was_typed("index"):
-            raise InvalidOption("--index and --server exclude each other: leave one out.")
+            raise InvalidOption("--index and --server can't be combined. Leave one out.")
         for name in LOCAL_OPTIONS:
             # OPENAI_BASE_URL may be set for other programs.
             if self.was_typed(name) or (self.was_given(name) and name != "base_url"):
                 raise InvalidOption(
-                    f"--{name.replace('_', '-')} only works with a local index, not with --server."
+                    f"--{name.replace('_', '-')} doesn't work with --server, only with a local "
+                    "index."
                 )
         from visar.client import Client
 
@@ -275,7 +288,7 @@ class ReadingOptions(IndexOptions):
         return {"device": self.device, "options": self.read_options()}
 
     def open_index(self, *, create: bool = False) -> Index:
-        """Open the local index, and download the encoder if it isn't here yet."""
+        """Open the local index, and download the encoder if necessary."""
         from visar.index import Index
 
         index = Index.open(self.index, create=create, **self.index_options())
@@ -317,14 +330,17 @@ class QuestionOptions(ReadingOptions, LibraryOptions):
         Raises
         ------
         InvalidOption
-            If this machine, which is to search, doesn't have the method.
+            If the method doesn't exist, or doesn't take ``k``.
         """
         from visar.library import SearchOptions
 
         if self.url is None:
+            from visar.errors import InvalidOption
             from visar.retrieval.methods import get_method
 
-            get_method(self.method)  # before documents are read for nothing
+            # Check options before documents are read.
+            if get_method(self.method).adaptive and self.k is not None:
+                raise InvalidOption("--k only works with --method top-k. Use --max-k to cap pages.")
         chosen = {name: getattr(self, name) for name in SearchOptions.__annotations__}
         return cast("SearchOptions", chosen | {"encoder": self.model("encoder")})
 
@@ -339,24 +355,24 @@ class AnswerOptions(QuestionOptions):
     send_tokens: SendTokens = 30_000
 
     def ask_options(self) -> AskOptions:
-        """Return the options of `visar.Library.ask`; downloads a generator that isn't here yet."""
-        chosen = self.search_options()
+        """Return the options of `visar.Library.ask`, and download the generator if necessary."""
+        chosen = cast("AskOptions", self.search_options())
         if self.url is not None:
-            return {**chosen, "generator": self.model("generator"), "budget": None}
+            chosen["generator"] = self.model("generator")
+            return chosen
         from visar.generation.answering import Budget
 
-        return {
-            **chosen,
-            "generator": open_generator(self.generator, self.base_url, self.device),
-            "budget": Budget(pixels=int(self.send_megapixels * 1e6), tokens=self.send_tokens),
-        }
+        chosen["generator"] = open_generator(self.generator, self.base_url, self.device)
+        pixels = int(self.send_megapixels * 1e6)
+        chosen["budget"] = Budget(pixels=pixels, tokens=self.send_tokens)
+        return chosen
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of its parameters that are `IndexOptions`.
+    """Expand parameters of a command that are `IndexOptions` into options.
 
-    A command that has ``--index`` also gets ``--storage-option``. Its values go to the environment,
-    where all stores and all processes of the command find them.
+    Commands with ``--index`` also get ``--storage-option``, whose values are passed on in the
+    environment, to all stores and processes of the command.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {
@@ -369,13 +385,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for p in signature.parameters.values()
         for one in (_parameters(p.annotation) if p.name in groups else [p])
     ]
-    place = next((n for n, p in enumerate(parameters, 1) if p.name == "index"), None)
-    if place is None:
+    after_index = next((n for n, p in enumerate(parameters, 1) if p.name == "index"), None)
+    if after_index is None:
         return command
-    parameters.insert(place, _parameter("storage_option", StorageOptions, None))
+    parameters.insert(after_index, _parameter("storage_option", StorageOptions, None))
 
     @functools.wraps(command)
-    def run(*, context: typer.Context, storage_option: list[str] | None, **given: Any) -> None:
+    def run(*, context: typer.Context, storage_option: list[str] | None, **values: Any) -> None:
         if storage_option:
             _set_storage_options(storage_option)
         sources = {
@@ -383,10 +399,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             for name in context.params
             if (source := context.get_parameter_source(name)) is not None
         }
+        if context.invoked_subcommand is not None:
+            _refuse_options_before(f"{context.command_path} {context.invoked_subcommand}", sources)
+            return
         for name, group in groups.items():
-            own = {p.name: given.pop(p.name) for p in _parameters(group)}
-            given[name] = group(**own, sources=sources)
-        command(**given)
+            own = {p.name: values.pop(p.name) for p in _parameters(group)}
+            values[name] = group(**own, sources=sources)
+        command(**values)
 
     parameters.append(_parameter("context", typer.Context))
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -394,8 +413,18 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _refuse_options_before(command: str, sources: Mapping[str, str]) -> None:
+    """Raise InvalidOption if there are options before the name of a subcommand."""
+    from visar.errors import InvalidOption
+
+    for name, source in sources.items():
+        if source == "COMMANDLINE":
+            flag = f"--{name.replace('_', '-')}"
+            raise InvalidOption(f"Put {flag} after `{command}`, if it has this option.")
+
+
 def _parameters(group: type[IndexOptions]) -> list[inspect.Parameter]:
-    """Return the options of a class: its own first, then those of its base classes."""
+    """Return the options of a class, then those of its base classes."""
     hints = get_type_hints(group, include_extras=True)
     names = [name for base in group.__mro__ for name in inspect.get_annotations(base)]
     return [_parameter(n, hints[n], getattr(group, n)) for n in names if n != "sources"]
@@ -408,17 +437,20 @@ def _parameter(
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _set_storage_options(given: list[str]) -> None:
+def _set_storage_options(values: list[str]) -> None:
     from visar.store.opening import OPTIONS_VARIABLE, storage_options
     from visar.store.opening import parse_storage_options as parse
 
-    options = storage_options(parse(given))
+    options = storage_options(parse(values))
     os.environ[OPTIONS_VARIABLE] = shlex.join(f"{k}={v}" for k, v in options.items())
 
 
 def open_generator(name: str, base_url: str | None, device: str) -> str | Generator:
-    """Return the generator of that name; the default needs none."""
+    """Return the generator with this name, in the settings or in the registry."""
+    from visar.cli.settings import named_generators
     from visar.generation import extractive
+
+    name = named_generators().get(name, name)
 
     if name == extractive.NAME:
         return name
@@ -431,15 +463,15 @@ def open_generator(name: str, base_url: str | None, device: str) -> str | Genera
 
 
 def fetch_model(model: object, *, quiet: bool = False) -> None:
-    """Download a model that isn't here yet, before progress of other kinds is shown."""
-    from visar.models.hub import downloads_shown
+    """Download a model if necessary, before other progress is shown."""
+    from visar.models.hub import show_downloads
     from visar.models.protocols import Downloadable
 
     if isinstance(model, Downloadable):
-        with contextlib.nullcontext() if quiet else downloads_shown():
+        with contextlib.nullcontext() if quiet else show_downloads():
             model.fetch()
 
 
 def ray_messages_on_stderr(is_used: bool) -> contextlib.AbstractContextManager[object]:
-    """Send what Ray, if it is used, prints about its nodes where it doesn't mix with results."""
+    """Redirect messages of Ray, if it is used, to stderr, away from results."""
     return contextlib.redirect_stdout(sys.stderr) if is_used else contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""Output for people and for programs."""
+"""Output as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from visar.results import Document
 
-# Wide enough for every table: a pipe or a file has no edge.
+# Wide enough for every table: lines in pipes and files don't wrap.
 _PIPE_WIDTH = 10_000
 _SHORT_ID = 12
 
 
 class SafeConsole(Console):
-    """A console that drops control characters, such as ESC in a file's name."""
+    """A console that removes control characters, such as ESC in a file name."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -42,12 +42,12 @@ def _width(stream: Any) -> int | None:
 
 
 console = SafeConsole(highlight=False, width=_width(sys.stdout))
-# Progress and errors, which programs that read the output don't see.
+# For progress and errors, to keep stdout clean for other programs.
 errors = SafeConsole(stderr=True, highlight=False, width=_width(sys.stderr))
 STATE_STYLES = {"ready": "green", "downloads": "cyan", "missing": "yellow"}
-"""Styles of models: installed, downloaded when first used, or not installed."""
+"""Styles by state: installed, downloaded at first use, or not installed."""
 
-# Characters that JSON allows, but a terminal acts upon or UTF-8 can't encode.
+# Characters that JSON allows, but terminals interpret or UTF-8 can't encode.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -57,7 +57,7 @@ def complain(message: str) -> None:
 
 
 def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
-    """Return a table without lines; columns named in ``numbers`` are aligned to the right."""
+    """Return a table without borders; columns in ``numbers`` are aligned to the right."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
@@ -87,13 +87,13 @@ def print_documents(documents: Iterable[Document]) -> None:
 
 
 def print_hints(*hints: tuple[str, str]) -> None:
-    """Print what else can be done, and the options for it."""
+    """Print hints, each a purpose and the options for it."""
     for purpose, options in hints:
         console.print(Text(f"{purpose}: {options}", "dim"), soft_wrap=True)
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Print a result as JSON, in characters that stdout can encode."""
+    """Print a result as JSON, escaped where stdout can't encode it."""
     from visar.serialization import to_plain
 
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")

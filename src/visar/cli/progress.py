@@ -1,4 +1,4 @@
-"""Progress of long work: bars on a terminal, a plain line every few seconds elsewhere."""
+"""Progress displays: bars in a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from rich.text import Text
 
 from visar.cli.output import errors
+from visar.ingest.downloads import is_web_url, url_name
 from visar.text import counted
 
 if TYPE_CHECKING:
@@ -22,22 +23,23 @@ if TYPE_CHECKING:
     from visar.ingest.pipeline import Stage
 
 SECONDS_PER_LINE = 5.0
+_BYTES_PER_MB = 1_000_000
 
 
 def progress_shown(*, quiet: bool) -> ProgressDisplay:
-    """Return a display of progress on stderr; it is used as a context manager."""
+    """Return a progress display on stderr, to be used as a context manager."""
     if quiet:
         return ProgressDisplay()
     return _Bars() if errors.is_terminal else _Lines()
 
 
 def waiting(stage: str, *, quiet: bool) -> ProgressDisplay:
-    """Return a display for work that has no steps; a terminal needs none."""
+    """Return a display for work without steps; terminals show nothing."""
     return ProgressDisplay() if quiet or errors.is_terminal else _Lines(stage)
 
 
 class ProgressDisplay:
-    """A display of progress. This one shows nothing."""
+    """A progress display. The base class shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -48,19 +50,22 @@ class ProgressDisplay:
     def announce(self, line: str) -> None:
         """Print a line above the progress."""
 
-    def step(self, stage: str, done: int, total: int, unit: str = "", label: str = "") -> None:
-        """Show how much of a stage is done; the label replaces its name."""
+    def step(self, stage: str, done: float, total: float, unit: str = "", label: str = "") -> None:
+        """Show the progress of a stage, under its name or a label."""
 
     def clear(self, *stages: str) -> None:
         """Remove these stages, or all."""
 
     def many_documents(self) -> Callable[[str], PageProgress]:
-        """Return a function to call with each document; they are counted together."""
+        """Return a function that begins a document; all are counted together."""
         done_of: dict[str, int] = {}
         total_of: dict[str, int] = {}
 
         def begin(path: str) -> PageProgress:
             def report(stage: Stage, done: int, total: int) -> None:
+                if stage == "downloading":
+                    self._download(done, total)
+                    return
                 done_of[path], total_of[path] = done if stage == "encoding" else 0, total
                 done, total = sum(done_of.values()), sum(total_of.values())
                 self.step("encoding", done, total, f"pages of {len(total_of)} documents")
@@ -70,20 +75,28 @@ class ProgressDisplay:
         return begin
 
     def document(self, path: str | Path) -> PageProgress:
-        """Return a function to call with the progress of a document's pages."""
+        """Return a callback for the progress of a document."""
         self.clear()
         announced = False
 
         def report(stage: Stage, done: int, total: int) -> None:
             nonlocal announced
+            if stage == "downloading":
+                self._download(done, total)
+                return
             if not announced:
-                self.announce(f"{Path(path).name} · {counted(total, 'page')} · new to the index")
+                self.clear("downloading")
+                name = url_name(path) if is_web_url(path) else Path(path).name
+                self.announce(f"{name} · {counted(total, 'page')} · adding to your index")
                 announced = True
-            # Pages read with and without OCR are one stage: together they are all pages.
+            # Reading with and without OCR is one stage: together they cover all pages.
             name = "encoding" if stage == "encoding" else "reading"
             self.step(name, done, total, "pages", "OCR" if stage == "ocr" else name)
 
         return report
+
+    def _download(self, received: int, size: int) -> None:
+        self.step("downloading", received / _BYTES_PER_MB, size / _BYTES_PER_MB, "MB")
 
 
 class _Bars(ProgressDisplay):
@@ -94,10 +107,9 @@ class _Bars(ProgressDisplay):
 
         self._tasks: dict[str, TaskID] = {}
         self._progress = progress.Progress(
-            progress.TextColumn("  {task.description:<10}"),
+            progress.TextColumn("  {task.description:<11}"),
             progress.BarColumn(bar_width=24),
-            progress.MofNCompleteColumn(),
-            progress.TextColumn("{task.fields[unit]}"),
+            progress.TextColumn("{task.fields[count]}"),
             progress.TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=errors,
         )
@@ -112,11 +124,18 @@ class _Bars(ProgressDisplay):
     def announce(self, line: str) -> None:
         self._progress.console.print(Text(line))
 
-    def step(self, stage: str, done: int, total: int, unit: str = "", label: str = "") -> None:
+    def step(self, stage: str, done: float, total: float, unit: str = "", label: str = "") -> None:
         if stage not in self._tasks:
-            self._tasks[stage] = self._progress.add_task(stage, total=total, unit=unit)
-        task = self._tasks[stage]
-        self._progress.update(task, completed=done, total=total, description=label or stage)
+            self._tasks[stage] = self._progress.add_task(stage, total=total or None, count="")
+        whole = _number(total)
+        count = _number(done) if not total else f"{_number(done):>{len(whole)}}/{whole}"
+        self._progress.update(
+            self._tasks[stage],
+            completed=done,
+            total=total or None,
+            description=label or stage,
+            count=f"{count} {unit}",
+        )
 
     def clear(self, *stages: str) -> None:
         for stage in stages or tuple(self._tasks):
@@ -126,29 +145,30 @@ class _Bars(ProgressDisplay):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Progress of a stage, now and when it began."""
+    """The progress of a stage, with its beginning."""
 
     label: str
     begun: float
     updated: float = 0
-    first: int = 0
-    done: int = 0
-    total: int = 0
+    first: float = 0
+    done: float = 0
+    total: float = 0
     unit: str = ""
 
     def line(self, now: float) -> str:
-        if not self.total:
+        if not (self.done or self.total):
             return f"{self.label}, {_duration(now - self.begun)} so far"
-        line = f"{self.label} {self.done} of {self.total} {self.unit}".rstrip()
+        of_total = f" of {_number(self.total)}" if self.total else ""
+        line = f"{self.label} {_number(self.done)}{of_total} {self.unit}".rstrip()
         if self.first < self.done < self.total:
-            # From the last update, not from now: a page that takes long is one of many.
+            # Until the last update, not now, so that one slow page doesn't count too much.
             seconds_each = (self.updated - self.begun) / (self.done - self.first)
             line += f", {_duration((self.total - self.done) * seconds_each)} left"
         return line
 
 
 class _Lines(ProgressDisplay):
-    """A line every few seconds about the latest stage."""
+    """A line every few seconds, with the latest stage."""
 
     def __init__(self, first_stage: str = "preparing") -> None:
         self._first_stage = first_stage
@@ -168,7 +188,7 @@ class _Lines(ProgressDisplay):
     def announce(self, line: str) -> None:
         errors.print(Text(line), soft_wrap=True)
 
-    def step(self, stage: str, done: int, total: int, unit: str = "", label: str = "") -> None:
+    def step(self, stage: str, done: float, total: float, unit: str = "", label: str = "") -> None:
         known = self._states.get(stage)
         now = time.monotonic()
         begun, first = (known.begun, known.first) if known else (now, done)
@@ -187,8 +207,17 @@ class _Lines(ProgressDisplay):
                 errors.print(Text(self._latest.line(time.monotonic())), soft_wrap=True)
 
 
+def _number(count: float) -> str:
+    """Return a number with one decimal place at most.
+
+    >>> [_number(count) for count in (40, 3.14, 12.0)]
+    ['40', '3.1', '12']
+    """
+    return f"{count:.1f}".removesuffix(".0")
+
+
 def _duration(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a duration for people.
 
     >>> [_duration(seconds) for seconds in (0.2, 40, 200, 5000)]
     ['1 s', '40 s', '3 min', '1 h 23 min']

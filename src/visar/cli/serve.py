@@ -8,67 +8,102 @@ import webbrowser
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
 from visar.cli import completion
-from visar.cli.options import BaseUrl, DeviceChoice, IndexLocation, ReaderName
+from visar.cli.help import LIMITS, MODELS, NETWORK
+from visar.cli.options import (
+    BaseUrl,
+    DeviceChoice,
+    IndexLocation,
+    MaxMegabytes,
+    MaxPages,
+    OcrChoice,
+    ReaderName,
+    option,
+)
 from visar.cli.output import errors
+from visar.documents import Limits, ReadOptions
 from visar.errors import InvalidOption
+from visar.server.settings import Settings
 
 if TYPE_CHECKING:
     from visar.index import Index
 
 PORT = 8764
-MAX_QUESTION = 4_000
+_DEFAULTS = Settings()
+_OPTIONS = _DEFAULTS.options
 
 Encoders = Annotated[
     list[str] | None,
-    typer.Option(
-        "--encoder",
-        metavar="NAME",
+    option(
+        "--encoder NAME",
+        "Encoder to offer; the first is the default. Repeatable. [default: embedded]",
+        MODELS,
         autocompletion=completion.encoders,
-        help="Encoder that clients may choose; the first is the default. Repeatable. "
-        "[default: embedded]",
         show_default=False,
     ),
 ]
 Generators = Annotated[
     list[str] | None,
-    typer.Option(
-        "--generator",
-        metavar="NAME",
+    option(
+        "--generator NAME",
+        "Generator to offer; the first is the default. Repeatable. [default: those in your "
+        "settings, and extractive]",
+        MODELS,
         autocompletion=completion.generators,
-        help="Generator that clients may choose; the first is the default. Repeatable. "
-        "[default: extractive]",
         show_default=False,
     ),
 ]
-Host = Annotated[
-    str,
-    typer.Option(metavar="ADDRESS", help="Address to listen on. Off loopback, set VISAR_TOKEN."),
-]
-Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 picks a free one.")]
-Proxies = Annotated[
-    str | None,
-    typer.Option(
-        "--proxy",
-        metavar="ADDRESS[,ADDRESS]",
-        help="Reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted.",
+FindModels = Annotated[
+    bool,
+    option(
+        "--find-models", "Also offer local models of Ollama, LM Studio, vLLM, llama.cpp.", MODELS
     ),
 ]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+Host = Annotated[
+    str, option("--host ADDRESS", "Address to listen on. If it isn't local, clients need a token.")
+]
+Port = Annotated[int, option("--port N", "Port; 0 picks a free one.", min=0, max=65535)]
+Proxies = Annotated[
+    str | None,
+    option(
+        "--proxy ADDRESSES",
+        "Reverse proxies to trust, separated by commas, such as 10.0.0.0/8.",
+        NETWORK,
+    ),
+]
+Open = Annotated[bool, option("--open", "Open the page in a browser.")]
+Workers = Annotated[
+    int,
+    option(
+        "--workers N",
+        "Documents added in parallel. From 2 on, one worker is for short jobs.",
+        LIMITS,
+        min=1,
+    ),
+]
+MaxWaiting = Annotated[
+    int, option("--max-waiting N", "Maximum waiting jobs; more uploads get 429.", LIMITS, min=1)
+]
+SecondsPerDocument = Annotated[
+    float, option("--seconds-per-document N", "Maximum time to add a document.", LIMITS, min=1)
+]
 RequestsPerMinute = Annotated[
     int,
-    typer.Option(metavar="N", min=1, help="Maximum requests from one client; others get 429."),
+    option("--requests-per-minute N", "Maximum requests per client; more get 429.", LIMITS, min=1),
 ]
 MaxQuestions = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Maximum concurrent questions; others get 429.")
+    int, option("--max-questions N", "Maximum concurrent questions; more get 429.", LIMITS, min=1)
 ]
 MaxQuestionLength = Annotated[
     int,
-    typer.Option(
-        metavar="N", min=1, max=MAX_QUESTION, help="Maximum length of a question in characters."
+    option(
+        "--max-question-length N",
+        "Maximum length of a question in characters.",
+        LIMITS,
+        min=1,
+        max=_DEFAULTS.max_question_length,
     ),
 ]
 
@@ -78,6 +113,7 @@ def serve(
     index: IndexLocation = None,
     encoder: Encoders = None,
     generator: Generators = None,
+    find_models: FindModels = False,
     base_url: BaseUrl = None,
     device: DeviceChoice = "auto",
     reader: ReaderName = "auto",
@@ -85,14 +121,20 @@ def serve(
     port: Port = PORT,
     proxy: Proxies = None,
     open_page: Open = False,
-    requests_per_minute: RequestsPerMinute = 600,
-    max_questions: MaxQuestions = 8,
-    max_question_length: MaxQuestionLength = MAX_QUESTION,
+    ocr: OcrChoice = _OPTIONS.ocr,
+    workers: Workers = _DEFAULTS.workers,
+    max_waiting: MaxWaiting = _DEFAULTS.max_waiting,
+    max_megabytes: MaxMegabytes = _OPTIONS.limits.max_bytes // 1_000_000,
+    max_pages: MaxPages = _OPTIONS.limits.max_pages,
+    seconds_per_document: SecondsPerDocument = _OPTIONS.limits.seconds_per_document,
+    requests_per_minute: RequestsPerMinute = _DEFAULTS.requests_per_minute,
+    max_questions: MaxQuestions = _DEFAULTS.max_questions,
+    max_question_length: MaxQuestionLength = _DEFAULTS.max_question_length,
 ) -> None:
-    """Serve the index as a web page and an HTTP API. Ctrl-C stops it."""
+    """Serve the web page and the HTTP API. Press Ctrl-C to stop."""
     from visar.index import Index
-    from visar.network import own_token
-    from visar.server import Settings, create_app
+    from visar.network import is_loopback, own_token
+    from visar.server import create_app
     from visar.serving import http_server, listen
 
     _check_proxies(proxy)
@@ -101,20 +143,27 @@ def serve(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         contextlib.suppress(KeyboardInterrupt),
-        listen(host, port, token=token) as socket,
         Index.open(index, device=device, reader=reader) as library,
+        listen(host, port, token=token, has_stored=bool(library.tokens.all())) as socket,
     ):
         settings = Settings(
             token=token,
+            needs_token=not is_loopback(host),
             encoders=_names([library.encoder(one).name for one in encoder], encoder)
             if encoder
             else {"embedded": "embedded"},
-            generators=_names(
-                [_generator_name(library, one, base_url) for one in generator], generator
-            )
-            if generator
-            else {"extractive": "extractive"},
+            generators=offered_generators(library, generator, base_url, find_models=find_models),
             base_url=base_url,
+            options=ReadOptions(
+                ocr=ocr,
+                limits=Limits(
+                    max_bytes=max_megabytes * 1_000_000,
+                    max_pages=max_pages,
+                    seconds_per_document=seconds_per_document,
+                ),
+            ),
+            workers=workers,
+            max_waiting=max_waiting,
             requests_per_minute=requests_per_minute,
             max_questions=max_questions,
             max_question_length=max_question_length,
@@ -133,30 +182,47 @@ def serve(
 
 
 def _check_proxies(proxies: str | None) -> None:
-    # uvicorn silently ignores what it cannot parse.
+    # uvicorn silently ignores what it can't parse.
     for proxy in [] if proxies is None else proxies.split(","):
         try:
             ip_network(proxy.strip())
         except ValueError as error:
             raise InvalidOption(
                 f"--proxy {proxy}: not an IP address or network. "
-                "Give addresses such as 127.0.0.1 or 10.0.0.0/8, separated by commas."
+                "Use addresses such as 127.0.0.1 or 10.0.0.0/8, separated by commas."
             ) from error
 
 
-def _generator_name(library: Index, generator: str, base_url: str | None) -> str:
+def offered_generators(
+    library: Index, names: list[str] | None, base_url: str | None, *, find_models: bool = False
+) -> dict[str, str]:
+    """Return the generators to offer, by the names that clients see."""
+    from visar.cli.settings import named_generators
     from visar.generation import extractive
     from visar.generation.registry import is_served
+    from visar.generation.servers import find_served_models
 
-    if generator == extractive.NAME:
-        return generator
-    # --base-url concerns served models; OPENAI_BASE_URL may be set for other programs.
-    return library.generator(generator, base_url=base_url if is_served(generator) else None).name
+    own_names = named_generators()
+    offered: dict[str, str] = {}
+    for one in (*(names or ()), *own_names):
+        option = own_names.get(one, one)
+        if option == extractive.NAME:
+            continue
+        # --base-url concerns served models; OPENAI_BASE_URL may be set for other programs.
+        url = base_url if is_served(option) else None
+        name = library.generator(option, base_url=url).name
+        # Clients see the name of a generator, which may be a local path in the settings.
+        offered.setdefault(one if one in own_names else name, option)
+    if find_models:
+        offered |= {one.generator: one.generator for one in find_served_models()}
+    quotes_first = names is not None and names[0] == extractive.NAME
+    quotes = {extractive.NAME: extractive.NAME}
+    return quotes | offered if quotes_first else offered | quotes
 
 
-def _names(names: list[str], given: list[str]) -> dict[str, str]:
+def _names(names: list[str], options: list[str]) -> dict[str, str]:
     """Map the models' own names, which clients see, to the options, which may be local paths."""
-    found = dict(zip(names, given, strict=True))
-    if len(found) < len(given):
-        raise InvalidOption(f"Two of {', '.join(given)} have the same name. Give one of them.")
+    found = dict(zip(names, options, strict=True))
+    if len(found) < len(options):
+        raise InvalidOption(f"Two of {', '.join(options)} have the same name. Use one of them.")
     return found

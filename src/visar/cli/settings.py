@@ -1,6 +1,6 @@
-"""The configuration file: the user's defaults of options, for every command.
+"""The configuration file: default values of options.
 
-Options and environment variables win over it. Only the command line reads it.
+Options and environment variables take precedence. Only the command line reads it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 from visar.errors import InvalidOption
 
 LOCATION_VARIABLE = "VISAR_CONFIG"
+_GENERATOR_KEY = re.compile(r"generators\.[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An option whose default the file can change."""
+    """An option whose default can be set in the file."""
 
     variable: str
-    """Environment variable that wins over the file."""
+    """Environment variable that takes precedence."""
     use: str
     default: str | None
     choices: tuple[str, ...] = ()
@@ -32,19 +33,23 @@ class Setting:
 SETTINGS = {
     "encoder": Setting("VISAR_ENCODER", "encodes pages and questions", "embedded"),
     "generator": Setting("VISAR_GENERATOR", "writes answers", "extractive"),
-    "reader": Setting("VISAR_READER", "re-reads passages; none turns it off", "auto"),
-    "base_url": Setting("OPENAI_BASE_URL", "server of openai:MODEL", None),
+    "reader": Setting("VISAR_READER", "re-reads passages, or none", "auto"),
+    "base_url": Setting("OPENAI_BASE_URL", "server for openai:MODEL", None),
     "device": Setting(
-        "VISAR_DEVICE", "device that models run on", "auto", choices=("auto", "cpu", "cuda", "mps")
+        "VISAR_DEVICE", "device for models", "auto", choices=("auto", "cpu", "cuda", "mps")
     ),
-    "index": Setting("VISAR_INDEX", "your index: a folder or an address", None),
+    "index": Setting("VISAR_INDEX", "folder or address of your index", None),
 }
 
 
+GENERATORS = "generators"
+"""Table in the file with your names for generators."""
+
+
 def location() -> Path:
-    """Return the path of the file, which need not exist: ``VISAR_CONFIG``, or the user's own."""
-    if named := os.environ.get(LOCATION_VARIABLE):
-        return Path(named)
+    """Return the path of the file: ``VISAR_CONFIG``, or the user's own. It may not exist."""
+    if path := os.environ.get(LOCATION_VARIABLE):
+        return Path(path)
     from platformdirs import user_config_path
 
     return user_config_path("visar") / "config.toml"
@@ -53,9 +58,18 @@ def location() -> Path:
 def read() -> dict[str, str]:
     """Return the settings in the file; none if there is no file.
 
-    Raises InvalidOption, with the file and the key, if it isn't valid TOML, or a setting is unknown
-    or has a wrong value.
+    Raises InvalidOption if the file isn't valid TOML, or has an unknown setting or a wrong value.
     """
+    return {name: value for name, value in _read().items() if isinstance(value, str)}
+
+
+def named_generators() -> dict[str, str]:
+    """Return the generators of the table in the file, by name."""
+    table: dict[str, str] = _read().get(GENERATORS, {})
+    return table
+
+
+def _read() -> dict[str, Any]:
     path = location()
     try:
         content = path.read_bytes()
@@ -65,7 +79,7 @@ def read() -> dict[str, str]:
 
 
 def write(changes: Mapping[str, str | None]) -> None:
-    """Change settings in the file; None removes one. Comments and all other lines stay.
+    """Change settings in the file; None removes one. Comments and other lines are kept.
 
     Raises InvalidOption as `read` does, before anything is written.
     """
@@ -74,14 +88,16 @@ def write(changes: Mapping[str, str | None]) -> None:
     path = location()
     lines = _lines(path)
     for key, value in changes.items():
-        if key not in SETTINGS and value is not None:
+        if key not in SETTINGS and not _GENERATOR_KEY.fullmatch(key) and value is not None:
             raise _unknown(path, key)
         own = [bool(re.match(rf"\s*{re.escape(key)}\s*=", line)) for line in lines]
-        place = own.index(True) if any(own) else len(lines)
+        # A line below the header of a table would belong to the table.
+        headers = [number for number, line in enumerate(lines) if line.lstrip().startswith("[")]
+        position = own.index(True) if any(own) else (*headers, len(lines))[0]
         lines = [line for line, is_own in zip(lines, own, strict=True) if not is_own]
         if value is not None:
             text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-            lines.insert(place, f"{key} = {text}")
+            lines.insert(position, f"{key} = {text}")
     content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
     if any(value is not None for value in changes.values()):
         _parsed(path, content)
@@ -115,7 +131,7 @@ def option_defaults(command: Any, settings: Mapping[str, str]) -> dict[str, Any]
     }
 
 
-def _parsed(path: Path, content: bytes) -> dict[str, str]:
+def _parsed(path: Path, content: bytes) -> dict[str, Any]:
     import tomllib
 
     try:
@@ -124,6 +140,9 @@ def _parsed(path: Path, content: bytes) -> dict[str, str]:
         raise InvalidOption(f"{path} isn't valid TOML: {error}.") from error
     for key, value in values.items():
         setting = SETTINGS.get(key)
+        if key == GENERATORS:
+            _check_generators(path, value)
+            continue
         if setting is None:
             raise _unknown(path, key)
         if not isinstance(value, str) or not value.strip():
@@ -135,6 +154,14 @@ def _parsed(path: Path, content: bytes) -> dict[str, str]:
                 f"{path}: {key} is {value!r:.60}. Choose from {', '.join(setting.choices)}."
             )
     return values
+
+
+def _check_generators(path: Path, table: Any) -> None:
+    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
+        raise InvalidOption(
+            f"{path}: {GENERATORS} must be a table of names and generators, such as "
+            f'{GENERATORS}.fast = "ollama:qwen2.5vl:7b".'
+        )
 
 
 def _unknown(path: Path, key: str) -> InvalidOption:

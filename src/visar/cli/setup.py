@@ -1,4 +1,4 @@
-"""``visar setup``: an encoder, a language model and a reader that suit this machine."""
+"""``visar setup``: choose an encoder, a generator and a reader for this machine."""
 
 from __future__ import annotations
 
@@ -21,29 +21,36 @@ from visar.cli.output import (
     print_hints,
     print_json,
 )
-from visar.encoders.registry import EncoderInfo, available_encoders, get_encoder
+from visar.encoders.records import RECORDS, EncoderRecord
+from visar.encoders.registry import get_encoder
 from visar.errors import VisarError
 from visar.generation import extractive
-from visar.generation.registry import GeneratorInfo, available_generators, get_generator, is_served
-from visar.generation.servers import USUAL_ADDRESSES, ServedModel, find_served_models
+from visar.generation.registry import (
+    GeneratorInfo,
+    available_generators,
+    get_generator,
+    is_served,
+    without_address,
+)
+from visar.generation.servers import SERVERS, ServedModel, find_served_models
 from visar.models.machine import Machine, gigabytes, this_machine
 from visar.quotes.reader import ReaderInfo, available_readers, choose_reader, relevance
 
 EncoderChoice = Annotated[
-    str | None, option("--encoder NAME", "Use this encoder instead of the proposed one.")
+    str | None, option("--encoder NAME", "Use this encoder instead of the suggested one.")
 ]
 GeneratorChoice = Annotated[
-    str | None, option("--generator NAME", "Use this generator instead of the proposed one.")
+    str | None, option("--generator NAME", "Use this generator instead of the suggested one.")
 ]
 ReaderChoice = Annotated[
-    str | None, option("--reader NAME", "Use this reader instead of the proposed one.")
+    str | None, option("--reader NAME", "Use this reader instead of the suggested one.")
 ]
 BaseUrl = Annotated[
     str | None,
-    option("--base-url URL", "Look for language models here instead of on the usual local ports."),
+    option("--base-url URL", "Look for generators here instead of on the usual local ports."),
 ]
 Yes = Annotated[bool, option("--yes", "Download and apply without asking.")]
-DryRun = Annotated[bool, option("--dry-run", "Only show the proposal.")]
+DryRun = Annotated[bool, option("--dry-run", "Only show the suggestion.")]
 
 _MODELS = ("encoder", "generator", "reader")
 # Minimum memory of a graphics card in gigabytes, for 16-bit weights and pages, and the encoder.
@@ -56,12 +63,12 @@ _LOCAL_MODEL = (28, "qwen2.5-vl")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What setup found, proposes, and did."""
+    """The models that setup found and proposes, and the outcome."""
 
     machine: Machine
     served: tuple[ServedModel, ...]
-    encoders: tuple[EncoderInfo, ...]
-    """Encoders that this machine can run, the best first."""
+    encoders: tuple[EncoderRecord, ...]
+    """Encoders that this machine can run, best first."""
     generators: tuple[GeneratorInfo, ...]
     readers: tuple[ReaderInfo, ...]
     encoder: str
@@ -85,7 +92,7 @@ def setup(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Choose models for this machine, and download them."""
+    """Choose and download models for this machine."""
     plan = _with(propose(base_url), encoder, generator, reader, base_url)
     if not as_json:
         _print_plan(plan)
@@ -107,9 +114,9 @@ def setup(
 
 
 def propose(base_url: str | None = None) -> Plan:
-    """Look at the machine and its servers, and propose the best models that can be used now."""
+    """Suggest the best models that this machine and its servers can run now."""
     machine = this_machine()
-    served = tuple(find_served_models([base_url] if base_url else USUAL_ADDRESSES))
+    served = tuple(find_served_models([base_url] if base_url else SERVERS.values()))
     encoders, generators = encoders_for(machine), generators_for(machine, served)
     readers = tuple(available_readers())
     first, second, third = (
@@ -126,36 +133,34 @@ def _with(
     reader: str | None,
     base_url: str | None,
 ) -> Plan:
-    """Return the plan with the user's choice instead of the proposal."""
+    """Return the plan with the user's own choices."""
     for key, value in zip(_MODELS, (encoder, generator, reader), strict=True):
         if value is not None:
             check(key, value)
     writer = generator or plan.generator
-    address = {model.generator: model.base_url for model in plan.served}.get(writer, base_url)
     return replace(
         plan,
         encoder=encoder or plan.encoder,
         generator=writer,
         reader=reader or plan.reader,
-        base_url=address if is_served(writer) else None,
+        base_url=base_url if is_served(writer) and without_address(writer) == writer else None,
     )
 
 
-def encoders_for(machine: Machine) -> tuple[EncoderInfo, ...]:
-    """Return the encoders that a machine can run, the best first."""
+def encoders_for(machine: Machine) -> tuple[EncoderRecord, ...]:
+    """Return the encoders that a machine can run, best first."""
     card = 0 if machine.card is None else gigabytes(machine.card.memory)
     names = [name for needed, name in _FOR_CARDS if card >= needed][:2]
     if machine.memory is None or gigabytes(machine.memory) >= _FOR_CPUS[0]:
         names.append(_FOR_CPUS[1])
-    known = {info.name: info for info in available_encoders()}
-    return tuple(known[name] for name in (*names, "embedded"))
+    return tuple(RECORDS[name] for name in (*names, "embedded"))
 
 
 def generators_for(machine: Machine, served: tuple[ServedModel, ...]) -> tuple[GeneratorInfo, ...]:
-    """Return the generators that a machine has or can run, the best first."""
+    """Return the generators that a machine serves or can run, best first."""
     known = {info.name: info for info in available_generators()}
     install = known["openai:MODEL"].install
-    # A missing address is no obstacle: setup sets it.
+    # A missing address doesn't matter: setup sets it.
     install = install if install and install.startswith("pip") else None
     found = [
         GeneratorInfo(
@@ -173,7 +178,7 @@ def generators_for(machine: Machine, served: tuple[ServedModel, ...]) -> tuple[G
 
 
 def _apply(plan: Plan) -> Plan:
-    """Download and try the models, and write those that work to the configuration file."""
+    """Download and test the models, and save those that work in the configuration file."""
     before = settings.read().get("encoder", "embedded")
     changes: dict[str, str | None] = {}
     failed: dict[str, str] = {}
@@ -198,15 +203,15 @@ def _apply(plan: Plan) -> Plan:
     except VisarError as error:
         failed["reader"] = str(error)
     for key, reason in failed.items():
-        complain(f"The {key} {getattr(plan, key)} was not set. {reason}")
+        complain(f"Can't use the {key} {getattr(plan, key)}. {reason}")
     if not changes:
         return replace(plan, failed=failed)
     path = settings.location()
     settings.write(changes)
-    named = ", ".join(key for key in _MODELS if key in changes)
-    errors.print(Text(f"Set {named} in {path}. See `visar config`."), soft_wrap=True)
+    models = ", ".join(key for key in _MODELS if key in changes)
+    errors.print(Text(f"Set {models} in {path}. See `visar config`."), soft_wrap=True)
     if changes.get("encoder", before) != before:
-        again = f"Documents added before have no vectors of {plan.encoder}: add them again."
+        again = f"Add your documents again: they have no vectors of {plan.encoder} yet."
         errors.print(Text(again), soft_wrap=True)
     return replace(plan, written=str(path), failed=failed)
 
@@ -214,7 +219,7 @@ def _apply(plan: Plan) -> Plan:
 def _print_plan(plan: Plan) -> None:
     console.print(Text(plan.machine.summary))
     console.print()
-    listed: dict[str, Sequence[ModelInfo]] = {
+    groups: dict[str, Sequence[ModelInfo]] = {
         "encoder": plan.encoders,
         "generator": plan.generators,
         "reader": plan.readers,
@@ -222,10 +227,10 @@ def _print_plan(plan: Plan) -> None:
     chosen = {plan.encoder, plan.generator, plan.reader}
     marks = {
         model.name: f"{'→' if model.name in chosen else ' '} {kind} "
-        for kind, models in listed.items()
+        for kind, models in groups.items()
         for model in models
     }
-    print_models([model for models in listed.values() for model in models], marks)
+    print_models([model for models in groups.values() for model in models], marks)
     for other in sorted(chosen - marks.keys()):
-        console.print(Text(f"→ {other}, your choice"))
+        console.print(Text(f"→ {other} (your choice)"))
     print_hints(("All models", "visar encoders, visar generators"))

@@ -1,4 +1,4 @@
-"""How a quoted table looks in the terminal."""
+"""Quoted tables, printed in the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from visar.results import Passage, QuotedCell
+from visar.results import QuotedCell
 from visar.text import clean_line
 
 ANSWER_MARK = "▸"
@@ -16,18 +16,11 @@ _GAP = 3
 _NUMBER = re.compile(r"[^\w]*\d[^a-z]*[a-z%]{0,3}[^\w]*", re.IGNORECASE)
 
 
-def table_title(passage: Passage) -> str:
-    """Return the line of a quoted table's text that stands before its rows, if there is one."""
-    first, *rest = passage.text.split("\n")
-    body = {cell.row for cell in passage.cells if not cell.header}
-    return first if len(rest) >= len(body) else ""
-
-
 def table_rows(cells: Sequence[QuotedCell]) -> list[Text]:
-    """Return the rows of a quoted table as lines, numbers on the right of their columns."""
+    """Return the rows of a quoted table as lines, with numbers aligned to the right."""
     texts = [_marked(cell) for cell in cells]
     widths = [0] * max(cell.column + cell.span for cell in cells)
-    # Cells of several columns come last: they only widen what is too narrow for them.
+    # Cells that span columns come last: they only widen columns that are too narrow.
     for cell, text in sorted(zip(cells, texts, strict=True), key=lambda pair: pair[0].span):
         last = cell.column + cell.span - 1
         widths[last] += max(0, cell_len(text) - _width(widths, cell))

@@ -1,4 +1,4 @@
-"""The paper's method: numpy arrays in, a `Selection` out. No files, no models."""
+"""The paper's method: numpy arrays in, a `Selection` out, without files or models."""
 
 from visar.core.selection import Relevance, Selection, maxsim, score_pages, select
 from visar.core.vectors import PageVectors, prepare

@@ -1,4 +1,4 @@
-"""Stage 4: how many pages (Eq. 12 to 14 and the end of Algorithm S1)."""
+"""Stage 4: the number of pages (Eq. 12 to 14 and the end of Algorithm S1)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 from visar.core.vectors import Float64
 from visar.core.weights import EPSILON
 
-# Rows cost less together than alone. Batches grow with the rows known, so that few are computed
-# in vain.
+# Rows are cheaper in batches. Batches grow with the number of known rows, so that few rows are
+# computed for nothing.
 LARGEST_BATCH = 8
-# Up to so many active pages all rows together cost little, and k* is found whatever the budget.
+# Up to this many active pages, computing every row is cheap, and `max_k` doesn't end the search.
 CHEAP_PAGES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Cutoff:
-    """How many pages, and the cost as far as it had to be known."""
+    """The number of pages, and the part of the cost curve that decided it."""
 
     k_star: int
     exact: bool
-    """False if the budget ended the search: k* is at least that."""
+    """False if the budget ended the search, so that ``k_star`` is a lower bound."""
     cost: Float64
     """J(1), J(2), …; NaN where it cannot be the minimum."""
 
@@ -40,15 +40,14 @@ def find_cutoff(
     max_k: int | None = None,
     every_row: bool = False,
 ) -> Cutoff:
-    """k* from the rows of Sim, asking for no more rows than it takes to be certain.
+    """Find k* from as few rows of Sim as it takes to be certain.
 
-    All arrays are in ranking order and hold the active pages alone: ``rows(i, j)`` gives Sim
-    of the pages from the i-th to before the j-th to all of them, ``scores`` the diagonal, and
-    ``bounds`` two factors with Sim(i, j) ≤ a_i b_j. With the rows of the first r pages known,
-    J(k) of every later k is bounded from below; when none of these bounds lies under the
-    smallest J so far, the rest of the matrix cannot change k*. Of a long document it is enough to
-    know that k* is at least ``max_k``: once J of some k from there on lies below all before it, no
-    later row can bring the minimum back.
+    All arrays are in ranking order and hold only the active pages: ``rows(i, j)`` returns rows
+    i to j − 1 of Sim, ``scores`` is its diagonal, and ``bounds`` are two factors with
+    Sim(i, j) ≤ a_i b_j. Once the rows of the first r pages are known, J(k) of every later k has
+    a lower bound. When no bound lies below the smallest J so far, the rest of the matrix can't
+    change k*. In a long document it is enough to know that k* is at least ``max_k``: once J of
+    some k from there on lies below all J before it, no later row can move the minimum back.
     """
     n = len(scores)
     budget = max_k if max_k is not None and n > CHEAP_PAGES and not every_row else n
@@ -58,7 +57,7 @@ def find_cutoff(
     shares = scores / scores.sum()
     later = _LaterCosts(shares, scores, bounds, n_pages, gamma, last)
     cost = np.full(last, np.nan)
-    # Σ_{p ≤ k} w_s(p) Sim(p, q) for every q: all that J needs of the rows so far.
+    # Σ_{p ≤ k} w_s(p) Sim(p, q) for every q: J needs nothing else from the rows so far.
     weighted = np.zeros(n)
     leaks = False
     for k, similar in zip(range(1, last + 1), in_batches(rows, n, budget), strict=False):
@@ -74,14 +73,14 @@ def find_cutoff(
         if budget <= k < last and lowest(cost[:k]) >= budget:
             k_star = budget if top_s is None else min(budget, top_s)
             return Cutoff(k_star, top_s is not None and top_s <= budget, cost)
-    # Pages that share nothing at all are all relevant: no cost tells them apart.
+    # If no pages are similar to each other, the cost can't tell them apart: all are relevant.
     leaks = leaks or any(_leaks(rows(i, i + 1)[0], i) for i in range(k, n - 1))
     k_star = _after_step(cost) if leaks else n
     return Cutoff(k_star if top_s is None else min(k_star, top_s), True, cost)
 
 
 def in_batches(rows: Callable[[int, int], Float64], n: int, budget: int) -> Iterator[Float64]:
-    """All ``n`` rows, one after the other, computed some at a time; a batch ends at the budget."""
+    """Yield ``n`` rows, computed in batches; one batch ends exactly at the budget."""
     first = 0
     while first < n:
         end = min(first + min(1 + first // 2, LARGEST_BATCH), budget if first < budget else n)
@@ -90,13 +89,13 @@ def in_batches(rows: Callable[[int, int], Float64], n: int, budget: int) -> Iter
 
 
 def lowest(cost: Float64) -> int:
-    """The first k whose J is the smallest, equal within rounding."""
+    """Return the first k whose J is the smallest, within rounding."""
     least = float(np.nanmin(cost))
     return int(np.argmax(cost <= least + EPSILON * abs(least))) + 1
 
 
 def _after_step(cost: Float64) -> int:
-    """k*, grown by one when J varies more sharply beyond its minimum than before it."""
+    """Return k*: the minimum of J, plus one if J varies more after it than before it."""
     k = lowest(cost)
     n = round(math.log(k))
     if n < 1 or k + n > len(cost):
@@ -107,19 +106,19 @@ def _after_step(cost: Float64) -> int:
 
 
 def _step_is_known(cost: Float64, last: int) -> bool:
-    """Whether the costs that `_after_step` compares are all there."""
+    """Return whether all costs that `_after_step` compares are known."""
     k = lowest(cost)
     needed = k + round(math.log(k))
     return needed <= len(cost) or needed > last
 
 
 def _leaks(similar: Float64, own: int) -> bool:
-    """Whether a page is similar to any page but itself."""
+    """Return whether a page is similar to any page but itself."""
     return bool(similar[:own].any() or similar[own + 1 :].any())
 
 
 class _LaterCosts:
-    """Lower bounds of J(k) for every k whose rows are not all known."""
+    """Lower bounds of J(k) for every k with unknown rows."""
 
     def __init__(
         self,
@@ -136,17 +135,17 @@ class _LaterCosts:
         self._n_pages, self._gamma, self._last = n_pages, gamma, last
 
     def cannot_win(self, weighted: Float64, cost: Float64) -> bool:
-        """Whether every J(k) with k > len(cost) is certain not to undercut the costs known.
+        """Return whether no J(k) with k > len(cost) can be below the known costs.
 
-        Of the unknown rows p, coherence is at least Sim(p, p), and leakage at most the bound.
+        In an unknown row p, coherence is at least Sim(p, p), and leakage at most the bound.
         """
-        known = len(cost)
-        if known == self._last:
+        n_known = len(cost)
+        if n_known == self._last:
             return True
-        k = np.arange(known + 1, self._last + 1)
+        k = np.arange(n_known + 1, self._last + 1)
         inside = np.cumsum(weighted)[k - 1]
-        coherence = inside + self._coherent[k - 1] - self._coherent[known - 1]
-        unknown = (self._reaching[k - 1] - self._reaching[known - 1]) * self._reached[k - 1]
+        coherence = inside + self._coherent[k - 1] - self._coherent[n_known - 1]
+        unknown = (self._reaching[k - 1] - self._reaching[n_known - 1]) * self._reached[k - 1]
         leakage = weighted.sum() - inside + unknown
         lower = coherence / k - self._gamma * leakage / (self._n_pages - k)
         return bool(lower.min() >= cost.min())

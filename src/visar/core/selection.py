@@ -1,4 +1,4 @@
-"""The method as one call: a query and the pages in, the pages to read out."""
+"""The method as one call: takes a query and pages, returns the pages to read."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ Weighting = Literal["tokens", "pages"]
 
 @dataclass(frozen=True, eq=False)
 class Relevance:
-    """Weights and scores of pages for a question, before any decision about their number."""
+    """Weights and scores of pages for a question, before deciding how many it needs."""
 
     ranking: Integers
     """All pages, best first."""
     scores: Float64
-    """Self-similarity s_p of each page."""
+    """Self-similarity of each page, s_p."""
     late_interaction: Float64
     """MaxSim score of each page (Eq. 1)."""
     token_weights: Float64
-    """ŵ_i of each query vector."""
+    """Weight of each query vector, ŵ_i."""
     page_weights: Float64
-    """ŵ_p of each page."""
+    """Weight of each page, ŵ_p."""
     patch_weights: tuple[Float32, ...]
-    """ŵ_pj: one array per page."""
+    """Weights of the patches, ŵ_pj: one array per page."""
     active: Integers
-    """The pages with any patch weight above zero."""
+    """Pages with a patch weight above zero."""
     fallback: str | None
-    """Reason why pages have no scores and late interaction ranks them, or None."""
+    """Reason why late interaction ranks the pages instead of scores, or None."""
     timings: Mapping[str, float]
     """Seconds per stage."""
 
     @property
     def sparsity(self) -> float:
-        """Inactive pages / pages: how localized the question is."""
+        """Share of inactive pages: how localized the question is."""
         return 1 - len(self.active) / len(self.ranking)
 
     def sparsity_at(self, threshold: float) -> float:
-        """Share of pages whose s_p, rescaled to [0, 1], is at most ``threshold``.
+        """Return the share of pages whose s_p, rescaled to [0, 1], is at most ``threshold``.
 
-        The paper's tables of sparsity take 0.01: the least page counts as inactive even where all
-        pages are active. `sparsity` counts pages with s_p = 0 alone.
+        The paper's sparsity tables use 0.01. The page with the lowest score then counts as
+        inactive even if all pages are active; `sparsity` only counts pages with s_p = 0.
         """
         least = self.scores.min()
         return float((self.scores - least <= threshold * np.ptp(self.scores)).mean())
@@ -60,20 +60,20 @@ class Relevance:
 
 @dataclass(frozen=True, eq=False)
 class Selection(Relevance):
-    """The pages that a question needs, how many, and everything the method saw on the way."""
+    """The pages that a question needs, and every intermediate result of the method."""
 
     k: int
-    """Pages selected, after the cap ``max_k``."""
+    """Number of selected pages, at most ``max_k``."""
     k_star: int
-    """Pages the method asks for, before the cap; a lower bound if not `k_star_exact`."""
+    """Number of pages the question needs, before the cap; a lower bound if not `k_star_exact`."""
     k_star_exact: bool
     """False if ``max_k`` ended the search for k* in a long document."""
     pages: Integers
     """The k selected pages, best first (0-based)."""
     cost: Float64
-    """J(1), J(2), …; NaN where it was proved not to matter. Empty after a fallback to k* = 1."""
+    """J(1), J(2), …; NaN where it can't matter. Empty after a fallback to k* = 1."""
     similarity: Float64 | None
-    """Sim(p, q), N × N, when it was asked for."""
+    """Sim(p, q), N × N, or None without ``full_matrix=True``."""
 
     def __repr__(self) -> str:
         return (
@@ -83,11 +83,11 @@ class Selection(Relevance):
 
 
 def maxsim(query: Any, pages: Any, *, offsets: Any = None) -> Float64:
-    """Late interaction alone: Σ_i max_j <q_i, v_pj> of each page (Eq. 1); 0 for an empty page.
+    """Return the late interaction score of each page, Σ_i max_j <q_i, v_pj> (Eq. 1).
 
-    The pages are multiplied block by block. Beside the result, at most ``LONGEST_BLOCK``
-    vectors in float32 and their products with the query exist at a time, whatever the size
-    of the document.
+    An empty page has score 0. Pages are multiplied block by block, so that memory doesn't grow
+    with the document: besides the result, at most ``LONGEST_BLOCK`` vectors in float32 and
+    their products with the query exist at a time.
 
     >>> import numpy as np
     >>> maxsim(np.eye(2), [np.eye(2), np.array([[0.6, 0.8]])]).round(3)
@@ -136,30 +136,31 @@ def select(
 ) -> Selection:
     """Decide which pages a query needs, and how many.
 
-    The result is that of the paper's equations; only what decides it is computed.
+    The result is that of the paper's equations, but only the values that decide it are computed.
 
     Parameters
     ----------
     query
         (m, D) unit vectors of the question: a numpy array or a torch tensor.
     pages
-        A sequence of (n_p, D) arrays, one stacked (Σn, D) array with ``offsets``, or what
-        `visar.prepare` returned, which saves the check of the vectors. `Products` of the same
-        question with the pages save their multiplication.
+        A sequence of (n_p, D) arrays, one stacked (Σn, D) array with ``offsets``, or the result
+        of `visar.prepare`, which saves checking the vectors again. `Products` of the same
+        question and pages save the multiplication.
     offsets
-        Where pages begin in a stacked array, and where the last one ends: N + 1 numbers.
+        N + 1 row numbers in a stacked array: the start of each page, then the end of the last.
     top_t
-        T of Eq. 11: how many of a page's patches its similarity to another page averages.
+        T of Eq. 11: number of patches of a page that its similarity to another page averages.
     gamma
-        γ of Eq. 14: how much leakage to the pages left out counts against coherence.
+        γ of Eq. 14: weight of leakage to the pages left out, relative to coherence.
     max_k
-        At most this many pages are selected. In a long document the search ends when these are
-        certain; ``k_star`` then tells how many the method wants at least.
+        Maximum number of pages to select. In a long document the search ends once these are
+        certain, and ``k_star`` is then a lower bound.
     top_j, top_p, top_s
-        The paper's approximation: the j heaviest patches of a page, the p pages with the
-        heaviest patch, and J up to k = s + 2 with k* at most s. It used 450, 75 and 10.
+        The paper's approximation: only the j heaviest patches of a page, only the p pages with
+        the heaviest patches, and J up to k = s + 2 with k* at most s. The paper uses 450, 75
+        and 10.
     full_matrix
-        Compute all of Sim and J, to look at them.
+        Compute all of Sim and J, for inspection.
     unweighted
         The paper's ablations: ``"tokens"`` sets w_i = 1, ``"pages"`` sets w_p = 1.
 
@@ -201,9 +202,9 @@ def select(
 
     def rows(first: int, end: int) -> Float64:
         clock.lap("ranking")
-        found = similarity.rows(order[first:end].tolist())[:, order]
+        batch = similarity.rows(order[first:end].tolist())[:, order]
         clock.lap("page to page")
-        return found
+        return batch
 
     matrix = np.stack(list(in_batches(rows, len(order), len(order)))) if full_matrix else None
     cutoff = find_cutoff(
@@ -226,12 +227,12 @@ def select(
         k_star_exact=cutoff.exact,
         pages=scored.ranking[:k],
         cost=cutoff.cost,
-        similarity=None if matrix is None else _embed(matrix, ranked, n_pages),
+        similarity=None if matrix is None else _expand(matrix, ranked, n_pages),
     )
 
 
 def _compare(query: Any, pages: Any, offsets: Any, *, keep: bool = True) -> Products:
-    """Return the products of a query with pages, computed only if ``pages`` are not products."""
+    """Return the products of a query with pages, or ``pages`` if they are products already."""
     if isinstance(pages, Products):
         return pages
     return Products(query, as_pages(pages, offsets), keep=keep)
@@ -246,7 +247,7 @@ def _score(
     top_p: int | None = None,
     unweighted: Collection[Weighting],
 ) -> tuple[Relevance, PageSimilarity | None]:
-    """Return the relevance of pages, and the similarity of those that stand out, if any do."""
+    """Return the relevance of pages, and the similarity of the active ones, if there are any."""
     vectors, n_query = products.pages, len(products.query)
     late = products.activation.sum(axis=1)
     clock.lap("query to page")
@@ -259,7 +260,7 @@ def _score(
     del products  # their memory, unless the caller keeps them
     clock.lap("page to query")
     if weights is None or not weights.patches.any():
-        return _by_late_interaction(late, vectors, n_query, weights, clock), None
+        return _rank_by_late_interaction(late, vectors, n_query, weights, clock), None
 
     similarity = PageSimilarity(vectors, weights.patches, top_t=top_t, top_j=top_j, top_p=top_p)
     scores = np.zeros(len(vectors))
@@ -281,12 +282,12 @@ def _score(
 
 
 def rank(scores: Float64, late: Float64) -> Integers:
-    """All pages, best first: by score, ties by late interaction, then by page number."""
+    """Return all pages, best first: by score, then late interaction, then page number."""
     return np.lexsort((_levels(late), _levels(scores)))
 
 
 def _levels(values: Float64) -> Integers:
-    """0 for the highest value, and the same number for values that are equal within rounding."""
+    """Return the dense rank of each value, from 0; values equal within rounding share a rank."""
     order = np.argsort(-values, kind="stable")
     descending = values[order]
     falls = descending[:-1] - descending[1:] > EPSILON * np.abs(descending[:-1])
@@ -295,14 +296,14 @@ def _levels(values: Float64) -> Integers:
     return levels
 
 
-def _by_late_interaction(
+def _rank_by_late_interaction(
     late: Float64,
     vectors: PageVectors,
     n_query: int,
     weights: PatchWeights | None,
     clock: _Stopwatch,
 ) -> Relevance:
-    """Rank pages by late interaction, when the method has nothing else to go by."""
+    """Rank pages by late interaction, for questions that the method can't score."""
     n_pages = len(late)
     if n_pages == 1:
         reason = "one page"
@@ -323,8 +324,8 @@ def _by_late_interaction(
     )
 
 
-def _embed(matrix: Float64, pages: Integers, n_pages: int) -> Float64:
-    """The matrix of the active pages within that of all pages."""
+def _expand(matrix: Float64, pages: Integers, n_pages: int) -> Float64:
+    """Return the matrix of all pages, given the rows and columns of ``pages``."""
     whole = np.zeros((n_pages, n_pages))
     whole[np.ix_(pages, pages)] = matrix
     return whole
@@ -343,21 +344,21 @@ def _check_options(
         if count < 1:
             raise InvalidOption(f"{name} must be at least 1, not {count}.")
     if not (math.isfinite(gamma) and gamma >= 0):
-        raise InvalidOption(f"gamma must be a finite number of at least 0, not {gamma!r}.")
+        raise InvalidOption(f"gamma must be a finite number, 0 or more, not {gamma!r}.")
     unknown = set(unweighted) - {"tokens", "pages"}
     if isinstance(unweighted, str) or unknown:
         raise InvalidOption(
-            f'unweighted takes a collection of "tokens" and "pages", not {unweighted!r}.'
+            f'unweighted must be a collection of "tokens" and "pages", not {unweighted!r}.'
         )
 
 
 class _Stopwatch:
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
-        self._started = time.perf_counter()
+        self._start = time.perf_counter()
 
     def lap(self, name: str) -> None:
-        """Count the time since the last lap for a stage."""
+        """Add the time since the last lap to a stage."""
         now = time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self._started
-        self._started = now
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._start
+        self._start = now

@@ -1,15 +1,15 @@
-"""Stage 3: how alike two pages are in what the query asks for (Eq. 10 and 11).
+"""Stage 3: the similarity of two pages with respect to the query (Eq. 10 and 11).
 
 With u_pj = ŵ_pj v_pj, S_j(p→q) = max(0, max_j' <u_pj, u_qj'>): only patches with a weight take
 part. Their inner products are bounded, <u, u'> ≤ ν² ŵ ŵ' with ν the longest vector's length
-(one, but for rounding). Once b_j, the best product of source j so far, and θ, the t-th largest
+(one, up to rounding). Once b_j, the best product of source j so far, and θ, the t-th largest
 of these, are known, a target with ν² ŵ_pj ŵ_qj' ≤ max(b_j, θ) can neither win the maximum of
 Eq. 10 nor bring its source into the sum of Eq. 11.
 
-So with the patches of each page sorted by weight, all sources meet the heaviest few targets of
-every page in one dense product, which settles most of them; those that a lighter target can
-still change go on to the next targets, ever fewer of them. The result is that of the plain
-equations; nothing that could change it is left out.
+The patches of each page are therefore sorted by weight. All sources are first multiplied with the
+heaviest few targets of every page in one dense product, which settles most of them. Only the
+sources that a lighter target can still change go on to the next targets. The result equals that of
+the plain equations, because only products that can't change it are skipped.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from numpy.typing import NDArray
 
 from visar.core.vectors import Float32, Float64, Integers, PageVectors
 
-# How many of a page's heaviest targets every source meets.
+# Number of a page's heaviest targets that every source is multiplied with.
 FIRST_TARGETS = 24
-# Each further step takes the targets up to this many times as far down the page.
+# Each further step multiplies the number of targets by this.
 STEP = 3
-# Products of one dense block: they stay in the cache until they are reduced.
+# Products in one dense block: few enough to stay in the CPU cache until they are reduced.
 BLOCK_PRODUCTS = 2**19
-# Room for float32 rounding in every bound.
+# Relative tolerance for float32 rounding in every bound.
 SLACK = 1e-5
 
 
 class PageSimilarity:
-    """Sim(p, q) between the active pages of a document, computed as far as it is asked for.
+    """Sim(p, q) between the active pages of a document, computed on demand.
 
-    Rows and columns stand for ``pages``: the active pages, ascending, that take part.
+    Rows and columns are ``pages``: the active pages that take part, in ascending order.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class PageSimilarity:
             patches = active[bounds[page] : bounds[page + 1]]
             rows.append(patches[np.argsort(-weights[patches], kind="stable")[:top_j]])
         lengths = np.diff(vectors.offsets)[self.pages]
-        kept = lengths if top_j is None else np.minimum(lengths, top_j)
-        self._summed: list[int] = np.minimum(kept, top_t).tolist()
+        counts = lengths if top_j is None else np.minimum(lengths, top_j)
+        self._summed: list[int] = np.minimum(counts, top_t).tolist()
         self._starts = np.concatenate([[0], np.cumsum([len(patches) for patches in rows])])
         every = np.concatenate(rows) if rows else active[:0]
-        # Negated, weights ascend: what searchsorted wants.
+        # searchsorted needs ascending values.
         self._negated = -weights[every]
         self._patches = vectors.take(every, weights[every])
         self._peaks = -self._negated[self._starts[:-1]]
@@ -70,34 +70,37 @@ class PageSimilarity:
         return len(self.pages)
 
     def diagonal(self) -> Float64:
-        """s_p = Sim(p, p) of every page: n small products, never n²."""
+        """Return s_p = Sim(p, p) of every page, by n small products instead of n²."""
         result = np.empty(len(self))
         for p in range(len(self)):
             sources = self._sources([p])
             # A source matches itself, so only targets about as heavy or heavier can beat that.
             shared = self._own_reach * sources.weights**2
-            needed = sources.needed(shared[None])[0]
-            self._search(sources, p, shared, needed, 0)
+            minimum = sources.min_weights(shared[None])[0]
+            self._search(sources, p, shared, minimum, 0)
             result[p] = sources.similarity(shared[None])[0, 0]
         return result
 
     def rows(self, pages: Sequence[int]) -> Float64:
-        """Sim(p, q) for these pages p and every page q."""
+        """Return Sim(p, q) for these pages p and every page q."""
         sources = self._sources(pages)
         shared = np.empty((len(self), len(sources.vectors)), np.float32)
         step = max(1, BLOCK_PRODUCTS // (FIRST_TARGETS * len(sources.vectors)))
         for first in range(0, len(self), step):
-            tops = self._tops[first : first + step]
-            products = tops.reshape(-1, tops.shape[2]) @ sources.vectors.T
-            products.reshape(*tops.shape[:2], -1).max(axis=1, out=shared[first : first + step])
+            targets = self._first_targets[first : first + step]
+            products = targets.reshape(-1, targets.shape[2]) @ sources.vectors.T
+            products.reshape(*targets.shape[:2], -1).max(axis=1, out=shared[first : first + step])
         np.maximum(shared, 0, out=shared)
-        needed = sources.needed(shared)
+        minimum = sources.min_weights(shared)
         for q in range(len(self)):
-            self._search(sources, q, shared[q], needed[q], FIRST_TARGETS)
+            self._search(sources, q, shared[q], minimum[q], FIRST_TARGETS)
         return sources.similarity(shared)
 
     def row_bounds(self) -> tuple[Float64, Float64]:
-        """a_p and b_q with Sim(p, q) ≤ a_p b_q: the t heaviest sources, the heaviest target."""
+        """Return a_p and b_q with Sim(p, q) ≤ a_p b_q.
+
+        They come from the t heaviest sources of p and the heaviest target of q.
+        """
         sources = np.empty(len(self))
         for p, summed in enumerate(self._summed):
             _, negated = self._page(p)
@@ -119,40 +122,40 @@ class PageSimilarity:
         )
 
     def _search(
-        self, sources: _Sources, q: int, shared: Float32, needed: Float32, first: int
+        self, sources: _Sources, q: int, shared: Float32, minimum: Float32, first: int
     ) -> None:
-        """Raise ``shared`` to S_j(p→q) where targets from ``first`` on can, and it matters.
+        """Raise ``shared`` to S_j(p→q), as far as targets from ``first`` on can change Sim.
 
-        ``needed`` is what a target must weigh for that.
+        ``minimum`` is the weight that a target needs for that.
         """
         targets, negated = self._page(q)
         end = max(first, FIRST_TARGETS)
         while first < len(targets):
-            undecided = np.flatnonzero(needed < -negated[first])
+            undecided = np.flatnonzero(minimum < -negated[first])
             if not len(undecided):
                 return
             end *= STEP
-            reachable = min(end, int(negated.searchsorted(-needed[undecided].min())))
+            reachable = min(end, int(negated.searchsorted(-minimum[undecided].min())))
             vectors = sources.vectors.take(undecided, axis=0, mode="clip")
             best = (vectors @ targets[first:reachable].T).max(axis=1)
             shared[undecided] = np.maximum(best, shared[undecided])
             if reachable < end:
                 return
             first = end
-            needed = sources.needed(shared[None])[0]
+            minimum = sources.min_weights(shared[None])[0]
 
     @cached_property
-    def _tops(self) -> NDArray[np.float32]:
-        """The first targets of every page; zeros, which match nothing, where it has fewer."""
-        tops = np.zeros((len(self), FIRST_TARGETS, self._patches.shape[1]), np.float32)
+    def _first_targets(self) -> NDArray[np.float32]:
+        """The heaviest targets of every page, padded with zeros, which match nothing."""
+        targets = np.zeros((len(self), FIRST_TARGETS, self._patches.shape[1]), np.float32)
         for q in range(len(self)):
             heaviest = self._page(q)[0][:FIRST_TARGETS]
-            tops[q, : len(heaviest)] = heaviest
-        return tops
+            targets[q, : len(heaviest)] = heaviest
+        return targets
 
 
 class _Sources:
-    """The active patches of some pages, heaviest first, which look for their best targets."""
+    """The active patches of some pages, heaviest first, as the sources of Eq. 10."""
 
     def __init__(
         self,
@@ -167,23 +170,23 @@ class _Sources:
         self.per_reach = 1 / (np.float32(reach) * weights)
         self._parts = list(zip(starts[:-1], starts[1:], summed, strict=True))
 
-    def needed(self, shared: Float32) -> Float32:
-        """What a target must weigh to change anything, given the best products so far.
+    def min_weights(self, shared: Float32) -> Float32:
+        """Return the weight that a target needs to change Sim, given the best products so far.
 
-        ``shared`` has a line for each page q and a column for each source.
+        ``shared`` has a row for each page q and a column for each source.
         """
-        needed = shared.copy()
+        minimum = shared.copy()
         for first, end, summed in self._parts:
             spare = end - first - summed
             if spare >= 0:
-                part = needed[:, first:end]
+                part = minimum[:, first:end]
                 least = np.partition(part, spare, axis=1)[:, spare]
                 np.maximum(part, least[:, None], out=part)
-        needed *= self.per_reach
-        return needed
+        minimum *= self.per_reach
+        return minimum
 
     def similarity(self, shared: Float32) -> Float64:
-        """Eq. 11: the root of the mean of the largest S_j, for each page and page q."""
+        """Return Sim(p, q): the root of the mean of the largest S_j (Eq. 11)."""
         result = np.empty((len(self._parts), len(shared)))
         for row, (first, end, summed) in enumerate(self._parts):
             best, spare = shared[:, first:end], end - first - summed
@@ -194,7 +197,7 @@ class _Sources:
 
 
 def _heaviest_pages(weights: Float32, bounds: Integers, top_p: int | None) -> Integers:
-    """The pages that have weights; of these the ``top_p`` with the largest one."""
+    """Return the pages with weights, or the ``top_p`` of them with the largest weight."""
     pages = np.flatnonzero(np.diff(bounds))
     if top_p is None or top_p >= len(pages):
         return pages

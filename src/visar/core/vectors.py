@@ -1,4 +1,4 @@
-"""The vectors of a document's pages: checked once, kept as they came, read in float32 blocks."""
+"""The vectors of a document's pages: checked once, stored unchanged, read in float32 blocks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Float32: TypeAlias = NDArray[np.float32]
 Float64: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
-# A block ends with the page that fills it, so that a page of usual size is read where it lies.
+# A block ends at the end of a page, so that a page of usual size is read without a copy.
 BLOCK_ROWS = 1024
 LONGEST_BLOCK = 4096
 
-# numpy has no bfloat16: its bits travel under a name of their own, never to be taken for numbers.
+# numpy has no bfloat16: a structured type keeps its bits from being used as numbers.
 BFLOAT16 = np.dtype([("bfloat16", np.int16)])
 
-# float16 and bfloat16 encoders round a unit vector by less than 1 %.
+# float16 and bfloat16 encoders round a unit vector by less than 1%.
 UNIT_TOLERANCE = 0.05
 
 
@@ -35,17 +35,17 @@ class Block:
     first_row: int
     vectors: Float32
     pages: Integers
-    """The pages that have vectors here."""
+    """The pages with vectors in this block."""
     starts: Integers
-    """Where in ``vectors`` each of these pages begins."""
+    """The index in ``vectors`` at which each of these pages begins."""
 
 
 class PageVectors:
     """The vectors of a document's pages, ready for many queries.
 
-    Made by `prepare`. The arrays are neither copied nor converted as a whole: a float16
+    `prepare` returns it. The arrays are neither copied nor converted as a whole: a float16
     document stays float16, and at most ``LONGEST_BLOCK`` vectors exist in float32 at a time.
-    ``shortest`` and ``longest`` are the extreme lengths of the vectors checked.
+    ``shortest`` and ``longest`` are the extreme lengths of the vectors checked so far.
     """
 
     def __init__(self, pages: Any, offsets: Any = None) -> None:
@@ -57,7 +57,7 @@ class PageVectors:
         else:
             stacked = as_matrix(pages, "the stacked pages")
             self._chunks = [stacked]
-            self.offsets = _checked_offsets(offsets, len(stacked))
+            self.offsets = _check_offsets(offsets, len(stacked))
             self._chunk_offsets = np.array([0, len(stacked)])
         self.dimension = self._chunks[0].shape[1]
         self.shortest = np.inf
@@ -72,21 +72,21 @@ class PageVectors:
 
     @property
     def rows(self) -> int:
-        """How many vectors all pages have together."""
+        """Total number of vectors."""
         return int(self.offsets[-1])
 
     @property
     def nbytes(self) -> int:
-        """The size of the vectors as they are kept."""
+        """Size of the stored vectors in bytes."""
         return sum(chunk.nbytes for chunk in self._chunks)
 
     def check(self) -> None:
-        """Read every vector once; refuse a NaN, an infinity or a length far from one."""
+        """Read every vector; raise InvalidVectors for NaN, infinity or a length far from one."""
         for _ in self.blocks():
             pass
 
     def blocks(self) -> Iterator[Block]:
-        """All vectors in order, in float32. The first complete pass also checks them."""
+        """Yield all vectors in order, in float32. The first complete pass also checks them."""
         buffer = np.empty((0, self.dimension), np.float32)
         for first, last in self._block_bounds():
             if len(buffer) < last - first:
@@ -98,17 +98,17 @@ class PageVectors:
             yield Block(first, vectors, pages, starts)
         self._checked = True
 
-    def only(self, pages: Sequence[int]) -> PageVectors:
-        """Return some pages, which are not checked again if these were."""
-        chosen = PageVectors([self._page(page) for page in pages])
+    def subset(self, pages: Sequence[int]) -> PageVectors:
+        """Return some of the pages; they aren't checked again if all pages were."""
+        subset = PageVectors([self._page(page) for page in pages])
         if self._checked:
-            # The bounds of all vectors hold for some of them.
-            chosen.shortest, chosen.longest = self.shortest, self.longest
-            chosen._checked = True
-        return chosen
+            # The bounds of all vectors also hold for some of them.
+            subset.shortest, subset.longest = self.shortest, self.longest
+            subset._checked = True
+        return subset
 
     def _page(self, page: int) -> NDArray[Any]:
-        """Return the vectors of a page as they are kept."""
+        """Return the stored vectors of a page."""
         first, last = self.offsets[page : page + 2].tolist()
         if first == last:
             return self._chunks[0][:0]
@@ -117,9 +117,9 @@ class PageVectors:
         return self._chunks[chunk][first - start : last - start]
 
     def take(self, rows: Integers, factors: Float32) -> Float32:
-        """The vectors of these rows times their factors, in a new float32 array.
+        """Return the vectors of these rows times their factors, in a new float32 array.
 
-        Rows come grouped by page, pages in order.
+        Rows must be grouped by page, with pages in order.
         """
         out = np.empty((len(rows), self.dimension), np.float32)
         chunk_of = np.searchsorted(self._chunk_offsets, rows, side="right") - 1
@@ -127,7 +127,7 @@ class PageVectors:
         for first, end in pairwise(edges):
             chunk = int(chunk_of[first])
             stored, start = self._chunks[chunk], self._chunk_offsets[chunk]
-            # A block at a time: its conversion happens in the cache.
+            # One block at a time, so that the conversion stays in the CPU cache.
             for low in range(first, end, BLOCK_ROWS):
                 part = slice(low, min(low + BLOCK_ROWS, end))
                 decode(stored[rows[part] - start], out[part])
@@ -176,22 +176,22 @@ class PageVectors:
         lengths = _lengths(vectors)
         self.shortest = min(self.shortest, float(lengths.min()))
         self.longest = max(self.longest, float(lengths.max()))
-        wrong = _first_wrong(lengths)
+        wrong = _first_invalid(lengths)
         if wrong is None:
             return
         row = first + wrong
         page = int(np.searchsorted(self.offsets, row, side="right")) - 1
         where = f"vector {row - int(self.offsets[page])} of page {page} (counted from 0)"
         chunk = int(np.searchsorted(self._chunk_offsets, row, side="right")) - 1
-        _refuse_vector(self._chunks[chunk][row - int(self._chunk_offsets[chunk])], where)
+        _raise_invalid_vector(self._chunks[chunk][row - int(self._chunk_offsets[chunk])], where)
 
 
 def prepare(pages: Any, offsets: Any = None) -> PageVectors:
     """Check a document's page vectors once, for many queries.
 
     ``pages`` is a sequence of (n_p, D) arrays, or one stacked (Σn, D) array with ``offsets``
-    (N + 1 rows at which pages begin and the last one ends). What comes back goes wherever
-    ``pages`` is expected.
+    (N + 1 row numbers: the start of each page, then the end of the last). Pass the result
+    wherever ``pages`` is expected.
 
     >>> import numpy as np
     >>> prepare([np.eye(3, 4), np.eye(2, 4)])
@@ -203,34 +203,36 @@ def prepare(pages: Any, offsets: Any = None) -> PageVectors:
 
 
 def as_pages(pages: Any, offsets: Any = None) -> PageVectors:
-    """``pages`` as they are when prepared; otherwise wrapped, and checked while first read."""
+    """Return prepared pages unchanged; wrap others, to be checked when they are first read."""
     if isinstance(pages, PageVectors):
         if offsets is not None:
-            raise InvalidVectors("offsets= goes with one stacked array, not with prepared pages.")
+            raise InvalidVectors(
+                "offsets= only works with one stacked array, but the pages are already prepared."
+            )
         return pages
     return PageVectors(pages, offsets)
 
 
 def as_query(query: Any, dimension: int) -> Float32:
-    """The query's vectors in float32, checked."""
+    """Return the vectors of the query in float32, after checking them."""
     raw = as_matrix(query, "the query")
     if not len(raw):
-        raise InvalidVectors("The query has no vectors: encode it first, without empty text.")
+        raise InvalidVectors("The query has no vectors. Encode a question that isn't empty.")
     if raw.shape[1] != dimension:
         raise InvalidVectors(
-            f"The query has {raw.shape[1]} dimensions and the pages have {dimension}: "
-            "both must come from the same encoder."
+            f"The query has {raw.shape[1]} dimensions but the pages have {dimension}. "
+            "Encode both with the same encoder."
         )
     vectors = np.empty(raw.shape, np.float32)
     decode(raw, vectors)
-    wrong = _first_wrong(_lengths(vectors))
-    if wrong is not None:
-        _refuse_vector(raw[wrong], f"vector {wrong} of the query")
+    invalid = _first_invalid(_lengths(vectors))
+    if invalid is not None:
+        _raise_invalid_vector(raw[invalid], f"vector {invalid} of the query")
     return vectors
 
 
 def as_matrix(values: Any, name: str) -> NDArray[Any]:
-    """A numpy view of a two-dimensional array or tensor of floats; bfloat16 comes as its bits."""
+    """Return a numpy view of a two-dimensional array or tensor; bfloat16 is passed as bits."""
     matrix = _tensor_to_numpy(values) if _is_tensor(values) else np.asarray(values)
     if matrix.ndim != 2:
         raise InvalidVectors(
@@ -238,7 +240,7 @@ def as_matrix(values: Any, name: str) -> NDArray[Any]:
         )
     if matrix.dtype not in _DECODERS:
         raise InvalidVectors(
-            f"{name} must hold float16, float32, float64 or bfloat16 numbers, not {matrix.dtype}."
+            f"{name} must be float16, float32, float64 or bfloat16, not {matrix.dtype}."
         )
     if matrix.shape[1] == 0:
         raise InvalidVectors(f"{name} has vectors of dimension 0.")
@@ -246,27 +248,27 @@ def as_matrix(values: Any, name: str) -> NDArray[Any]:
 
 
 def find_invalid(raw: NDArray[Any]) -> int | None:
-    """Return the first vector that is not finite or not of length one, or None."""
+    """Return the index of the first vector that isn't finite or of length one, or None."""
     vectors = np.empty(raw.shape, np.float32)
     decode(raw, vectors)
-    return _first_wrong(_lengths(vectors))
+    return _first_invalid(_lengths(vectors))
 
 
-def check_vectors(raw: NDArray[Any], where: str) -> None:
-    """Refuse vectors that are not finite or not of length one; the error says where they are."""
-    wrong = find_invalid(raw)
-    if wrong is not None:
-        _refuse_vector(raw[wrong], f"vector {wrong} of {where}")
+def check_vectors(raw: NDArray[Any], source: str) -> None:
+    """Raise InvalidVectors, naming ``source``, unless all vectors are finite and of length one."""
+    invalid = find_invalid(raw)
+    if invalid is not None:
+        _raise_invalid_vector(raw[invalid], f"vector {invalid} of {source}")
 
 
 def _lengths(vectors: Float32) -> Float32:
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
 
 
-def _first_wrong(lengths: Float32) -> int | None:
-    """Return the first length that is far from one, or not a number."""
-    wrong = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT_TOLERANCE))
-    return int(wrong[0]) if len(wrong) else None
+def _first_invalid(lengths: Float32) -> int | None:
+    """Return the index of the first length that is far from one or NaN, or None."""
+    invalid = np.flatnonzero(~(np.abs(lengths - 1) <= UNIT_TOLERANCE))
+    return int(invalid[0]) if len(invalid) else None
 
 
 def decode(raw: NDArray[Any], out: Float32) -> None:
@@ -278,8 +280,8 @@ def _separate_pages(pages: Any) -> list[NDArray[Any]]:
     if isinstance(pages, np.ndarray) or _is_tensor(pages):
         if pages.ndim != 3:
             raise InvalidVectors(
-                f"One array of shape {tuple(pages.shape)} needs offsets= to tell where pages "
-                "begin; or give a sequence of (n_p, D) arrays."
+                f"One array of shape {tuple(pages.shape)} needs offsets=, the rows at which pages "
+                "begin. Or pass a sequence of (n_p, D) arrays."
             )
     elif not isinstance(pages, Sequence):
         raise InvalidVectors(f"pages must be a sequence of arrays, not {type(pages).__name__}.")
@@ -287,31 +289,31 @@ def _separate_pages(pages: Any) -> list[NDArray[Any]]:
         as_matrix(page, f"page {number} (counted from 0)") for number, page in enumerate(pages)
     ]
     if not chunks:
-        raise InvalidVectors("There are no pages: give at least one (n_p, D) array.")
+        raise InvalidVectors("There are no pages. Pass at least one (n_p, D) array.")
     for number, chunk in enumerate(chunks):
         if chunk.shape[1] != chunks[0].shape[1]:
             raise InvalidVectors(
-                f"Page {number} (counted from 0) has {chunk.shape[1]} dimensions, "
+                f"Page {number} (counted from 0) has {chunk.shape[1]} dimensions, but "
                 f"page 0 has {chunks[0].shape[1]}."
             )
     return chunks
 
 
-def _checked_offsets(offsets: Any, rows: int) -> Integers:
+def _check_offsets(offsets: Any, rows: int) -> Integers:
     checked = np.asarray(offsets)
     if checked.ndim != 1 or len(checked) < 2 or checked.dtype.kind not in "iu":
         raise InvalidVectors(
-            "offsets must be a list of N + 1 whole numbers: where each page begins, then the end."
+            "offsets must be N + 1 whole numbers: the start of each page, then the end of the last."
         )
     if checked[0] != 0 or checked[-1] != rows or (np.diff(checked) < 0).any():
         raise InvalidVectors(
-            f"offsets must rise from 0 to the {rows} stacked vectors, "
+            f"offsets must rise from 0 to {rows}, the number of stacked vectors, "
             f"not from {checked[0]} to {checked[-1]}."
         )
     return checked.astype(np.int64)
 
 
-def _refuse_vector(stored: NDArray[Any], where: str) -> None:
+def _raise_invalid_vector(stored: NDArray[Any], source: str) -> None:
     values = np.empty((1, len(stored)), np.float32)
     if stored.dtype.kind == "f":
         values[0] = stored
@@ -319,11 +321,11 @@ def _refuse_vector(stored: NDArray[Any], where: str) -> None:
         decode(stored[None], values)
     if not np.isfinite(values).all():
         raise InvalidVectors(
-            f"There is a NaN or an infinity in {where}: encode it again, or leave the page out."
+            f"There is a NaN or an infinity in {source}. Encode it again, or leave the page out."
         )
-    length = float(np.linalg.norm(values))
-    hint = "is it padding? trim it" if length == 0 else "divide it by its length"
-    raise InvalidVectors(f"The length of {where} is {length:.4g}, not 1: {hint}.")
+    length = float(np.linalg.norm(values.astype(np.float64)))  # in float32 it could overflow
+    hint = "If it is padding, trim it" if length == 0 else "Divide it by its length"
+    raise InvalidVectors(f"The length of {source} is {length:.4g}, not 1. {hint}.")
 
 
 def _is_tensor(values: Any) -> bool:
@@ -344,11 +346,11 @@ def _decode_by_cast(raw: NDArray[Any], out: Float32) -> None:
 
 
 def _decode_float16(raw: NDArray[Any], out: Float32) -> None:
-    """float16 to float32 on the bits, with vector instructions: seven times numpy's cast.
+    """Convert float16 to float32 by bit operations, seven times as fast as numpy's cast.
 
-    The sign goes to its place, exponent and mantissa beside each other, and one
-    multiplication corrects the exponent's bias. Infinities and NaN come out as numbers of
-    65536 and more, which the check of lengths refuses.
+    The shift and the mask move sign, exponent and mantissa into position; the multiplication
+    corrects the exponent's bias. Infinities and NaN become numbers of 65536 and more, which the
+    check of lengths rejects.
     """
     bits = out.view(np.int32)
     np.copyto(bits, raw.view(np.int16))

@@ -1,4 +1,4 @@
-"""Files to pages: PDF, images, office documents, OCR, and limits on hostile input."""
+"""Reading files to pages: PDF, images, office documents, OCR, and limits on hostile input."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
 """The layout of a page: its words as sentences, headings, list items, tables and captions.
 
-Found once, when a page is read. Every word is in exactly one block.
+The layout is found once, when a page is read. Every word is in exactly one block.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from visar.documents.segments import PlacedWord, Segment, find_segments, is_bull
 from visar.documents.sentences import ends_text, find_sentences
 from visar.documents.tables import Table, find_tables
 
-# Running heads and feet stand within this share of the page's height from its edge.
+# Maximum distance of running heads and feet from the edge, as a share of the page's height.
 EDGE = 0.09
+# Maximum numbers of words.
 LONGEST_MARGIN = 16
 LONGEST_HEADING = 14
-# Fewer words without the end of a sentence are a label.
 LONGEST_LABEL = 12
-# Lines of a paragraph are at most this many font sizes apart.
+# Maximum gap between lines of a paragraph, in font sizes.
 _LINE_GAP = 0.9
 _LEADERS = re.compile(r"\.{4,}|…{2,}|(?:\. ){4,}")
 _CAPTION = re.compile(
@@ -35,7 +35,7 @@ _PAGE_NUMBER = re.compile(r"(?:page|seite|p\.)?\s*[-–—|]?\s*(?:\d{1,4}|[ivxl
 
 @dataclass(frozen=True, eq=False)
 class _Paragraph:
-    """Lines below each other that read on."""
+    """Consecutive lines of text."""
 
     lines: list[Segment]
     kind: BlockKind = "sentence"
@@ -75,7 +75,7 @@ class _Paragraph:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Words that become a block."""
+    """The words of a future block."""
 
     kind: BlockKind
     words: Sequence[PlacedWord]
@@ -94,7 +94,10 @@ class _Part:
 
 
 def find_blocks(
-    words: Sequence[PlacedWord], height: float, recurring: Collection[str] = ()
+    words: Sequence[PlacedWord],
+    height: float,
+    recurring: Collection[str] = (),
+    tables: Iterable[Table] = (),
 ) -> tuple[Block, ...]:
     """Find the blocks of a page, in reading order.
 
@@ -105,32 +108,37 @@ def find_blocks(
     height
         Height of the page in points.
     recurring
-        `margin_texts` that stand on pages nearby too.
+        The `margin_texts` of pages nearby.
+    tables
+        Known tables; the others are found.
     """
+    table_parts = [_known_table(words, table) for table in tables]
+    table_words = {word.index for part in table_parts for word in part.words}
+    words = [word for word in words if word.index not in table_words]
     margins, rest = _margins(find_segments(words), height, recurring)
     tiles, rest = _tiles(rest)
-    tables, rest = _tables(rest)
+    more_tables, rest = _tables(rest)
     turned = [_Part("label", line) for line in _by_line(w for w in words if not w.upright)]
-    parts = [*margins, *tiles, *tables, *_texts(rest), *turned]
+    parts = [*margins, *table_parts, *tiles, *more_tables, *_texts(rest), *turned]
     parts.sort(key=lambda part: (part.words[0].line, part.words[0].left))
     return _under_headings(parts)
 
 
 def lay_out(page: Page) -> Page:
-    """Return a page with blocks found from its words alone: font sizes are those of the boxes."""
+    """Return a page with blocks, found from its words only; font sizes come from their boxes."""
     return replace(
-        page, blocks=find_blocks(placed_words(page.words, page.width, page.height), page.height)
+        page, blocks=find_blocks(place_words(page.words, page.width, page.height), page.height)
     )
 
 
-def placed_words(
+def place_words(
     words: Sequence[Word],
     width: float,
     height: float,
     sizes: Sequence[float] | None = None,
     turns: Sequence[int] | None = None,
 ) -> list[PlacedWord]:
-    """Return words in points, with their font sizes and directions as far as these are known."""
+    """Return words in points, with known or estimated font sizes and directions."""
     if sizes is None:
         sizes = _sizes_of_lines(words, height)
     placed = []
@@ -149,14 +157,14 @@ def _sizes_of_lines(words: Sequence[Word], height: float) -> list[float]:
     tallest: dict[int, list[float]] = {}
     for word in words:
         tallest.setdefault(word.line, []).append((word.box[3] - word.box[1]) * height)
-    # The ink of a line without descenders is about three quarters of its font size.
+    # The height of a line without descenders is about three quarters of its font size.
     return [
         max(1.0, 1.2 * sorted(tallest[word.line])[len(tallest[word.line]) // 2]) for word in words
     ]
 
 
 def margin_texts(words: Sequence[PlacedWord], height: float) -> set[str]:
-    """Return the texts at the edges of a page without digits, by which running heads are known."""
+    """Return the letters of the lines at the edges of a page, for recognizing running heads."""
     lines = _by_line(find_segments(words))
     return {_letters(line) for line in lines if _at_edge(line, height)} - {""}
 
@@ -201,7 +209,7 @@ def _letters(line: Sequence[Segment]) -> str:
 
 
 def _tiles(segments: list[Segment]) -> tuple[list[_Part], list[Segment]]:
-    """Return large numbers with the small label below each, and the other segments."""
+    """Return large numbers with a small label below, and the other segments."""
     parts = []
     for number in list(segments):
         tile = _tile(number, segments)
@@ -212,7 +220,7 @@ def _tiles(segments: list[Segment]) -> tuple[list[_Part], list[Segment]]:
 
 
 def _tile(number: Segment, segments: Sequence[Segment]) -> list[Segment]:
-    """Return a large number and the lines of its label; the number alone if it has none."""
+    """Return a large number and the lines of its label, or only the number without a label."""
     tile = [number]
     if (
         number not in segments
@@ -234,27 +242,31 @@ def _tile(number: Segment, segments: Sequence[Segment]) -> list[Segment]:
         tile.append(label)
         more = [s for s in segments if s not in tile and _stands_below(s, tile[-1])]
         label = more[0] if len(more) == 1 else None
-    # More lines than these are a text below a number of its own.
+    # More lines are a separate text.
     return tile if len(tile) < 5 else tile[:1]
 
 
 def _tables(segments: Sequence[Segment]) -> tuple[list[_Part], list[Segment]]:
     """Return tables, the lines of a table of contents, and the other segments."""
-    known = {word.index: word for segment in segments for word in segment.words}
+    by_index = {word.index: word for segment in segments for word in segment.words}
     parts = []
     for table in find_tables(segments):
         rows: dict[int, list[PlacedWord]] = {}
         for cell in table.cells:
-            rows.setdefault(cell.row, []).extend(known.pop(index) for index in cell.words)
+            rows.setdefault(cell.row, []).extend(by_index.pop(index) for index in cell.words)
         if table.is_contents:
             parts += [_Part("contents", row) for row in rows.values()]
         else:
             parts.append(_Part("table", [w for row in rows.values() for w in row], table))
-    return parts, [segment for segment in segments if segment.words[0].index in known]
+    return parts, [segment for segment in segments if segment.words[0].index in by_index]
+
+
+def _known_table(words: Sequence[PlacedWord], table: Table) -> _Part:
+    return _Part("table", [words[index] for cell in table.cells for index in cell.words], table)
 
 
 def _texts(segments: Sequence[Segment]) -> Iterator[_Part]:
-    """Yield the blocks of text that stands outside of tables."""
+    """Yield the blocks of text outside of tables."""
     if not segments:
         return
     body = _body_size(segments)
@@ -265,22 +277,22 @@ def _texts(segments: Sequence[Segment]) -> Iterator[_Part]:
         words = paragraph.words
         if paragraph.kind in ("sentence", "item"):
             first = words[0].text[:1]
-            goes_on = bool(unfinished) and (
+            continues = bool(unfinished) and (
                 first.islower() or (first.isdigit() and words[0].size == unfinished[-1].size)
             )
-            if unfinished and not goes_on:
+            if unfinished and not continues:
                 yield _Part("sentence", unfinished)
-            if goes_on:
+            if continues:
                 words = [*unfinished, *words]
             unfinished = []
-            found = list(find_sentences(words))
-            for sentence in found[:-1]:
+            sentences = list(find_sentences(words))
+            for sentence in sentences[:-1]:
                 yield _Part(paragraph.kind, sentence)
             if paragraph.is_final or paragraph.kind == "item":
-                yield _Part(paragraph.kind, found[-1])
+                yield _Part(paragraph.kind, sentences[-1])
             else:
-                # The next column or page part may go on with it.
-                unfinished = found[-1]
+                # The sentence may continue in the next column.
+                unfinished = sentences[-1]
         else:
             yield _Part(paragraph.kind, words)
     if unfinished:
@@ -288,7 +300,7 @@ def _texts(segments: Sequence[Segment]) -> Iterator[_Part]:
 
 
 def _body_size(segments: Iterable[Segment]) -> float:
-    """Return the font size that most characters have."""
+    """Return the most common font size, by characters."""
     lengths: dict[float, int] = {}
     for segment in segments:
         size = round(segment.size, 1)
@@ -297,7 +309,7 @@ def _body_size(segments: Iterable[Segment]) -> float:
 
 
 def _stacks(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """Group lines that stand closely below each other, in reading order."""
+    """Group lines directly below each other, in reading order."""
     stacks: list[list[Segment]] = []
     for segment in sorted(segments, key=lambda s: (s.middle, s.left)):
         above = [stack for stack in stacks if _stands_below(segment, stack[-1])]
@@ -324,7 +336,7 @@ def _stands_below(segment: Segment, above: Segment) -> bool:
 
 
 def _paragraphs(stack: list[Segment]) -> Iterator[_Paragraph]:
-    """Cut a stack of lines where a list item, a heading or a new paragraph begins."""
+    """Split a stack of lines where a list item, a heading or a new paragraph begins."""
     gaps = sorted(after.top - before.bottom for before, after in pairwise(stack))
     usual = gaps[len(gaps) // 3] if gaps else 0.0
     part = [stack[0]]
@@ -349,7 +361,7 @@ def _starts_item(line: Segment) -> bool:
 
 
 def _is_short_heading(part: Sequence[Segment], below: Segment) -> bool:
-    """Whether a line of a stack is a heading of the size of the text below it."""
+    """Return whether the first line of a stack is a heading in the font size of its text."""
     line = part[0]
     if len(part) > 1 or len(line.words) > 8 or line.words[-1].text[-1:] in ",;-–:.":
         return False
@@ -389,7 +401,7 @@ def _kind(paragraph: _Paragraph, after: _Paragraph | None, body: float) -> Block
 
 
 def _heads(paragraph: _Paragraph, after: _Paragraph) -> bool:
-    """Whether a short line stands over text of the same width or more."""
+    """Return whether a short paragraph is the heading of the text below it."""
     gap = after.top - paragraph.bottom
     aligned = abs(after.left - paragraph.left) < 2.5 * paragraph.size
     below = -0.5 * paragraph.size < gap < 2.5 * paragraph.size
@@ -397,7 +409,7 @@ def _heads(paragraph: _Paragraph, after: _Paragraph) -> bool:
 
 
 def _under_headings(parts: Sequence[_Part]) -> tuple[Block, ...]:
-    """Return the blocks of parts, each with the heading that it stands under."""
+    """Return the blocks of parts, each with its heading."""
     blocks = [part.block for part in parts]
     open_headings: list[int] = []
     for position, (part, block) in enumerate(zip(parts, blocks, strict=True)):
@@ -406,7 +418,7 @@ def _under_headings(parts: Sequence[_Part]) -> tuple[Block, ...]:
                 open_headings.pop()
         above = [n for n in open_headings if not _is_beside(part, parts[n])]
         if block.kind != "margin" and above:
-            # Of headings side by side, each stands over the text that begins below it.
+            # If headings are side by side, each belongs to the text below it.
             beside = [n for n in above if _is_beside(parts[n], parts[above[-1]])]
             nearest = min(beside, key=lambda n: abs(parts[n].words[0].left - part.words[0].left))
             blocks[position] = replace(block, heading=nearest)
@@ -416,7 +428,10 @@ def _under_headings(parts: Sequence[_Part]) -> tuple[Block, ...]:
 
 
 def _closes(heading: _Part, open_heading: _Part) -> bool:
-    """Whether a heading ends the section of an earlier one: as large, and not beside it."""
+    """Return whether a heading ends the section of an earlier one.
+
+    It does if it is at least as large, and not beside it.
+    """
     larger = heading.block.size < open_heading.block.size
     return not larger and not _is_beside(heading, open_heading)
 

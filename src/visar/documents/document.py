@@ -1,4 +1,4 @@
-"""A document: the words and images of its pages, whatever the file is."""
+"""Open documents: the words and images of pages, for files of any type."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from visar.documents import ocr as ocr_engines
-from visar.documents.blocks import find_blocks, margin_texts, placed_words
-from visar.documents.finding import Identity, identify, refusals, unknown_kind
+from visar.documents.blocks import find_blocks, margin_texts, place_words
+from visar.documents.finding import (
+    Identity,
+    document_errors,
+    identify,
+    text_format,
+    unsupported_error,
+)
 from visar.documents.layout import EMPTY, Piece, WordTable, arrange, unread_figures
 from visar.documents.ocr import OcrFailed
 from visar.documents.office import ENCRYPTED, convert
-from visar.documents.options import Limits, ReadOptions
+from visar.documents.options import ReadOptions
 from visar.documents.page import Box, Page, TextSource
-from visar.documents.worker import PageContent, Worker
+from visar.documents.worker import DocumentWorker, PageContent, SourceFormat
 from visar.documents.years import document_year
 from visar.errors import DocumentError, InvalidOption, MissingExtra, PageError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_USUAL_OPTIONS = ReadOptions()
+_DEFAULT_OPTIONS = ReadOptions()
 _WHOLE_PAGE: Box = (0.0, 0.0, 1.0, 1.0)
 _SOURCES: dict[tuple[bool, bool], TextSource] = {
     (True, False): "text layer",
@@ -35,11 +41,10 @@ _SOURCES: dict[tuple[bool, bool], TextSource] = {
     (True, True): "both",
     (False, False): "none",
 }
-# Pages and pictures whose words by OCR are kept: enough for a banner that returns, and for a page
-# that is asked for again.
-_KEPT = 64
-# Pages before and after a page that are compared with it to find running heads: left and right
-# pages may have heads of their own.
+# Number of pages and pictures to cache: enough for repeated banners and repeated reads of a page.
+_CACHE_SIZE = 64
+# Number of pages before and after a page to compare it with for running heads. Left and right
+# pages may have different ones.
 _NEARBY = 2
 
 _Key = TypeVar("_Key")
@@ -48,32 +53,32 @@ _Value = TypeVar("_Value")
 
 def open_document(
     path: str | os.PathLike[str],
-    options: ReadOptions = _USUAL_OPTIONS,
+    options: ReadOptions = _DEFAULT_OPTIONS,
     *,
     identity: Identity | None = None,
 ) -> OpenedDocument:
-    """Open a PDF, an image, a folder of page images, or an office document.
+    """Open a PDF, an image, a folder of page images, an office document, or a text.
 
-    The content decides what a file is, not its name.
+    The type of a file is detected from its content, not its name, except for the format of a text.
 
     Parameters
     ----------
     path
-        PDF; PNG, JPEG, WebP, TIFF (each frame a page); a folder with such images and nothing
-        else, whose pages come in natural order; DOCX, PPTX, XLSX, ODT and the like, for which
-        LibreOffice must be installed.
+        A PDF; a PNG, JPEG, WebP or TIFF image (each frame of a TIFF is a page); a folder that
+        only contains such images, sorted in natural order; an XLSX workbook; a DOCX, PPTX, ODT
+        or similar document, which needs LibreOffice; a text, Markdown, HTML, CSV, TSV or email
+        (EML) file.
     options
         Password, OCR and limits.
     identity
-        What `identify` gave for this path, if it was asked before: the content is not
-        hashed again.
+        The result of `identify` for this path, to avoid hashing the content again.
 
     Raises
     ------
     DocumentError
-        The document cannot be read; the message names it and says why.
+        The document can't be read; the message names it and the reason.
     EncryptedDocument
-        It needs a password, or another one.
+        The document needs a password, or the password is wrong.
     """
     path = Path(path)
     limits = options.limits
@@ -81,23 +86,29 @@ def open_document(
     identity.check()
     name = identity.name
     with contextlib.ExitStack() as cleanup:
-        worker = _worker_for(identity, limits)
+        paths = readable = [file.path for file in identity.files]
+        if identity.kind == "office":
+            folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="visar-")))
+            readable = [*paths, folder]
+        source_format = _source_format(identity)
+        worker = DocumentWorker(name, source_format, limits, readable)
         cleanup.callback(worker.close)
-        paths = [file.path for file in identity.files]
         if identity.kind == "office":
             suffix = worker.office_format(paths[0])
             if suffix is None:
-                raise unknown_kind(path, name)
+                raise unsupported_error(name)
             if suffix == ENCRYPTED:
                 raise DocumentError(
                     name,
-                    "is an encrypted office document, which cannot be opened here: save it "
-                    "without a password, or as PDF",
+                    "is an encrypted office document, which can't be opened: save it without "
+                    "a password, or as PDF",
                 )
-            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="visar-"))
-            with refusals(name):
-                paths = [convert(paths[0], name, suffix, Path(folder), limits)]
-        worker.set_source(paths, options.password)
+            if suffix == ".xlsx":
+                source_format = "workbook"
+            else:
+                with document_errors(name):
+                    paths = [convert(paths[0], name, suffix, folder, limits)]
+        worker.set_source(paths, options.password, source_format)
         pages, metadata = worker.open()
         if pages < 1:
             raise DocumentError(name, "has no pages")
@@ -105,20 +116,22 @@ def open_document(
             raise DocumentError(
                 name, f"has more pages than the limit of {limits.max_pages:,} (Limits.max_pages)"
             )
-        if identity.kind == "office":
-            metadata.pop("year", None)  # that of the conversion
+        if identity.kind == "office" and source_format == "pdf":
+            metadata.pop("year", None)  # the year of the conversion
         closing = cleanup.pop_all()
-        return OpenedDocument(path, options, identity, paths, pages, worker, closing, metadata)
+        return OpenedDocument(
+            path, options, identity, paths, source_format, pages, worker, closing, metadata
+        )
 
 
 class OpenedDocument:
-    """An open document. Made by `open_document`; close it, or use it in a ``with`` block.
+    """An open document. `open_document` returns it; close it, or use it in a ``with`` block.
 
-    Its methods may be called from several threads, which take turns where the file is read.
+    It is thread-safe; threads take turns at reading the file.
 
-    To read pages in several processes, send it to them: a copy made by pickling starts a worker
-    of its own with its first page, and neither hashes nor converts anything again. The copies of
-    an office document read a file that is removed when the original is closed.
+    To read pages in several processes, send the document to them: a pickled copy starts its own
+    worker, without hashing or converting the file again. Copies of an office document use a
+    converted file that is deleted when the original is closed.
     """
 
     def __init__(
@@ -127,8 +140,9 @@ class OpenedDocument:
         options: ReadOptions,
         identity: Identity,
         read_paths: Sequence[Path],
+        source_format: SourceFormat,
         pages: int,
-        worker: Worker,
+        worker: DocumentWorker,
         cleanup: contextlib.ExitStack,
         metadata: Mapping[str, str | int] | None = None,
     ) -> None:
@@ -140,14 +154,17 @@ class OpenedDocument:
         self.id = identity.id
         self._file_metadata = dict(metadata or {})
         self._read_paths = read_paths
+        self._source_format = source_format
+        # Text formats never need OCR.
+        self._ocr = options.ocr if source_format in ("pdf", "images") else "never"
         self._pages = pages
         self._worker = worker
         self._cleanup = cleanup
         self._contents: OrderedDict[int, PageContent] = OrderedDict()
-        self._read_by_ocr: OrderedDict[int, Page] = OrderedDict()
-        self._read_pictures: OrderedDict[bytes, list[Piece]] = OrderedDict()
+        self._ocr_pages: OrderedDict[int, Page] = OrderedDict()
+        self._picture_words: OrderedDict[bytes, list[Piece]] = OrderedDict()
         self.read_image = ocr_engines.read_image
-        """Runs OCR on a picture; may be replaced, to run it in another process."""
+        """Function that runs OCR on a picture; can be replaced to run it in another process."""
 
     def __repr__(self) -> str:
         return f"OpenedDocument(id={self.id[:12]!r}, name={self.name!r}, pages={len(self)})"
@@ -162,16 +179,17 @@ class OpenedDocument:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _copy, (self.path, self.options, self.identity, self._read_paths, self._pages)
+        read = self._read_paths, self._source_format
+        return _copy, (self.path, self.options, self.identity, *read, self._pages)
 
     def close(self) -> None:
-        """End the process that reads the document, and remove what was made to read it."""
+        """End the worker process, and delete temporary files."""
         self._worker.close()
         self._cleanup.close()
 
     @cached_property
     def metadata(self) -> dict[str, str | int]:
-        """Title, author and year, as far as the file and its first page tell."""
+        """Title, author and year, as far as the file and its first page contain them."""
         metadata = dict(self._file_metadata)
         created = metadata.pop("year", None)
         try:
@@ -184,34 +202,34 @@ class OpenedDocument:
         return metadata if year is None else {**metadata, "year": year}
 
     def page(self, number: int) -> Page:
-        """Read the words and the size of a page.
+        """Read the words and the size of a page, with OCR if the page needs it.
 
-        OCR is run where the page needs it. Its result is kept for the last pages read.
+        The OCR results of the last pages are cached.
 
         Parameters
         ----------
         number
-            1 is the first page.
+            Page number; 1 is the first page.
 
         Raises
         ------
         PageError
-            The page cannot be read; others may be fine.
+            The page can't be read; others may be fine.
         DocumentError
             The file was changed or removed.
         InvalidOption
-            There is no such page.
+            The page doesn't exist.
         """
-        known = self._read_by_ocr.get(number)
-        if known is not None:
-            return known
+        cached = self._ocr_pages.get(number)
+        if cached is not None:
+            return cached
         content = self._content(number)
-        regions = self._regions_to_read(content)
-        layer = EMPTY if self.options.ocr == "always" else content.words
+        regions = self._ocr_regions(content)
+        layer = EMPTY if self._ocr == "always" else content.words
         table = self._read_regions(number, content, regions, layer)
         words = table.words()
         size = content.width, content.height
-        placed = placed_words(words, *size, (table.sizes / 100).tolist(), table.turns.tolist())
+        placed = place_words(words, *size, (table.sizes / 100).tolist(), table.turns.tolist())
         page = Page(
             number=number,
             width=content.width,
@@ -220,52 +238,57 @@ class OpenedDocument:
             words=words,
             text_source=_SOURCES[len(layer) > 0, len(words) > len(layer)],
             label="" if content.label == str(number) else content.label,
-            blocks=find_blocks(placed, content.height, self._recurring(number)),
+            blocks=find_blocks(
+                placed,
+                content.height,
+                self._nearby_margins(number),
+                content.tables if layer is content.words else (),
+            ),
         )
         if regions:
-            _remember(self._read_by_ocr, number, page)
+            _add_to_cache(self._ocr_pages, number, page)
         return page
 
     def pages(self, numbers: Iterable[int] | None = None) -> Iterator[Page]:
-        """Read pages one after the other.
+        """Read pages one by one.
 
         Parameters
         ----------
         numbers
-            The pages to read, in this order; None for all.
+            Numbers of the pages to read, in this order; None for all.
 
         Raises
         ------
         DocumentError
-            As `page`; the first page that cannot be read ends it.
+            A page can't be read, as for `page`.
         """
         return map(self.page, range(1, len(self) + 1) if numbers is None else numbers)
 
     def needs_ocr(self, number: int) -> bool:
-        """Whether `page` will run OCR, which takes seconds. Asking takes milliseconds."""
-        if number in self._read_by_ocr:
+        """Return whether `page` will run OCR, which takes seconds."""
+        if number in self._ocr_pages:
             return False
-        return bool(self._regions_to_read(self._content(number)))
+        return bool(self._ocr_regions(self._content(number)))
 
     def image(self, number: int, dpi: float = 144) -> Image:
-        """Draw a page.
+        """Render a page.
 
         Parameters
         ----------
         number
-            1 is the first page.
+            Page number; 1 is the first page.
         dpi
-            Pixels per inch. Images are never enlarged beyond the pixels they have.
+            Pixels per inch. Images are never enlarged.
 
         Returns
         -------
         PIL.Image.Image
-            In RGB.
+            The page in RGB.
 
         Raises
         ------
         DocumentError, InvalidOption
-            As `page`.
+            As for `page`.
         """
         if not 0 < dpi < float("inf"):
             raise InvalidOption(f"dpi must be above 0, not {dpi!r}.")
@@ -277,7 +300,7 @@ class OpenedDocument:
 
     def _check(self, number: int) -> None:
         if not 1 <= number <= len(self):
-            raise InvalidOption(f"{self.name} has pages 1 to {len(self)}, not {number!r}.")
+            raise InvalidOption(f"{self.name} has no page {number!r}, only 1 to {len(self)}.")
         self.identity.check()
 
     def _content(self, number: int) -> PageContent:
@@ -285,11 +308,11 @@ class OpenedDocument:
         content = self._contents.get(number)
         if content is None:
             content = self._worker.read(number)
-            _remember(self._contents, number, content)
+            _add_to_cache(self._contents, number, content)
         return content
 
-    def _recurring(self, number: int) -> set[str]:
-        """Return the texts at the edges of the pages around one: running heads stand there too."""
+    def _nearby_margins(self, number: int) -> set[str]:
+        """Return the texts at the edges of nearby pages, to recognize running heads."""
         texts: set[str] = set()
         for other in range(max(1, number - _NEARBY), min(len(self), number + _NEARBY) + 1):
             if other == number:
@@ -298,75 +321,84 @@ class OpenedDocument:
                 content = self._content(other)
             except PageError:  # reported when that page is read
                 continue
-            known = self._read_by_ocr.get(other)
-            words = content.words.words() if known is None else known.words
-            placed = placed_words(words, content.width, content.height)
+            cached = self._ocr_pages.get(other)
+            words = content.words.words() if cached is None else cached.words
+            placed = place_words(words, content.width, content.height)
             texts |= margin_texts(placed, content.height)
         return texts
 
-    def _regions_to_read(self, content: PageContent) -> list[Box]:
-        """What OCR has to look at: nothing, the whole page, or figures in it."""
-        if self.options.ocr == "never" or content.blank:
+    def _ocr_regions(self, content: PageContent) -> list[Box]:
+        """Return the regions of a page that need OCR: none, the whole page, or figures."""
+        if self._ocr == "never" or content.blank:
             return []
-        if self.options.ocr == "always" or not len(content.words):
+        if self._ocr == "always" or not len(content.words):
             return [_WHOLE_PAGE]
-        # A page that can be read without OCR is not refused for the lack of it.
-        if not content.figures or not ocr_engines.installed(self.options.ocr_engine):
+        # A page with a text layer can be read without an OCR engine.
+        if not content.figures or not ocr_engines.is_installed(self.options.ocr_engine):
             return []
         return unread_figures(content.figures, content.words)
 
     def _read_regions(
-        self, number: int, content: PageContent, regions: Sequence[Box], known: WordTable
+        self, number: int, content: PageContent, regions: Sequence[Box], layer: WordTable
     ) -> WordTable:
-        """The known words, and those that OCR finds in regions where none of them stands."""
+        """Return the known words, and the words that OCR finds in regions without them."""
         if not regions:
-            return known
+            return layer
         inches = max(content.width, content.height) / 72
         image = self.image(number, min(ocr_engines.DPI, ocr_engines.LONGEST_SIDE / inches))
-        ordered = ocr_engines.orders_columns(self.options.ocr_engine)
-        words = known
+        ordered = ocr_engines.has_column_order(self.options.ocr_engine)
+        words = layer
         for left, top, right, bottom in regions:
             corner = round(left * image.width), round(top * image.height)
             crop = image.crop((*corner, round(right * image.width), round(bottom * image.height)))
             try:
-                pieces = [piece.moved(*corner) for piece in self._read_picture(crop)]
+                pieces = [piece.shifted(*corner) for piece in self._read_picture(crop)]
             except OcrFailed as failure:
                 raise PageError(self.name, number, str(failure)) from failure
             except MissingExtra as missing:
-                reason = f"has no text that can be used. {missing}; or go without: --ocr never"
-                raise PageError(self.name, number, reason) from missing
+                reason = f"has no usable text layer. {missing}, or read without OCR: --ocr never"
+                # The engine is missing for all pages, so this is an error of the document.
+                raise DocumentError(f"{self.name}, page {number},", reason) from missing
             lines = arrange(pieces, file_order=ordered)
-            found = WordTable.of(
+            new = WordTable.of(
                 lines, image.width, image.height, scale=content.height / image.height
             )
-            words = words.joined(found.outside(known))
+            words = words.concat(new.outside(layer))
         return words
 
     def _read_picture(self, picture: Image) -> list[Piece]:
-        """Words of a picture; one that returns, like the banner of every page, is read once."""
+        """Return the words of a picture; repeated pictures, such as banners, are cached."""
         key = hashlib.sha256(picture.tobytes()).digest()
-        pieces = self._read_pictures.get(key)
+        pieces = self._picture_words.get(key)
         if pieces is None:
             pieces = self.read_image(picture, self.options.ocr_engine, self.options.ocr_threads)
-            _remember(self._read_pictures, key, pieces)
+            _add_to_cache(self._picture_words, key, pieces)
         return pieces
 
 
 def _copy(
-    path: Path, options: ReadOptions, identity: Identity, read_paths: Sequence[Path], pages: int
+    path: Path,
+    options: ReadOptions,
+    identity: Identity,
+    read_paths: Sequence[Path],
+    source_format: SourceFormat,
+    pages: int,
 ) -> OpenedDocument:
-    worker = _worker_for(identity, options.limits)
-    worker.set_source(read_paths, options.password)
+    worker = DocumentWorker(identity.name, source_format, options.limits, read_paths)
+    worker.set_source(read_paths, options.password, source_format)
     return OpenedDocument(
-        path, options, identity, read_paths, pages, worker, contextlib.ExitStack()
+        path, options, identity, read_paths, source_format, pages, worker, contextlib.ExitStack()
     )
 
 
-def _worker_for(identity: Identity, limits: Limits) -> Worker:
-    return Worker(identity.name, "pdf" if identity.kind in ("pdf", "office") else "images", limits)
+def _source_format(identity: Identity) -> SourceFormat:
+    """Return the format to read a document in; office documents are converted to PDF."""
+    if identity.kind == "text":
+        return text_format(identity.name)
+    return "pdf" if identity.kind in ("pdf", "office") else "images"
 
 
-def _remember(known: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
-    known[key] = value
-    while len(known) > _KEPT:
-        known.popitem(last=False)
+def _add_to_cache(cache: OrderedDict[_Key, _Value], key: _Key, value: _Value) -> None:
+    cache[key] = value
+    while len(cache) > _CACHE_SIZE:
+        cache.popitem(last=False)

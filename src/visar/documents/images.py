@@ -1,4 +1,4 @@
-"""Image files as pages. Runs in the worker process."""
+"""Image files as pages. This module runs in the worker process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from PIL import Image, UnidentifiedImageError
 
 from visar.documents.finding import document_name
 from visar.documents.layout import EMPTY
-from visar.documents.worker import PageContent, Raster, Refused
+from visar.documents.worker import PageContent, Raster, ReadError
 
 _IMAGE_FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
-# Of an image that does not say how large it is printed.
+# Resolution of images without a plausible one.
 _ASSUMED_DPI = 144.0
-# Programs that do not know write 72.
+# Many programs write 72 if they don't know the resolution.
 _CREDIBLE_DPI = (73.0, 2400.0)
+# The maximum length of a side in JPEG. Longer images aren't pages, whatever their area.
+_LONGEST_SIDE = 65_535
 _EXIF_ORIENTATION = 0x0112
 _EXIF_ROTATIONS = {3: 180, 6: 90, 8: 270}
 _EXIF_TURNS = {
@@ -31,14 +33,14 @@ _EXIF_TURNS = {
 
 
 class ImageSource:
-    """Image files as pages: each frame of a TIFF is one, of other files the first only."""
+    """Image files as pages: every frame of a TIFF, or the first frame of other files."""
 
     def __init__(self, paths: Sequence[Path], max_pages: int) -> None:
-        # The sizes of all pages are checked by whoever opens them; here only what is there.
+        # `render` checks the size of each page.
         Image.MAX_IMAGE_PIXELS = None
         self._frames: list[tuple[Path, int]] = []
         for path in paths:
-            with _opened(path) as image:
+            with _open(path) as image:
                 frames = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
             self._frames += [(path, frame) for frame in range(min(frames, max_pages + 1))]
 
@@ -46,11 +48,11 @@ class ImageSource:
         return len(self._frames)
 
     def metadata(self) -> dict[str, str | int]:
-        """What the files say of themselves: nothing that is known here."""
+        """Return no metadata, because images have no known fields."""
         return {}
 
     def read(self, number: int) -> PageContent:
-        """Size of a page; an image has no words of its own."""
+        """Return the size of a page; an image has no text layer."""
         with self._frame(number) as image:
             width, height = image.size
             x_dpi, y_dpi = _resolution(image)
@@ -67,13 +69,18 @@ class ImageSource:
         )
 
     def render(self, number: int, dpi: float, max_pixels: int) -> Raster:
-        """A page as RGB pixels, never enlarged beyond those it has."""
+        """Return a page as RGB pixels, never enlarged."""
         with self._frame(number) as image:
             width, height = image.size
-            if width * height > max_pixels:
-                raise Refused(
+            if max(width, height) > _LONGEST_SIDE:
+                raise ReadError(
                     "limit",
-                    f"has {width} × {height} pixels, more than the limit of {max_pixels:,} "
+                    f"has {width} × {height} pixels, but the limit for a side is {_LONGEST_SIDE:,}",
+                )
+            if width * height > max_pixels:
+                raise ReadError(
+                    "limit",
+                    f"has {width} × {height} pixels, but the limit is {max_pixels:,} "
                     "(Limits.max_pixels)",
                 )
             x_dpi, y_dpi = _resolution(image)
@@ -88,25 +95,25 @@ class ImageSource:
                 turn = _EXIF_TURNS.get(_orientation(image))
                 picture = picture if turn is None else picture.transpose(turn)
             except (OSError, SyntaxError, ValueError, EOFError) as error:
-                raise Refused("broken", f"is damaged or cut off ({error})") from error
+                raise ReadError("broken", f"is damaged or cut off ({error})") from error
             return Raster(*picture.size, picture.tobytes())
 
     def _frame(self, number: int) -> Image.Image:
         path, frame = self._frames[number - 1]
-        image = _opened(path)
+        image = _open(path)
         try:
             image.seek(frame)
         except (EOFError, OSError, SyntaxError, ValueError) as error:
-            raise Refused("broken", f"is damaged or cut off ({error})") from error
+            raise ReadError("broken", f"is damaged or cut off ({error})") from error
         return image
 
 
-def _opened(path: Path) -> Image.Image:
+def _open(path: Path) -> Image.Image:
     try:
         return Image.open(path, formats=_IMAGE_FORMATS)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise Refused(
-            "broken", f"is not a readable image: {document_name(path)} is damaged"
+        raise ReadError(
+            "broken", f"isn't a readable image: {document_name(path)} is damaged"
         ) from error
 
 
@@ -119,17 +126,17 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _resolution(image: Image.Image) -> tuple[float, float]:
-    given = image.info.get("dpi")
+    dpi = image.info.get("dpi")
     low, high = _CREDIBLE_DPI
     try:
-        x, y = (float(value) for value in given or ())
+        x, y = (float(value) for value in dpi or ())
     except (TypeError, ValueError, ZeroDivisionError):
         return _ASSUMED_DPI, _ASSUMED_DPI
     return (x, y) if low <= x <= high and low <= y <= high else (_ASSUMED_DPI, _ASSUMED_DPI)
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
-    """On white where it is transparent; grey values beyond 8 bits scaled down to them."""
+    """Convert an image to RGB, with transparency on white and gray scaled to 8 bits."""
     if image.mode.startswith("I") or image.mode == "F":
         values = np.asarray(image, np.float32)
         top = max(float(values.max(initial=0)), 255.0 if image.mode == "F" else 65535.0)

@@ -1,9 +1,9 @@
-"""Reading order: words scattered over a page become lines, columns after one another.
+"""Reading order: words scattered over a page become lines, one column after another.
 
-Words next to each other form segments. The page is cut into bands where no text stands, and
-runs of bands that share a gap from top to bottom are candidates for columns. Rows of a table
-share gaps too, so a gap separates columns only if the text on both sides reads like text of its
-own: in the order of the file, or, where that says nothing (OCR), by the length of its lines.
+Adjacent words form segments. The page is split into bands by horizontal gaps, and runs of bands
+that share a vertical gap are candidates for columns. The rows of a table share gaps too. So a gap
+only separates columns if the text on both sides reads like independent text: by the order of the
+file, or, if that order is meaningless (OCR), by the length of the lines.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from numpy.typing import NDArray
 from visar.documents.page import Box, Word
 from visar.documents.segments import WIDEST_SPACE
 
-# Share of the font size.
+# Minimum width of a gap between columns, as a share of the font size.
 _NARROWEST_GUTTER = 0.7
-# A line of a column has this many characters on average, surely one of prose has that many.
+# Minimum mean number of characters per line, in any column and in prose.
 _SHORTEST_COLUMN_LINE = 8
 _PROSE_LINE = 25
 _FEWEST_PROSE_LINES = 5
-# Beyond this many changes of side per line, the file writes across a gap, not along it.
+# With more changes of side per line, the file writes rows across the gap.
 _MOST_CROSSINGS = 0.5
 
-# In points: smaller pictures are icons and rules.
+# Minimum size of figures in points; smaller pictures are icons and rules.
 _NARROWEST_FIGURE, _LOWEST_FIGURE = 72.0, 36.0
 _SMALLEST_FIGURE_SHARE = 0.03
-# Images closer than this are parts of one picture: many programs cut them into strips.
+# Maximum gap between parts of one picture, because many programs split pictures into strips.
 _SEAM = 2.0
-# A picture under this many words is a background, or a scan whose words were read before.
-_ENOUGH_WORDS = 20
+# A picture behind this many words is a background, or a scan that already has a text layer.
+_MIN_FIGURE_WORDS = 20
 
 Interval: TypeAlias = tuple[float, float]
 
 
 class Piece(NamedTuple):
-    """A word in points from the top left corner of the page as it is displayed."""
+    """A word in points from the top left corner of the displayed page."""
 
     text: str
     left: float
@@ -50,31 +50,31 @@ class Piece(NamedTuple):
     right: float
     bottom: float
     size: float
-    """Font size, or about that."""
+    """Font size, or an estimate."""
     turn: int = 0
-    """Quarter turns clockwise in which it is written; 4 for none of them."""
+    """Writing direction in quarter turns clockwise; 4 for any other direction."""
 
-    def moved(self, right: float, down: float) -> Piece:
-        """The same word at another place."""
+    def shifted(self, right: float, down: float) -> Piece:
+        """Return the word at a shifted position."""
         text, x0, y0, x1, y1, size, turn = self
         return Piece(text, x0 + right, y0 + down, x1 + right, y1 + down, size, turn)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordTable:
-    """Words of a page in columns: compact between processes, and quick to compare."""
+    """The words of a page in columns, which are compact to send and fast to compare."""
 
     texts: list[str]
     boxes: NDArray[np.int32]
-    """(n, 4) left, top, right, bottom in units of the page's width and height divided by SCALE."""
+    """Left, top, right and bottom as shares of the page times SCALE, of shape (n, 4)."""
     lines: NDArray[np.int32]
-    """The line of each word, in reading order from 0."""
+    """Line of each word, in reading order from 0."""
     sizes: NDArray[np.int32]
     """Font size of each word in hundredths of a point."""
     turns: NDArray[np.int32]
-    """Direction of each word: quarter turns clockwise, 4 for any other."""
+    """Writing direction of each word in quarter turns clockwise; 4 for any other direction."""
 
-    # Places finer than a hundred thousandth of the page mean nothing.
+    # Finer positions than 1/100,000 of the page are meaningless.
     SCALE = 100_000
 
     @classmethod
@@ -89,8 +89,8 @@ class WordTable:
     ) -> WordTable:
         """Return the words of lines on a page of this size.
 
-        Words come line by line, or in the order in which the file has ``written`` them. ``scale``
-        is the number of points in a unit of the pieces: less than 1 for pixels.
+        Words are ordered by line, or as in ``written``, their order in the file. ``scale`` is the
+        number of points per unit of the pieces, which is less than 1 for pixels.
         """
         numbers = {id(piece): number for number, line in enumerate(lines) for piece in line}
         pieces = written or [piece for line in lines for piece in line]
@@ -98,13 +98,13 @@ class WordTable:
             return EMPTY
         corners = np.array([piece[1:5] for piece in pieces])
         shares = np.clip(corners / (width, height, width, height), 0, 1)
+        # At least 1, even for text without height, because sizes are compared by division.
+        sizes = np.clip([100 * scale * piece.size for piece in pieces], 1, 1e8)
         return cls(
             [piece.text for piece in pieces],
             np.rint(shares * cls.SCALE).astype(np.int32),
             np.array([numbers[id(piece)] for piece in pieces], np.int32),
-            np.rint(np.clip([100 * scale * piece.size for piece in pieces], 0, 1e8)).astype(
-                np.int32
-            ),
+            np.rint(sizes).astype(np.int32),
             np.array([piece.turn for piece in pieces], np.int32),
         )
 
@@ -112,12 +112,12 @@ class WordTable:
         return len(self.texts)
 
     def words(self) -> tuple[Word, ...]:
-        """The words as objects."""
+        """Return the words as objects."""
         boxes = map(tuple, (self.boxes / self.SCALE).tolist())
         return tuple(map(Word, self.texts, boxes, self.lines.tolist()))
 
-    def joined(self, more: WordTable) -> WordTable:
-        """These words and then more of the same page, whose lines follow these."""
+    def concat(self, more: WordTable) -> WordTable:
+        """Return these words followed by more words of the same page on later lines."""
         if not len(more):
             return self
         first = int(self.lines.max(initial=-1)) + 1
@@ -130,13 +130,13 @@ class WordTable:
             np.concatenate([self.turns, more.turns]),
         )
 
-    def outside(self, known: WordTable) -> WordTable:
-        """The words that do not stand where one of the known words stands."""
-        middles, known_middles = _middles(self.boxes), _middles(known.boxes)
+    def outside(self, other: WordTable) -> WordTable:
+        """Return the words that don't overlap any of the other words."""
+        middles, other_middles = _middles(self.boxes), _middles(other.boxes)
         chosen = [
             index
             for index, (middle, box) in enumerate(zip(middles, self.boxes, strict=True))
-            if not (_within(middle, known.boxes) | _within(known_middles, box)).any()
+            if not (_within(middle, other.boxes) | _within(other_middles, box)).any()
         ]
         return WordTable(
             [self.texts[index] for index in chosen],
@@ -148,15 +148,15 @@ EMPTY = WordTable([], np.zeros((0, 4), np.int32), *[np.zeros(0, np.int32)] * 3)
 
 
 def figure_regions(images: Iterable[Box], width: float, height: float) -> list[Box]:
-    """Places of pictures large enough to hold words, as shares of the page.
+    """Return the boxes of pictures large enough for words, as shares of the page.
 
-    ``images`` are in points; those that touch are taken together.
+    ``images`` are boxes in points; those that touch are merged.
 
     >>> figure_regions([(0, 0, 50, 50), (50, 0, 100, 50), (150, 150, 155, 155)], 200, 200)
     [(0.0, 0.0, 0.5, 0.25)]
     """
     regions = []
-    for left, top, right, bottom in _merged(images):
+    for left, top, right, bottom in _merge_boxes(images):
         x0, y0, x1, y1 = max(left, 0.0), max(top, 0.0), min(right, width), min(bottom, height)
         if x1 - x0 < _NARROWEST_FIGURE or y1 - y0 < _LOWEST_FIGURE:
             continue
@@ -166,10 +166,10 @@ def figure_regions(images: Iterable[Box], width: float, height: float) -> list[B
 
 
 def unread_figures(figures: Iterable[Box], words: WordTable) -> list[Box]:
-    """The figures whose words the text layer does not have yet."""
+    """Return the figures whose words aren't in the text layer."""
     middles = _middles(words.boxes) / words.SCALE
     return [
-        figure for figure in figures if _within(middles, np.array(figure)).sum() < _ENOUGH_WORDS
+        figure for figure in figures if _within(middles, np.array(figure)).sum() < _MIN_FIGURE_WORDS
     ]
 
 
@@ -178,21 +178,21 @@ def _middles(boxes: NDArray[np.int32]) -> NDArray[np.float64]:
 
 
 def _within(points: NDArray[np.float64], boxes: NDArray[np.number]) -> NDArray[np.bool_]:
-    """Whether points lie in boxes: one in each of many boxes, or each of many in one."""
+    """Return whether points are in boxes; broadcasts one point or one box."""
     inside = (boxes[..., :2] <= points) & (points <= boxes[..., 2:])
     return np.logical_and(inside[..., 0], inside[..., 1])
 
 
-def _merged(images: Iterable[Box]) -> list[Box]:
-    """Unite touching boxes until none touch."""
+def _merge_boxes(images: Iterable[Box]) -> list[Box]:
+    """Merge touching boxes until none touch."""
     boxes = sorted(set(images), key=lambda box: (box[1], box[0]))
-    united = _united(boxes)
-    while len(united) < len(boxes):
-        boxes, united = united, _united(united)
-    return united
+    result = _unite_once(boxes)
+    while len(result) < len(boxes):
+        boxes, result = result, _unite_once(result)
+    return result
 
 
-def _united(boxes: Iterable[Box]) -> list[Box]:
+def _unite_once(boxes: Iterable[Box]) -> list[Box]:
     result: list[Box] = []
     for left, top, right, bottom in boxes:
         for index, (l0, t0, r0, b0) in enumerate(result):
@@ -215,9 +215,9 @@ class _Segment:
 
     pieces: list[Piece]
     first: int
-    """Its place in the order of the file."""
+    """Position of the first piece in the order of the file."""
     length: int
-    """Characters, with one space between two words."""
+    """Number of characters, with one space between words."""
     left: float
     top: float
     right: float
@@ -228,7 +228,7 @@ class _Segment:
     def middle(self) -> float:
         return (self.top + self.bottom) / 2
 
-    def take(self, other: _Segment) -> None:
+    def absorb(self, other: _Segment) -> None:
         self.pieces.extend(other.pieces)
         self.first = min(self.first, other.first)
         self.length += other.length + 1
@@ -239,19 +239,19 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Run:
-    """Consecutive bands of text that share gaps from top to bottom."""
+    """Consecutive bands of text that share vertical gaps."""
 
     segments: list[_Segment]
     gaps: list[Interval]
     edges: Interval
-    """Where the text begins on the left and ends on the right."""
+    """Left and right edge of the text."""
 
 
 def arrange(pieces: Iterable[Piece], *, file_order: bool) -> list[list[Piece]]:
-    """Lines in reading order, each from its first word to its last.
+    """Return the lines in reading order, each from its first word to its last.
 
-    ``file_order`` says that the pieces come in an order that means something: that of a text
-    layer, not that of OCR. Text written in another direction follows what most text has.
+    ``file_order`` is true if the order of the pieces is meaningful, as in a text layer, but not in
+    OCR results. The most common writing direction comes first, then text in other directions.
     """
     by_turn: dict[int, list[Piece]] = {}
     for piece in pieces:
@@ -262,7 +262,7 @@ def arrange(pieces: Iterable[Piece], *, file_order: bool) -> list[list[Piece]]:
         if turn % 4 == 0:
             lines += _columns(_segments(group), file_order)
             continue
-        upright = [_turned(piece, -turn % 4) for piece in group]
+        upright = [_rotate(piece, -turn % 4) for piece in group]
         original = {id(after): before for before, after in zip(group, upright, strict=True)}
         lines += [
             [original[id(piece)] for piece in line]
@@ -271,7 +271,7 @@ def arrange(pieces: Iterable[Piece], *, file_order: bool) -> list[list[Piece]]:
     return lines
 
 
-def _turned(piece: Piece, quarters: int) -> Piece:
+def _rotate(piece: Piece, quarters: int) -> Piece:
     left, top, right, bottom = piece.left, piece.top, piece.right, piece.bottom
     for _ in range(quarters):
         left, top, right, bottom = -bottom, left, -top, right
@@ -281,11 +281,11 @@ def _turned(piece: Piece, quarters: int) -> Piece:
 def _segments(pieces: Sequence[Piece]) -> list[_Segment]:
     segments: list[_Segment] = []
     last: _Segment | None = None
-    for place, piece in enumerate(pieces):
+    for index, piece in enumerate(pieces):
         if last is not None and _follows(last, piece):
             last.pieces.append(piece)
             last.length += len(piece.text) + 1
-            # Most words are inside the height of the line so far: min and max cost more.
+            # Comparisons are faster than min and max, and most words are inside the line's height.
             if piece.left < last.left:
                 last.left = piece.left
             if piece.right > last.right:
@@ -298,9 +298,9 @@ def _segments(pieces: Sequence[Piece]) -> list[_Segment]:
                 last.size = piece.size
         else:
             text, left, top, right, bottom, size, _ = piece
-            last = _Segment([piece], place, len(text), left, top, right, bottom, size)
+            last = _Segment([piece], index, len(text), left, top, right, bottom, size)
             segments.append(last)
-    return _joined(segments)
+    return _join_neighbors(segments)
 
 
 def _follows(before: _Segment, after: _Segment | Piece) -> bool:
@@ -318,15 +318,15 @@ def _same_line(one: _Segment, other: _Segment | Piece) -> bool:
     return shared >= 0.4 * (height if height < other_height else other_height)
 
 
-def _joined(segments: list[_Segment]) -> list[_Segment]:
-    """Join neighbours on a line that the file does not write one after the other."""
+def _join_neighbors(segments: list[_Segment]) -> list[_Segment]:
+    """Join adjacent segments on a line that aren't consecutive in the file."""
     result: list[_Segment] = []
     for line in _rows(segments):
         line.sort(key=attrgetter("left"))
         current = line[0]
         for segment in line[1:]:
             if _follows(current, segment):
-                current.take(segment)
+                current.absorb(segment)
             else:
                 result.append(current)
                 current = segment
@@ -335,7 +335,7 @@ def _joined(segments: list[_Segment]) -> list[_Segment]:
 
 
 def _rows(segments: Iterable[_Segment]) -> list[list[_Segment]]:
-    """Segments at the same height, whatever stands between them; top to bottom."""
+    """Group segments at the same height, from top to bottom."""
     rows: list[list[_Segment]] = []
     longest: _Segment | None = None
     for segment in sorted(segments, key=attrgetter("middle")):
@@ -366,7 +366,7 @@ def _as_line(row: list[_Segment]) -> list[Piece]:
 
 
 def _runs(segments: list[_Segment]) -> list[tuple[list[_Segment], list[float]]]:
-    """Consecutive bands that share gaps, and the middles of these gaps, from left to right."""
+    """Return runs of bands that share gaps, with the middles of the gaps from left to right."""
     if not segments:
         return []
     narrowest = _NARROWEST_GUTTER * statistics.median(s.size for s in segments)
@@ -381,7 +381,7 @@ def _runs(segments: list[_Segment]) -> list[tuple[list[_Segment], list[float]]]:
             inner = _inner(run.gaps, run.edges)
             wider = min(edges[0], run.edges[0]), max(edges[1], run.edges[1])
             joins = _inner(_intersection(inner or run.gaps, both), wider)
-            if joins and not _stands_in(inner, band):
+            if joins and not _interrupts(inner, band):
                 run.segments.extend(band)
                 run.gaps, run.edges = both, wider
                 continue
@@ -393,11 +393,11 @@ def _runs(segments: list[_Segment]) -> list[tuple[list[_Segment], list[float]]]:
 
 
 def _bands(segments: Iterable[_Segment]) -> list[list[_Segment]]:
-    """Groups of segments with free space from the left to the right edge between them."""
+    """Group segments that aren't separated by a horizontal gap."""
     bands: list[list[_Segment]] = []
     end = float("-inf")
     for segment in sorted(segments, key=attrgetter("top")):
-        # Descenders may reach into the next line's ascenders.
+        # Descenders may overlap the ascenders of the next line.
         slack = 0.15 * (segment.bottom - segment.top)
         if segment.top + slack >= end:
             bands.append([])
@@ -428,17 +428,17 @@ def _intersection(some: Iterable[Interval], others: Sequence[Interval]) -> list[
 
 
 def _inner(gaps: Iterable[Interval], edges: Interval) -> list[Interval]:
-    """The gaps with text on both sides, given where the text begins and ends."""
+    """Return the gaps with text on both sides, given the edges of the text."""
     return [gap for gap in gaps if gap[0] > edges[0] and gap[1] < edges[1]]
 
 
-def _stands_in(gaps: Iterable[Interval], band: Iterable[_Segment]) -> bool:
-    """Whether something, like a page number, stands in the middle of a gap."""
+def _interrupts(gaps: Iterable[Interval], band: Iterable[_Segment]) -> bool:
+    """Return whether a segment, such as a page number, is in the middle of a gap."""
     return any(gap[0] < s.left and s.right < gap[1] for gap in gaps for s in band)
 
 
 def _separates(run: Sequence[_Segment], middle: float, file_order: bool) -> bool:
-    """Whether a gap parts columns, to be read one after the other, or cells of a row."""
+    """Return whether a gap separates columns of text, rather than cells of a row."""
     left = [s for s in run if s.left < middle]
     right = [s for s in run if s.left >= middle]
     counts, lengths = [], []

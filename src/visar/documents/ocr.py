@@ -1,4 +1,4 @@
-"""Words from pixels: RapidOCR from pip, or Tesseract where it is installed."""
+"""OCR engines: RapidOCR, installed with pip, and the program Tesseract."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from visar.documents.layout import Piece
-from visar.documents.mending import cleaned
 from visar.documents.options import OcrEngine
 from visar.documents.processes import child_environment, last_line
+from visar.documents.repair import clean_pieces
+from visar.documents.sandbox import sandbox_command
 from visar.errors import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# What the engines work at best: more pixels cost time and change nothing.
+# More pixels cost time without improving the results.
 DPI = 200
 LONGEST_SIDE = 2000
-# An image whose grey values differ by less holds no text.
+# Minimum difference of gray values in an image with text.
 _LEAST_CONTRAST = 24
 _DETECTION_SIDE = 960
 _TESSERACT_SECONDS = 120
@@ -35,43 +36,43 @@ _DETECTION_MODEL, _RECOGNITION_MODEL = "PP-OCRv6_det_small.onnx", "PP-OCRv6_rec_
 
 
 class OcrFailed(Exception):
-    """An engine gave up on an image; the message says why, to follow the name of the page."""
+    """The failure of an engine on an image; the message continues after the page's name."""
 
 
-def installed(engine: OcrEngine) -> bool:
-    """Whether an engine can run here."""
+def is_installed(engine: OcrEngine) -> bool:
+    """Return whether an engine is installed."""
     if engine == "tesseract":
         return shutil.which("tesseract") is not None
     return all(importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime"))
 
 
 def read_image(image: Image, engine: OcrEngine, threads: int | None = None) -> list[Piece]:
-    """Return the words of an RGB image, with their places in pixels.
+    """Return the words of an RGB image, with their positions in pixels.
 
-    May be called from several threads and processes; each process loads its own models, once.
-    ``threads`` is how many the engine computes with; None leaves it to the engine. Raises
-    MissingExtra or InvalidOption if the engine is not installed, OcrFailed if it gives up.
+    This is safe in several threads and processes; each process loads its models once. ``threads``
+    is the number of threads of the engine; None leaves it to the engine. Raises MissingExtra or
+    InvalidOption if the engine isn't installed, OcrFailed if it fails.
     """
     darkest, lightest = image.convert("L").getextrema()
     if float(lightest) - float(darkest) < _LEAST_CONTRAST:  # type: ignore[arg-type]
         return []
-    return cleaned(_ENGINES[engine](image, threads))
+    return clean_pieces(_ENGINES[engine](image, threads))
 
 
-def orders_columns(engine: OcrEngine) -> bool:
-    """Whether an engine gives the words of one column after those of another."""
+def has_column_order(engine: OcrEngine) -> bool:
+    """Return whether an engine orders words by column."""
     return engine == "tesseract"
 
 
 def _rapidocr(image: Image, threads: int | None) -> list[Piece]:
-    # It expects the channels in the order of OpenCV.
+    # RapidOCR expects BGR, the channel order of OpenCV.
     pixels = np.ascontiguousarray(np.asarray(image)[:, :, ::-1])
     with _RAPIDOCR_LOCK:
         reader = _rapidocr_reader(threads)
         try:
             result = reader(pixels)
         except Exception as error:
-            raise OcrFailed(f"could not be read by RapidOCR: {last_line(str(error))}") from error
+            raise OcrFailed(f"couldn't be read by RapidOCR: {last_line(str(error))}") from error
     if not result.txts:
         return []
     return [
@@ -81,21 +82,21 @@ def _rapidocr(image: Image, threads: int | None) -> list[Piece]:
     ]
 
 
-# It keeps what it finds in itself while it works.
+# RapidOCR isn't thread-safe: it keeps intermediate results in the object.
 _RAPIDOCR_LOCK = threading.Lock()
 
 
 @functools.lru_cache(maxsize=1)
 def _rapidocr_reader(threads: int | None) -> Any:
-    if not installed("rapidocr"):
+    if not is_installed("rapidocr"):
         raise MissingExtra("Reading pages without a text layer (OCR)", "ocr")
     import rapidocr
 
     models = Path(rapidocr.__file__).parent / "models"
     for name in (_DETECTION_MODEL, _RECOGNITION_MODEL):
-        # Without the file it would try to download it.
+        # RapidOCR would download a missing file.
         if not (models / name).is_file():
-            raise MissingExtra(f"OCR: the installed rapidocr lacks {name}, and", "ocr")
+            raise MissingExtra(f"OCR with the installed rapidocr, which lacks {name},", "ocr")
     return rapidocr.RapidOCR(
         params={
             "Global.log_level": "critical",
@@ -106,17 +107,17 @@ def _rapidocr_reader(threads: int | None) -> Any:
             "Det.limit_side_len": _DETECTION_SIDE,
             "Det.model_path": str(models / _DETECTION_MODEL),
             "Rec.model_path": str(models / _RECOGNITION_MODEL),
-            # -1 is all cores.
+            # -1 means all cores.
             "EngineConfig.onnxruntime.intra_op_num_threads": threads or -1,
         }
     )
 
 
 def _split_line(text: str, line: tuple[float, float, float, float], parts: Any) -> Iterator[Piece]:
-    """The words of a line, each where its parts are.
+    """Yield the words of a line with their boxes.
 
-    RapidOCR gives words or single characters, depending on the script. If these do not add up
-    to the text of the line, its words are placed by their share of the characters.
+    RapidOCR returns words or single characters, depending on the script. If they don't add up to
+    the text of the line, words are positioned by their share of the characters.
     """
     left, top, right, bottom = line
     size = min(bottom - top, right - left)
@@ -124,17 +125,17 @@ def _split_line(text: str, line: tuple[float, float, float, float], parts: Any) 
     boxes = [_bounds(box) for part, _, box in parts for _ in part if not part.isspace()]
     words = text.split()
     fits = len(boxes) == sum(len(word) for word in words) and turn == 0
-    place = 0
+    position = 0
     for word in words:
         if fits:
-            own = boxes[place : place + len(word)]
+            own = boxes[position : position + len(word)]
             x0, x1 = min(box[0] for box in own), max(box[2] for box in own)
-            place += len(word)
+            position += len(word)
             yield Piece(word, x0, top, max(x1, x0 + 1), bottom, size)
         else:
-            start = place / len(text)
-            place += len(word) + 1
-            end = min(1.0, (place - 1) / len(text))
+            start = position / len(text)
+            position += len(word) + 1
+            end = min(1.0, (position - 1) / len(text))
             if turn:
                 y0, y1 = top + (bottom - top) * start, top + (bottom - top) * end
                 yield Piece(word, left, y0, right, y1, size, turn)
@@ -149,18 +150,18 @@ def _bounds(quad: Any) -> tuple[float, float, float, float]:
     return left, top, right, bottom
 
 
-def _tesseract(image: Image, threads: int | None) -> list[Piece]:  # noqa: ARG001 - has always one
+def _tesseract(image: Image, threads: int | None) -> list[Piece]:  # noqa: ARG001 - always uses one
     program = shutil.which("tesseract")
     if program is None:
         raise InvalidOption(
-            "The OCR engine tesseract is not installed: install it (Debian: apt install "
+            "The OCR engine tesseract isn't installed. Install it (on Debian: apt install "
             "tesseract-ocr), or choose rapidocr."
         )
     stream = io.BytesIO()
     image.save(stream, "PPM")
     try:
-        done = subprocess.run(  # noqa: S603
-            [program, "stdin", "stdout", "--dpi", str(DPI), "tsv"],
+        result = subprocess.run(  # noqa: S603
+            sandbox_command([program, "stdin", "stdout", "--dpi", str(DPI), "tsv"]),
             input=stream.getvalue(),
             capture_output=True,
             timeout=_TESSERACT_SECONDS,
@@ -168,11 +169,13 @@ def _tesseract(image: Image, threads: int | None) -> list[Piece]:  # noqa: ARG00
             env=child_environment(),
         )
     except subprocess.TimeoutExpired as error:
-        raise OcrFailed(f"took Tesseract longer than {_TESSERACT_SECONDS} seconds") from error
+        raise OcrFailed(
+            f"couldn't be read by Tesseract within {_TESSERACT_SECONDS} seconds"
+        ) from error
     except subprocess.CalledProcessError as error:
         reason = last_line(error.stderr.decode(errors="replace"))
-        raise OcrFailed(f"could not be read by Tesseract: {reason}") from error
-    return list(_tesseract_words(done.stdout.decode(errors="replace")))
+        raise OcrFailed(f"couldn't be read by Tesseract: {reason}") from error
+    return list(_tesseract_words(result.stdout.decode(errors="replace")))
 
 
 def _tesseract_words(table: str) -> Iterator[Piece]:

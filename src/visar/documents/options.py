@@ -1,7 +1,8 @@
-"""How documents are read: OCR, password, and limits on what one document may cost."""
+"""Options for reading documents: OCR, password, and limits on time and memory."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias, get_args
 
@@ -13,7 +14,7 @@ OcrEngine: TypeAlias = Literal["rapidocr", "tesseract"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a document may cost. A page or a file beyond a limit is refused with a clear error.
+    """Limits for reading a document. Exceeding a limit raises a DocumentError.
 
     >>> Limits(max_pages=0)
     Traceback (most recent call last):
@@ -22,16 +23,19 @@ class Limits:
     """
 
     max_bytes: int = 500_000_000
-    """Of the file, or of all files of a folder of page images."""
+    """Maximum size of the file, or of all page images in a folder."""
     max_pages: int = 5_000
+    """Maximum number of pages."""
     max_pixels: int = 100_000_000
-    """Of one page: larger PDF pages are rendered smaller, larger images are refused."""
+    """Maximum pixels of a page. Larger PDF pages are scaled down, larger images raise an error."""
     seconds_per_page: float = 30.0
-    """For opening the file, and for each reading or rendering of a page."""
+    """Timeout for opening the file, and for reading or rendering a page."""
+    seconds_per_document: float = math.inf
+    """Timeout for adding the whole document to an index, checked after each page."""
     worker_memory: int = 2_000_000_000
-    """Bytes of address space of the process that reads the file (enforced on Linux)."""
+    """Maximum address space of the process that reads the file, in bytes (Linux only)."""
     conversion_seconds: float = 180.0
-    """For LibreOffice to turn a whole file into a PDF."""
+    """Timeout for converting a file to PDF with LibreOffice."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -42,29 +46,30 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How a document is read.
+    """Options for reading a document.
 
     Raises
     ------
     InvalidOption
-        An option has a value that does not exist.
+        An option has an invalid value.
 
     >>> ReadOptions(password="secret").ocr
     'auto'
     """
 
     password: str | None = field(default=None, repr=False)
-    """Of an encrypted PDF."""
+    """Password for an encrypted PDF."""
     ocr: Ocr = "auto"
-    """``"auto"`` reads pages without a usable text layer, and pictures large enough to hold words,
-    with OCR; ``"always"`` every page, whatever text it has; ``"never"`` none."""
+    """When to use OCR: ``"auto"`` for pages without a usable text layer and for pictures large
+    enough for words, ``"always"`` for every page, or ``"never"``."""
     ocr_engine: OcrEngine = "rapidocr"
-    """``"rapidocr"`` (``pip install 'visar-rag[ocr]'``) or ``"tesseract"`` (the program)."""
+    """OCR engine: ``"rapidocr"`` (``pip install 'visar-rag[ocr]'``) or ``"tesseract"`` (a separate
+    program)."""
     ocr_threads: int | None = None
-    """Threads that OCR of one page uses; None leaves it to the engine. Where several processes run
-    OCR, 1 is fastest. Tesseract always uses one."""
+    """Number of OCR threads per page; None leaves it to the engine. If several processes run OCR,
+    1 is fastest. Tesseract always uses one."""
     limits: Limits = field(default_factory=Limits)
-    """What the document may cost."""
+    """Limits on size, time and memory."""
 
     def __post_init__(self) -> None:
         if self.ocr not in get_args(Ocr):

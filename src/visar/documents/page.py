@@ -1,4 +1,4 @@
-"""Pages and their words, as all other packages see them."""
+"""Pages and their words, the data types that all other packages use."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TextSource: TypeAlias = Literal["text layer", "ocr", "both", "none"]
 BlockKind: TypeAlias = Literal[
     "sentence", "heading", "item", "caption", "table", "label", "contents", "margin"
 ]
-"""``item`` is an item of a list, ``label`` a few words outside of any text, as in a chart,
-``contents`` a line of a table of contents, ``margin`` a running head or foot."""
+"""``item`` is a list item, ``label`` a few words outside of text, as in a chart, ``contents`` a
+line of a table of contents, ``margin`` a running head or foot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word with its place on the page."""
+    """A word with its position on the page."""
 
     text: str
     box: Box
     line: int
-    """Which line of the page it belongs to, in reading order from 0."""
+    """Index of its line, in reading order from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Cell:
     row: int
     """Row of the table, from 0."""
     column: int
-    """First column that it covers, from 0."""
+    """First column of the cell, from 0."""
     span: int = 1
-    """Number of columns that it covers."""
+    """Number of columns of the cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class Block:
     size: float
     """Font size in points."""
     heading: int | None = None
-    """Position among the page's blocks of the heading that it stands under."""
+    """Index of its heading among the page's blocks."""
     cells: tuple[Cell, ...] = ()
-    """Cells of a table, row by row; together they hold its words."""
+    """Cells of a table, row by row; together they contain its words."""
     header_rows: int = 0
-    """Number of rows of a table that name its columns."""
+    """Number of header rows of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +66,32 @@ class Page:
     """One page of a document, as it is displayed."""
 
     number: int
-    """1 for the first page."""
+    """Page number; 1 is the first page."""
     width: float
-    """In points (1/72 inch), after rotation."""
+    """Width in points (1/72 inch), after rotation."""
     height: float
+    """Height in points, after rotation."""
     rotation: int
-    """Degrees clockwise by which the file turns the page for display; boxes are after it."""
+    """Rotation for display in degrees clockwise; boxes are relative to the rotated page."""
     words: tuple[Word, ...]
-    """In the order in which the file has written them, which keeps a paragraph together that a
-    chart stands beside; their lines are in reading order."""
+    """Words in the order of the file, which keeps a paragraph next to a chart together. The line
+    numbers are in reading order."""
     text_source: TextSource
+    """Source of the words."""
     label: str = ""
-    """The number printed on it if the file says so and it is another: "iv", "287"."""
+    """Printed page number, such as "iv", if the file has one that differs from ``number``."""
     blocks: tuple[Block, ...] | None = None
-    """The layout, in reading order; None for a page that was stored without one."""
+    """Layout in reading order; None for a page that was stored without one."""
 
     def lines(self) -> list[list[int]]:
-        """The indices of the words of each line, in reading order."""
+        """Return the indices of the words of each line, in reading order."""
         lines: dict[int, list[int]] = {}
         for index in sorted(range(len(self.words)), key=lambda i: self.words[i].line):
             lines.setdefault(self.words[index].line, []).append(index)
         return [self._across(line) for line in lines.values()]
 
     def _across(self, line: list[int]) -> list[int]:
-        """A line's words from left to right; as the file has them if it runs up or down."""
+        """Sort a line's words from left to right, unless the line is vertical."""
         lefts = [self.words[index].box[0] for index in line]
         tops = [self.words[index].box[1] for index in line]
         if (max(tops) - min(tops)) * self.height > (max(lefts) - min(lefts)) * self.width:
@@ -98,12 +100,12 @@ class Page:
 
 
 class PageSource(Protocol):
-    """A place to read pages from; a library is one."""
+    """A source of pages, such as a library."""
 
     def page(self, document: str, number: int) -> Page:
         """Return a page with its words, by the document's id and the page's number from 1."""
         ...
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
-        """Return the picture of a page."""
+        """Return the image of a page."""
         ...

@@ -1,8 +1,8 @@
-"""Pages of a PDF: words of the text layer with their places, figures, and pixels.
+"""The pages of a PDF: words of the text layer with their positions, figures, and pixels.
 
-Runs in the worker process. PDFium knows characters only. Their boxes are fetched through C
-prototypes that take plain addresses, which is several times faster than pypdfium2's checked ones,
-and grouped to words with numpy.
+This module runs in the worker process. PDFium only provides characters; numpy groups them to
+words. Their boxes are fetched with C prototypes that take plain addresses, which is several times
+as fast as the checked prototypes of pypdfium2.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ import pypdfium2.raw as pdfium
 from numpy.typing import NDArray
 
 from visar.documents.layout import Piece, WordTable, arrange, figure_regions
-from visar.documents.mending import cleaned, mended
 from visar.documents.page import Box
-from visar.documents.worker import PageContent, Raster, Refused
+from visar.documents.repair import clean_pieces, repair_pieces
+from visar.documents.worker import PageContent, Raster, ReadError
 from visar.text import clean_line, clean_text
 
-# Two boxes further apart than this share of their size belong to different words.
+# Maximum gap between characters of a word, as a share of their size.
 _WIDEST_JOINT = 0.6
-# How far, in quarter turns, text may lean and still count as written in a direction.
+# Maximum deviation from a writing direction, in quarter turns.
 _STEEPEST_LEAN = 0.2
-# PDFium marks a hyphen at the end of a line that it would remove to join the word, in the text of
-# a whole page by the second of these.
+# PDFium replaces a hyphen at the end of a line by the first character, or by the second one in the
+# text of a whole page.
 _LINE_END_HYPHEN, _MARK_IN_TEXT = "\x02", 0xFFFE
 _REPLACED = {
     _LINE_END_HYPHEN: "-",
     "\u00ad": "-",
-    # Ligatures, and letters of formulas, which are words too: mathematical bold A is A.
+    # Ligatures, and letters of formulas: mathematical bold A becomes A.
     **{
         chr(code): unicodedata.normalize("NFKC", chr(code))
         for code in (*range(0xFB00, 0xFB07), *range(0x1D400, 0x1D800))
@@ -47,81 +47,91 @@ _REPLACED = {
     **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\ufffe\0", ""),
 }
 _TRANSLATION = str.maketrans(_REPLACED)
-# No space has a higher code than the last one here.
+# The table covers all code points of spaces.
 _IS_SPACE = np.array([chr(code).isspace() or code == 0 for code in range(0x3002)])
 
-# A text layer with a larger share of unprintable characters is the debris of a broken font.
-_MOST_RUBBISH = 0.3
-# "No spaces" is only said of enough text in a script that has them.
+# A larger share of unprintable characters in a text layer means that a font is broken.
+_MAX_UNPRINTABLE = 0.3
+# Minimum text for detecting missing spaces, in scripts that use spaces.
 _ENOUGH_CHARACTERS = 60
 _LONGEST_WORD = 40
-_MOST_UNBROKEN = 0.5
+_MAX_UNBROKEN = 0.5
 _SPACED_LETTERS = re.compile("[A-Za-z\u00c0-\u058f\u0600-\u06ff\u1e00-\u1fff]")
 
-# Deeper nesting is not followed when figures are looked for.
+# Maximum nesting depth for finding figures.
 _FORM_DEPTH = 4
 _MOST_IMAGES = 2000
 _TITLES = ("title", "author")
 _LONGEST_TITLE = 300
 _CREATED = re.compile(r"(?:D:)?\s*((?:19|20)\d\d)")
-# PDFium draws bitmaps up to about this length.
+# PDFium can render bitmaps up to about this length.
 _LONGEST_SIDE = 30_000
 
 _address, _int = ctypes.c_void_p, ctypes.c_int
 
 
-def _prototype(function: Any, result: Any, *arguments: Any) -> Any:
+def _declare(function: Any, result: Any, *arguments: Any) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments)(ctypes.cast(function, _address).value or 0)
 
 
-_unicode = _prototype(pdfium.FPDFText_GetUnicode, ctypes.c_uint, _address, _int)
-_text = _prototype(pdfium.FPDFText_GetText, _int, _address, _int, _int, _address)
-_char_box = _prototype(pdfium.FPDFText_GetCharBox, _int, _address, _int, *[_address] * 4)
-_loose_box = _prototype(pdfium.FPDFText_GetLooseCharBox, _int, _address, _int, _address)
-_angle = _prototype(pdfium.FPDFText_GetCharAngle, ctypes.c_float, _address, _int)
-_object = _prototype(pdfium.FPDFPage_GetObject, _address, _address, _int)
-_form_object = _prototype(pdfium.FPDFFormObj_GetObject, _address, _address, ctypes.c_ulong)
-_object_type = _prototype(pdfium.FPDFPageObj_GetType, _int, _address)
+_unicode = _declare(pdfium.FPDFText_GetUnicode, ctypes.c_uint, _address, _int)
+_text = _declare(pdfium.FPDFText_GetText, _int, _address, _int, _int, _address)
+_char_box = _declare(pdfium.FPDFText_GetCharBox, _int, _address, _int, *[_address] * 4)
+_loose_box = _declare(pdfium.FPDFText_GetLooseCharBox, _int, _address, _int, _address)
+_angle = _declare(pdfium.FPDFText_GetCharAngle, ctypes.c_float, _address, _int)
+_object = _declare(pdfium.FPDFPage_GetObject, _address, _address, _int)
+_form_object = _declare(pdfium.FPDFFormObj_GetObject, _address, _address, ctypes.c_ulong)
+_object_type = _declare(pdfium.FPDFPageObj_GetType, _int, _address)
 
 
 class PdfSource:
     """The pages of a PDF file."""
 
-    def __init__(self, path: Path, password: str | None) -> None:
+    _is_trusted = False
+    """True if the text layer is known to be valid, so that it needs no check and no repair."""
+
+    def __init__(self, pdf: pypdfium2.PdfDocument) -> None:
+        self._pdf = pdf
+        # Without this, filled-in form fields aren't rendered.
+        self._pdf.init_forms()
+
+    @classmethod
+    def open(cls, path: Path, password: str | None) -> PdfSource:
+        """Open a file; raise ReadError if it is damaged, or encrypted with another password."""
         try:
-            self._pdf = pypdfium2.PdfDocument(path, password=password)
+            return cls(pypdfium2.PdfDocument(path, password=password))
         except pypdfium2.PdfiumError as error:
             code = pdfium.FPDF_GetLastError()
             if code == pdfium.FPDF_ERR_PASSWORD:
-                raise Refused("password", "") from error
+                raise ReadError("password", "") from error
             if code == pdfium.FPDF_ERR_SECURITY:
-                raise Refused("broken", "is encrypted in a way that is not supported") from error
-            raise Refused("broken", "is not a readable PDF: it is damaged or cut off") from error
-        # Filled-in form fields are only drawn with this.
-        self._pdf.init_forms()
+                raise ReadError("broken", "uses an unsupported encryption method") from error
+            raise ReadError(
+                "broken", "isn't a readable PDF: it is damaged or incomplete"
+            ) from error
 
     def __len__(self) -> int:
         return len(self._pdf)
 
     def metadata(self) -> dict[str, str | int]:
-        """Title, author and year of creation, as far as the file says them."""
+        """Return the title, author and year of creation, as far as the file contains them."""
         try:
-            said = self._pdf.get_metadata_dict(skip_empty=True)
+            fields = self._pdf.get_metadata_dict(skip_empty=True)
         except (pypdfium2.PdfiumError, UnicodeDecodeError):
             return {}
-        texts = {name: clean_line(said.get(name.title(), ""), _LONGEST_TITLE) for name in _TITLES}
+        texts = {name: clean_line(fields.get(name.title(), ""), _LONGEST_TITLE) for name in _TITLES}
         metadata: dict[str, str | int] = {name: text for name, text in texts.items() if text}
-        if created := _CREATED.match(said.get("CreationDate", "")):
+        if created := _CREATED.match(fields.get("CreationDate", "")):
             metadata["year"] = int(created[1])
         return metadata
 
     def read(self, number: int) -> PageContent:
-        """Size, words in reading order, and figures of a page."""
+        """Return the size, words in reading order, and figures of a page."""
         page = self._page(number)
-        if _has_written_annotations(page) and pdfium.FPDFPage_Flatten(
+        if _has_text_annotations(page) and pdfium.FPDFPage_Flatten(
             page.raw, pdfium.FLAT_NORMALDISPLAY
         ):
-            # What stands in form fields and notes becomes text of the page, once it is reloaded.
+            # After reloading, the text of form fields and notes is part of the page.
             page.close()
             page = self._page(number)
         geometry = _geometry(page)
@@ -130,7 +140,9 @@ class PdfSource:
             pieces = read_words(text_page, geometry) if text_page else []
         finally:
             pdfium.FPDFText_ClosePage(text_page)
-        words = mended(cleaned(pieces)) if usable([piece.text for piece in pieces]) else []
+        words = clean_pieces(pieces)
+        if not self._is_trusted:
+            words = repair_pieces(words) if is_usable([piece.text for piece in pieces]) else []
         lines = arrange(words, file_order=True)
         objects = pdfium.FPDFPage_CountObjects(page.raw)
         width, height = geometry.width, geometry.height
@@ -145,7 +157,7 @@ class PdfSource:
         )
 
     def render(self, number: int, dpi: float, max_pixels: int) -> Raster:
-        """A page as RGB pixels, at a lower resolution than asked for if it would be too large."""
+        """Return a page as RGB pixels, at a lower resolution if it would be too large."""
         page = self._page(number)
         width, height = page.get_size()
         scale = min(
@@ -158,7 +170,7 @@ class PdfSource:
         return Raster(bitmap.width, bitmap.height, pixels.tobytes())
 
     def _label(self, number: int) -> str:
-        """The number printed on a page, if the file has a readable one."""
+        """Return the printed number of a page, or "" if the file has no valid one."""
         try:
             return str(self._pdf.get_page_label(number - 1))
         except UnicodeDecodeError:
@@ -168,16 +180,16 @@ class PdfSource:
         try:
             page = self._pdf[number - 1]
         except pypdfium2.PdfiumError as error:
-            raise Refused("broken", "is damaged") from error
+            raise ReadError("broken", "is damaged") from error
         width, height = page.get_size()
         if not (0 < width < math.inf and 0 < height < math.inf):
-            raise Refused("broken", f"has an impossible size of {width} × {height} points")
+            raise ReadError("broken", f"has an impossible size of {width} × {height} points")
         return page
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Where the displayed part of a page lies in the coordinates of its file, and how it turns."""
+    """The displayed part of a page in the coordinates of the file, and its rotation."""
 
     left: float
     bottom: float
@@ -187,16 +199,19 @@ class Geometry:
 
     @property
     def width(self) -> float:
-        """As displayed, in points."""
+        """Displayed width in points."""
         return self.top - self.bottom if self.rotation % 180 else self.right - self.left
 
     @property
     def height(self) -> float:
-        """As displayed, in points."""
+        """Displayed height in points."""
         return self.right - self.left if self.rotation % 180 else self.top - self.bottom
 
-    def displayed(self, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n, 4) left, right, bottom, top in the file to left, top, right, bottom as displayed."""
+    def to_display(self, boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Convert boxes of shape (n, 4) from file to display coordinates.
+
+        The columns are left, right, bottom, top before, and left, top, right, bottom after.
+        """
         left, right, bottom, top = boxes.T
         west, east = left - self.left, right - self.left
         north, south = self.top - top, self.top - bottom
@@ -210,28 +225,32 @@ class Geometry:
         return np.stack(turned[self.rotation], axis=1)
 
 
-def usable(words: Sequence[str]) -> bool:
-    r"""Whether words of a text layer are text, not the debris of a broken font.
+def is_usable(words: Sequence[str]) -> bool:
+    r"""Return whether the words of a text layer are text, rather than codes of a broken font.
 
-    >>> usable(["An", "ordinary", "page"]), usable(["\ue001\ue04f", "\x01\x03"]), usable([])
-    (True, False, False)
+    >>> is_usable(["An", "ordinary", "page"]), is_usable(["\ue001\ue04f", "\x01\x03"])
+    (True, False)
     """
     text = "".join(words)
-    rubbish = len(text) - len(clean_text(text))
-    return bool(text) and rubbish <= _MOST_RUBBISH * len(text) and not _unbroken(words, text)
+    unprintable = len(text) - len(clean_text(text))
+    return (
+        bool(text)
+        and unprintable <= _MAX_UNPRINTABLE * len(text)
+        and not _lacks_spaces(words, text)
+    )
 
 
-def _unbroken(words: Sequence[str], text: str) -> bool:
-    """Whether most letters stand in words longer than any language has."""
+def _lacks_spaces(words: Sequence[str], text: str) -> bool:
+    """Return whether most letters are in implausibly long words."""
     letters = len(_SPACED_LETTERS.findall(text))
     if letters < _ENOUGH_CHARACTERS:
         return False
     counts = [len(_SPACED_LETTERS.findall(word)) for word in words if len(word) > _LONGEST_WORD]
-    return sum(count for count in counts if count > _LONGEST_WORD) > _MOST_UNBROKEN * letters
+    return sum(count for count in counts if count > _LONGEST_WORD) > _MAX_UNBROKEN * letters
 
 
 def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
-    """The words of a page in the order of the file; only those that are on the displayed page."""
+    """Return the words in the displayed part of a page, in the order of the file."""
     count = pdfium.FPDFText_CountChars(text_page)
     if count < 1:
         return []
@@ -240,7 +259,7 @@ def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
     indices = np.flatnonzero(~_IS_SPACE[np.minimum(codes, len(_IS_SPACE) - 1)])
     if not len(indices):
         return []
-    boxes = geometry.displayed(_boxes(handle, indices))
+    boxes = geometry.to_display(_boxes(handle, indices))
     starts = _word_starts(indices, boxes)
     corners = np.concatenate(
         [
@@ -259,11 +278,11 @@ def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
     sizes = _sizes(handle, firsts, turns, geometry, corners[:, 2:] - corners[:, :2])
     text = codes.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
     pieces = []
-    places = zip(firsts.tolist(), lasts.tolist(), corners.tolist(), strict=True)
+    positions = zip(firsts.tolist(), lasts.tolist(), corners.tolist(), strict=True)
     for (first, last, corner), size, turn in zip(
-        places, sizes.tolist(), turns.tolist(), strict=True
+        positions, sizes.tolist(), turns.tolist(), strict=True
     ):
-        word = _plain(text[first : last + 1])
+        word = _normalize(text[first : last + 1])
         if word:
             left, top, right, bottom = corner
             pieces.append(Piece(word, left, top, right, bottom, size, turn))
@@ -271,20 +290,20 @@ def read_words(text_page: Any, geometry: Geometry) -> list[Piece]:
 
 
 def _codes(handle: int | None, count: int) -> NDArray[np.uint32]:
-    """The code of each character of a page; of one beyond 16 bits, its two surrogates."""
-    # Room for two units per character, in case a version of PDFium writes surrogates for one.
+    """Return the code of each character of a page; codes beyond 16 bits are two surrogates."""
+    # Twice the size, in case a version of PDFium writes surrogates for one character.
     buffer = np.zeros(2 * count + 2, np.uint16)
-    # All at once, unless some characters have no code: these are left out.
+    # One call is enough unless some characters have no code, which this call leaves out.
     if _text(handle, 0, count, buffer.ctypes.data) == count + 1:
         codes = buffer[:count].astype(np.uint32)
-        asked = np.flatnonzero(codes == _MARK_IN_TEXT)
+        missing = np.flatnonzero(codes == _MARK_IN_TEXT)
     else:
-        codes, asked = np.zeros(count, np.uint32), np.arange(count)
-    codes[asked] = [_unicode(handle, index) for index in asked.tolist()]
+        codes, missing = np.zeros(count, np.uint32), np.arange(count)
+    codes[missing] = [_unicode(handle, index) for index in missing.tolist()]
     return np.where(codes <= 0x10FFFF, codes, 0)
 
 
-def _plain(word: str) -> str:
+def _normalize(word: str) -> str:
     if word.isascii() and word.isprintable():
         return word
     whole = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -292,19 +311,19 @@ def _plain(word: str) -> str:
 
 
 def _boxes(handle: int | None, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Left, right, bottom, top of each character."""
+    """Return left, right, bottom and top of each character."""
     boxes = np.zeros((len(indices), 4))
     start, step = boxes.ctypes.data, 4 * boxes.itemsize
     columns = [
         range(start + 8 * column, start + 8 * column + boxes.nbytes, step) for column in range(4)
     ]
-    # Runs through the calls without a Python loop.
+    # Consumes the map without a Python loop.
     deque(map(_char_box, repeat(handle), indices.tolist(), *columns), maxlen=0)
     return np.nan_to_num(boxes)
 
 
 def _word_starts(indices: NDArray[np.int64], boxes: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Where a word begins: after a space, or where the next character stands somewhere else."""
+    """Return the indices at which words begin: after a space or a gap."""
     sides = boxes[:, 2:] - boxes[:, :2]
     size = sides.max(axis=1)
     apart = np.maximum(
@@ -315,7 +334,7 @@ def _word_starts(indices: NDArray[np.int64], boxes: NDArray[np.float64]) -> NDAr
 
 
 def _turns(handle: int | None, indices: NDArray[np.int64], geometry: Geometry) -> NDArray[np.int64]:
-    """The direction of writing as displayed: quarter turns clockwise, 4 for none of them."""
+    """Return the displayed writing directions: quarter turns clockwise, 4 for any other."""
     angles = np.array([_angle(handle, index) for index in indices.tolist()], np.float64)
     quarters = geometry.rotation / 90 + angles / (math.pi / 2)
     nearest = np.rint(quarters)
@@ -329,7 +348,7 @@ def _sizes(
     geometry: Geometry,
     sides: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Font sizes from the loose boxes of characters, which some fonts exaggerate."""
+    """Return font sizes from the loose boxes of characters, with a limit for some fonts."""
     boxes = np.zeros((len(indices), 4), np.float32)
     start, step = boxes.ctypes.data, 4 * boxes.itemsize
     addresses = range(start, start + boxes.nbytes, step)
@@ -342,7 +361,7 @@ def _sizes(
     return sizes
 
 
-def _has_written_annotations(page: Any) -> bool:
+def _has_text_annotations(page: Any) -> bool:
     for index in range(pdfium.FPDFPage_GetAnnotCount(page.raw)):
         annotation = pdfium.FPDFPage_GetAnnot(page.raw, index)
         subtype = pdfium.FPDFAnnot_GetSubtype(annotation)
@@ -358,7 +377,7 @@ def _geometry(page: Any) -> Geometry:
 
 
 def _images(page: Any, geometry: Geometry) -> list[Box]:
-    """Where raster images with enough pixels for words stand on the displayed page."""
+    """Return the boxes on the displayed page of raster images with enough pixels for words."""
     corners = []
     handle = ctypes.cast(page.raw, _address).value
     count = pdfium.FPDFPage_CountObjects(page.raw)
@@ -376,14 +395,14 @@ def _images(page: Any, geometry: Geometry) -> list[Box]:
             break
     if not corners:
         return []
-    boxes = geometry.displayed(np.nan_to_num(np.array(corners)))
+    boxes = geometry.to_display(np.nan_to_num(np.array(corners)))
     return [(left, top, right, bottom) for left, top, right, bottom in boxes.tolist()]
 
 
 def _image_objects(
     parent: int | None, count: int, get: Callable[[int | None, int], int], outer: Any, depth: int
 ) -> Iterator[tuple[Any, Any]]:
-    """Image objects with the matrix that brings the unit square to their place."""
+    """Yield image objects with the matrix that maps the unit square to their position."""
     objects = list(map(get, repeat(parent), range(count)))
     for address, kind in zip(objects, map(_object_type, objects), strict=True):
         if kind not in (pdfium.FPDF_PAGEOBJ_IMAGE, pdfium.FPDF_PAGEOBJ_FORM):

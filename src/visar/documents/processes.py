@@ -1,6 +1,6 @@
-"""Child processes: their environment, and Python ones that are asked over pipes.
+"""Child processes: their environment, and requests to Python processes over pipes.
 
-Messages are JSON and raw bytes, nothing else.
+Messages consist of JSON and raw bytes.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from typing import IO, Any, BinaryIO
 
 from visar.text import clean_line
 
-# The only variables that programs which read files are given: paths and languages, no secrets.
-_PASSED_ON = frozenset(
+# The only environment variables for programs that read files: paths and languages, no secrets.
+_ALLOWED_VARIABLES = frozenset(
     {
         *("PATH", "HOME", "TMPDIR", "TMP", "TEMP", "TZ", "LANG", "LANGUAGE"),
         *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
         *("PYTHONHOME", "PYTHONUTF8", "PYTHONCOERCECLOCALE", "PYTHONDONTWRITEBYTECODE"),
         *("TESSDATA_PREFIX", "FONTCONFIG_FILE", "FONTCONFIG_PATH"),
-        # Windows: without these no program starts or finds its files.
+        # On Windows, programs need these to start and to find their files.
         *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "PROGRAMDATA"),
         *("PROGRAMFILES", "PROGRAMFILES(X86)", "USERPROFILE", "APPDATA", "LOCALAPPDATA"),
     }
 )
-# These programs compute on one core, and numerical libraries reserve memory for each thread.
+# These programs use one core, and numerical libraries allocate memory for each thread.
 _SINGLE_THREADED = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"), "1"
 )
-# A process that has closed its pipe is about to end.
+# Timeout for a process that has closed its pipe to exit.
 _DYING_SECONDS = 2.0
 _HEADER = struct.Struct(">IQ")
 _LONGEST_MESSAGE = 256_000_000
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a program that reads documents: no keys, tokens or passwords.
+    """Return the environment for a program that reads documents, without keys and passwords.
 
-    Variables are passed on by name, so that a secret under any other name stays here.
+    It only contains known variables, so that no secret is passed on.
     """
     passed = {
         name: value
         for name, value in os.environ.items()
-        if name.upper() in _PASSED_ON or name.upper().startswith("LC_")
+        if name.upper() in _ALLOWED_VARIABLES or name.upper().startswith("LC_")
     }
     return passed | _SINGLE_THREADED
 
 
-def last_line(complaint: str) -> str:
-    """What a program says in the end, where most name the cause, fit for a message."""
-    lines = complaint.strip().splitlines()
+def last_line(output: str) -> str:
+    """Return the last line of a program's error output, safe to use in an error message."""
+    lines = output.strip().splitlines()
     return clean_line(lines[-1], 200) if lines else ""
 
 
 def send(stream: BinaryIO, message: dict[str, Any], payload: bytes = b"") -> None:
-    """Write a message, and bytes that go with it."""
+    """Write a message with a binary payload."""
     text = json.dumps(message).encode()
     stream.write(_HEADER.pack(len(text), len(payload)) + text)
     stream.write(payload)
@@ -68,17 +68,17 @@ def send(stream: BinaryIO, message: dict[str, Any], payload: bytes = b"") -> Non
 
 
 def receive(stream: BinaryIO, max_payload: int) -> tuple[dict[str, Any], bytes]:
-    """Read what `send` wrote; EOFError when the other side is gone."""
-    text_length, payload_length = _HEADER.unpack(_exactly(stream, _HEADER.size))
+    """Read a message of `send`; raise EOFError if the other side has closed the pipe."""
+    text_length, payload_length = _HEADER.unpack(_read_exactly(stream, _HEADER.size))
     if text_length > _LONGEST_MESSAGE or payload_length > max_payload:
         raise EOFError(f"a message of {text_length} + {payload_length} bytes")
-    message = json.loads(_exactly(stream, text_length))
+    message = json.loads(_read_exactly(stream, text_length))
     if not isinstance(message, dict):
-        raise ValueError("a message that is no object")  # noqa: TRY004 - of the other side's making
-    return message, _exactly(stream, payload_length)
+        raise ValueError("the message isn't an object")  # noqa: TRY004 - invalid data, not a bug
+    return message, _read_exactly(stream, payload_length)
 
 
-def _exactly(stream: BinaryIO, count: int) -> bytes:
+def _read_exactly(stream: BinaryIO, count: int) -> bytes:
     data = stream.read(count)
     if len(data) < count:
         raise EOFError
@@ -86,28 +86,28 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 
 
 def answer_stream() -> BinaryIO:
-    """In a child: the pipe for its answers. What libraries print goes to stderr from now on."""
+    """Return the pipe for answers of a child; redirect the output of libraries to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answers
 
 
 class ChildDied(Exception):
-    """A child that ended instead of answering."""
+    """The end of a child process that didn't answer."""
 
     def __init__(self, code: int, *, late: bool) -> None:
         super().__init__(f"exit code {code}" if code >= 0 else signal.Signals(-code).name)
         self.code = code
         self.late = late
-        """Whether it was ended because its time was over."""
+        """True if the process was killed because of a timeout."""
 
 
 class ChildProcess:
-    """A module of this package run as a process, which ends with this object or program."""
+    """A process that runs a Python module, and ends with this object or program."""
 
     def __init__(self, module: str) -> None:
-        # -P and the path: it imports what this program imports, and nothing from the folder it
-        # happens to run in.
+        # -P and PYTHONPATH: the child imports the same modules as this program, and nothing from
+        # the current folder.
         path = os.pathsep.join(entry for entry in sys.path if entry)
         self._popen = subprocess.Popen(  # noqa: S603
             [sys.executable, "-P", "-m", module],
@@ -130,9 +130,9 @@ class ChildProcess:
     def ask(
         self, request: dict[str, Any], payload: bytes = b"", *, max_answer: int = 0, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request and bytes; return the answer and its bytes, ``max_answer`` at most.
+        """Send a request; return the answer and its payload of at most ``max_answer`` bytes.
 
-        Raises ChildDied if there is none in time.
+        Raises ChildDied if the process ends or doesn't answer in time.
         """
         requests, answers = self._pipes
         late = threading.Event()
@@ -145,7 +145,7 @@ class ChildProcess:
         except (EOFError, OSError, ValueError) as error:
             raise ChildDied(self._exit_code(), late=late.is_set()) from error
         except BaseException:
-            # Interrupted: its answer would be taken for that of the next request.
+            # After an interruption, the answer could be mistaken for that of the next request.
             self._popen.kill()
             self._popen.wait()
             raise
@@ -153,11 +153,11 @@ class ChildProcess:
             timer.cancel()
 
     def kill(self) -> None:
-        """End it, also in the middle of a call from another thread."""
+        """Kill the process, even during a request from another thread."""
         self._popen.kill()
 
     def end(self) -> None:
-        """End it, wait for it, and close its pipes."""
+        """Kill the process, wait for it, and close its pipes."""
         self._finalizer()
 
     def _kill(self, late: threading.Event) -> None:
@@ -173,14 +173,14 @@ class ChildProcess:
 
 
 def _pipe(stream: IO[bytes] | None) -> Any:
-    assert stream is not None  # noqa: S101 - both were asked for
+    assert stream is not None  # noqa: S101 - both are pipes
     return stream
 
 
 def _end(popen: subprocess.Popen[bytes]) -> None:
     for pipe in (popen.stdin, popen.stdout):
         if pipe is not None:
-            # What was not sent to a dead process cannot be sent.
+            # Closing flushes, which fails if the process is dead.
             with contextlib.suppress(OSError):
                 pipe.close()
     popen.kill()

@@ -1,7 +1,7 @@
-"""Lines of a page that may be the rows of a table.
+"""Lines of a page that may be rows of a table.
 
-Reading order may have taken the cells of a row for lines of two columns of text: their halves are
-joined again. Tables that stand side by side are parted.
+If the reading order has split rows into two columns of text, their halves are joined again. Tables
+that are side by side are separated.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from typing import TypeAlias
 
 from visar.documents.segments import Segment
 
-# Most words of a cell, and of a label in the first column.
+# Maximum number of words of a cell, and of a label in the first column.
 _LONGEST_CELL = 10
 _LONGEST_LABEL = 16
 MEAN_CELL = 4.5
-"""Mean number of words of cells, at most: lines of text have more."""
+"""Maximum mean number of words of cells; lines of text have more."""
 FEWEST_LABELED = 0.7
-"""Share of the rows that must have a label: in charts numbers stand alone."""
-# Lines of a table are at most this many font sizes apart, the second number if both have cells.
+"""Minimum share of rows with a label; charts have numbers without labels."""
+# Maximum gap between lines of a table, and between lines with several cells, in font sizes.
 _LINE_GAP = 2.6
 _ROW_GAP = 4.0
-# Letters of neighboring lines differ at most by this factor.
-_MOST_LARGER = 1.4
+# Maximum ratio of the font sizes of adjacent lines.
+_MAX_SIZE_RATIO = 1.4
 
 Line: TypeAlias = list[Segment]
 
 
 def find_rows(segments: Iterable[Segment]) -> Iterator[list[Line]]:
-    """Yield the lines of each group that may be a table, from top to bottom."""
+    """Yield groups of lines that may be tables, from top to bottom."""
     lines: dict[int, Line] = {}
     for segment in segments:
         lines.setdefault(segment.line, []).append(segment)
-    for run in _runs(_join_parted([lines[number] for number in sorted(lines)])):
-        yield from _beside(run)
+    for run in _runs(_join_halves([lines[number] for number in sorted(lines)])):
+        yield from _split_beside(run)
 
 
-def _join_parted(lines: list[Line]) -> list[Line]:
-    """Join the halves of rows that reading order has taken for lines of two columns of text."""
+def _join_halves(lines: list[Line]) -> list[Line]:
+    """Join the halves of rows that reading order has split into two columns of text."""
     while True:
         for pairs in _side_by_side(lines):
             left = {a for a, _ in pairs}
@@ -61,7 +61,7 @@ def _join_parted(lines: list[Line]) -> list[Line]:
 
 
 def _side_by_side(lines: Sequence[Line]) -> Iterator[list[tuple[int, int]]]:
-    """Yield runs of lines, each with the nearest line to its left at the same height."""
+    """Yield runs of pairs: each line with the nearest line on its left at the same height."""
     pairs: list[tuple[int, int]] = []
     for b in sorted(range(len(lines)), key=lambda n: lines[n][0].middle):
         first = lines[b][0]
@@ -90,7 +90,7 @@ def _overlap(one: Line, other: Line) -> bool:
 
 
 def _are_cells(lines: Sequence[Line], pairs: Sequence[tuple[int, int]]) -> bool:
-    """Whether lines side by side are cells of a table rather than two columns of text."""
+    """Return whether pairs of lines are rows of a table, rather than two columns of text."""
     right = [segment for _, b in pairs for segment in lines[b]]
     fewest = 2 if all(segment.is_value for segment in right) else 3
     if len(pairs) < fewest:
@@ -100,7 +100,7 @@ def _are_cells(lines: Sequence[Line], pairs: Sequence[tuple[int, int]]) -> bool:
             return False
     if sum(lines[a][0].has_letters for a, _ in pairs) < FEWEST_LABELED * len(pairs):
         return False
-    # Labels beside rows that have their own belong to something else, such as a chart.
+    # If the rows have their own labels, the left lines belong to something else, such as a chart.
     own = sum(len(lines[b]) > 1 and lines[b][0].has_letters for _, b in pairs)
     if all(len(lines[a]) == 1 for a, _ in pairs) and 2 * own > len(pairs):
         return False
@@ -109,8 +109,8 @@ def _are_cells(lines: Sequence[Line], pairs: Sequence[tuple[int, int]]) -> bool:
     return aligned >= 0.7 * len(pairs)
 
 
-def _between(lines: Sequence[Line], rows: Sequence[Line], joined: set[int]) -> set[int]:
-    """Return the short lines that stand between rows, or directly above them."""
+def _between(lines: Sequence[Line], rows: Sequence[Line], exclude: set[int]) -> set[int]:
+    """Return the short lines between rows or directly above them."""
     size = rows[0][0].size
     top = min(s.top for row in rows for s in row) - _LINE_GAP * size
     bottom = max(s.bottom for row in rows for s in row)
@@ -119,7 +119,7 @@ def _between(lines: Sequence[Line], rows: Sequence[Line], joined: set[int]) -> s
     return {
         n
         for n, line in enumerate(lines)
-        if n not in joined
+        if n not in exclude
         and (_is_row(line) or _is_short(line))
         and top < line[0].middle < bottom
         and left - size < line[0].left
@@ -128,31 +128,31 @@ def _between(lines: Sequence[Line], rows: Sequence[Line], joined: set[int]) -> s
 
 
 def _runs(lines: Sequence[Line]) -> Iterator[list[Line]]:
-    """Yield consecutive lines that may be the rows of a table."""
+    """Yield runs of consecutive lines that may be rows of a table."""
     run: list[Line] = []
     for line in lines:
         if run and not _follows(run, line):
-            yield from _trimmed(run)
+            yield from _trim(run)
             run = []
         if _is_row(line) or _is_short(line):
             run.append(line)
         else:
-            yield from _trimmed(run)
+            yield from _trim(run)
             run = []
-    yield from _trimmed(run)
+    yield from _trim(run)
 
 
-def _trimmed(run: list[Line]) -> Iterator[list[Line]]:
+def _trim(run: list[Line]) -> Iterator[list[Line]]:
     """Yield the part of a run from its first row to its last, with a header line above it."""
     rows = [position for position, line in enumerate(run) if _is_row(line)]
     if len(rows) < 2:
         return
     first, last = rows[0], rows[-1] + 1
     left = min(line[0].left for line in run[first:last])
-    # A line above that stands over the columns, not over the labels, heads them.
+    # A line above the columns, but not above the labels, is a header.
     while first and run[first - 1][0].left > left + 6 * run[first - 1][0].size:
         first -= 1
-    # The end of a label that goes on below its row.
+    # The continuation of a label in lower case belongs to the last row.
     while last < len(run) and run[last][0].text[:1].islower():
         last += 1
     yield run[first:last]
@@ -173,15 +173,15 @@ def _follows(run: Sequence[Line], line: Line) -> bool:
     gap = min(s.top for s in line) - max(s.bottom for s in above)
     left, right = min(one[0].left for one in run), max(one[-1].right for one in run)
     beside = line[0].left > right or line[-1].right < left
-    # The size of a dash says little.
+    # The size of a dash isn't the font size.
     sizes = [s.size for s in (*above, *line) if any(c.isalnum() for c in s.text)]
-    alike = not sizes or max(sizes) < _MOST_LARGER * min(sizes)
-    most = _ROW_GAP if _is_row(above) and _is_row(line) else _LINE_GAP
-    return -size < gap < most * size and alike and not beside
+    alike = not sizes or max(sizes) < _MAX_SIZE_RATIO * min(sizes)
+    max_gap = _ROW_GAP if _is_row(above) and _is_row(line) else _LINE_GAP
+    return -size < gap < max_gap * size and alike and not beside
 
 
-def _beside(run: list[Line]) -> list[list[Line]]:
-    """Part tables that stand side by side: where labels with values follow values."""
+def _split_beside(run: list[Line]) -> list[list[Line]]:
+    """Separate tables that are side by side, where labels with values follow values."""
     labels = [
         label
         for line in run
@@ -194,5 +194,5 @@ def _beside(run: list[Line]) -> list[list[Line]]:
             left = [[s for s in line if s.left < edge] for line in run]
             right = [[s for s in line if s.left >= edge] for line in run]
             parts = [[line for line in part if line] for part in (left, right)]
-            return [done for part in parts for done in _beside(part)]
+            return [table for part in parts for table in _split_beside(part)]
     return [run]

@@ -1,4 +1,4 @@
-"""Segments: the words of a line up to the next wide gap, the unit that layout is found with."""
+"""Segments: words of a line without a wide gap between them, the units of layout analysis."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-# Widest space between two words of a text, in font sizes. Justified lines have wider ones, all
-# about as wide as the others of the line, but none as wide as the second number.
+# Maximum space between words, in font sizes. Justified lines may have wider spaces of about equal
+# width, up to the second number.
 WIDEST_SPACE = 0.9
 _WIDEST_JUSTIFIED = 1.8
 
@@ -43,7 +43,7 @@ class PlacedWord:
 
     @property
     def is_value(self) -> bool:
-        """Whether it is a number, an amount, or a dash or "n/a" in the place of one."""
+        """True for a number, an amount, or a dash or "n/a" instead of one."""
         return _VALUE.fullmatch(self.text) is not None
 
     @property
@@ -52,12 +52,12 @@ class PlacedWord:
 
     @property
     def is_period(self) -> bool:
-        """Whether it names a year, a quarter or a half-year."""
+        """True for a year, a quarter or a half-year."""
         return self.is_year or _PERIOD.fullmatch(self.text.strip("(),;:*")) is not None
 
     @property
     def is_sign(self) -> bool:
-        """Whether it belongs to the number beside it: a currency or percent sign."""
+        """True for a currency or percent sign, which belongs to the number next to it."""
         return set(self.text) <= _SIGNS
 
     @property
@@ -93,7 +93,7 @@ class Segment:
 
     @cached_property
     def size(self) -> float:
-        """Font size of most of its words: raised marks and initials have others."""
+        """Median font size of the words, which ignores superscripts and initials."""
         return sorted(word.size for word in self.words)[len(self.words) // 2]
 
     @cached_property
@@ -106,7 +106,7 @@ class Segment:
 
     @cached_property
     def is_value(self) -> bool:
-        """Whether it holds numbers and nothing else."""
+        """True if the segment only contains numbers."""
         return any(word.is_value for word in self.words) and all(
             word.is_value or word.is_sign for word in self.words
         )
@@ -116,20 +116,20 @@ class Segment:
         return any(word.has_letter for word in self.words)
 
     def overlap(self, other: Segment) -> float:
-        """Width, in points, that both cover."""
+        """Return the width in points that both segments cover."""
         return min(self.right, other.right) - max(self.left, other.left)
 
 
 def find_segments(words: Iterable[PlacedWord]) -> list[Segment]:
-    """Cut the lines of upright words at wide gaps; in reading order, each from left to right."""
+    """Split the lines of upright words at wide gaps; return the segments in reading order."""
     lines: dict[int, list[PlacedWord]] = {}
     for word in words:
         if word.upright:
             lines.setdefault(word.line, []).append(word)
-    return [segment for _, line in sorted(lines.items()) for segment in _cut(line)]
+    return [segment for _, line in sorted(lines.items()) for segment in _split(line)]
 
 
-def _cut(line: list[PlacedWord]) -> list[Segment]:
+def _split(line: list[PlacedWord]) -> list[Segment]:
     line.sort(key=lambda word: word.left)
     gaps = [
         (after.left - before.right) / max(before.size, after.size, 1.0)
@@ -139,7 +139,7 @@ def _cut(line: list[PlacedWord]) -> list[Segment]:
     segments, start = [], 0
     for end, gap in enumerate(gaps, 1):
         wide = gap > _WIDEST_JUSTIFIED or (gap > WIDEST_SPACE and gap > 1.8 * usual)
-        # The space after the bullet or number of a list item does not end a segment.
+        # The space after the bullet or number of a list item isn't a gap.
         item = end == 1 and is_item_mark(line[0].text) and line[1].has_letter
         if wide and not item:
             segments.append(Segment(tuple(line[start:end])))
@@ -149,15 +149,15 @@ def _cut(line: list[PlacedWord]) -> list[Segment]:
 
 
 def is_bullet(text: str) -> bool:
-    """Whether a word is the bullet of a list item."""
+    """Return whether a word is the bullet of a list item."""
     return _BULLET.fullmatch(text) is not None
 
 
 def is_item_mark(text: str) -> bool:
-    """Whether a word is the bullet or the number of a list item."""
+    """Return whether a word is the bullet or the number of a list item."""
     return is_bullet(text) or _ENUMERATOR.fullmatch(text) is not None
 
 
 def indices(segments: Sequence[Segment]) -> tuple[int, ...]:
-    """Return the indices in the page of all words of segments, in their order."""
+    """Return the page indices of the words of segments, in order."""
     return tuple(word.index for segment in segments for word in segment.words)

@@ -1,4 +1,4 @@
-"""Sentences: where they end among words in reading order, and words joined to readable text."""
+"""Splitting words into sentences, and joining words to readable text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-# Longer sentences are cut at the end of a line, so that a quote stays readable.
+# Longer sentences are split at the end of a line, so that quotes stay readable.
 LONGEST_SENTENCE = 60
 
 _SENTENCE_END = re.compile(r"[.!?。！？؟।]['\"”’»)\]]*$")
@@ -36,12 +36,12 @@ W = TypeVar("W", bound=TextWord)
 
 
 def ends_text(text: str) -> bool:
-    """Whether a word has the mark of an end: of a sentence, a lead-in or a part of a list."""
+    """Return whether a word ends with the punctuation of a sentence or a lead-in."""
     return _TEXT_END.search(text) is not None
 
 
 def find_sentences(words: Sequence[W]) -> Iterator[list[W]]:
-    """Cut words at the ends of sentences; a partition of the words."""
+    """Yield the sentences of words, which contain each word exactly once."""
     sentence: list[W] = []
     for position, word in enumerate(words):
         sentence.append(word)
@@ -67,14 +67,14 @@ def _ends_between(text: str, following: str) -> bool:
 
 
 def join_words(words: Sequence[TextWord], compounds: Collection[str] = ()) -> str:
-    """Join words to a text: words split at a line's end become whole, marks follow their word.
+    """Join words to text, undoing hyphenation and without spaces before punctuation.
 
     Parameters
     ----------
     words
         Words in reading order.
     compounds
-        Words in lower case that are written with a hyphen.
+        Words with a hyphen, in lower case, that keep it at the end of a line.
 
     >>> from visar.documents.page import Word
     >>> box = (0.0, 0.0, 0.1, 0.1)
@@ -103,7 +103,7 @@ def join_words(words: Sequence[TextWord], compounds: Collection[str] = ()) -> st
 
 
 def _is_split(parts: Sequence[str]) -> bool:
-    """Whether the last word goes on in the next line."""
+    """Return whether the last word continues on the next line."""
     last = parts[-1]
     if last in _HYPHENS:
         return len(parts) > 1 and parts[-2][-1:].isalpha()
@@ -111,13 +111,13 @@ def _is_split(parts: Sequence[str]) -> bool:
 
 
 def _keeps_hyphen(first: str, second: str, compounds: Collection[str]) -> bool:
-    # "two-" + "to-one" and "nine-in-" + "ten" are compounds as well.
+    # "two-" + "to-one" and "nine-in-" + "ten" are also compounds.
     whole = re.sub(r"\W+$", "", (first + second).lower())
     return "-" in first[:-1] or "-" in second or whole in compounds
 
 
 def _follows_closely(before: str, after: str) -> bool:
-    """Whether two words are written without a space between them."""
+    """Return whether two words are written without a space between them."""
     if before in _OPENING or (before in "£$€¥" and after[:1].isdigit()):
         return True
     if after.startswith("%"):

@@ -1,8 +1,8 @@
-"""Tables of a page as grids: which cell stands in which row and under which header.
+"""Finding the tables of a page, as grids of cells.
 
-Rows come from lines, columns from where the numbers of all rows stand. A grid is given only if it
-is consistent: no row has two cells in one column, and no cell of the body covers two columns. What
-looks like a table and has no such grid is not one, so that no number is read beside a wrong label.
+Rows come from lines, columns from the positions of the numbers in all rows. A grid must be
+consistent: no row has two cells in one column, and no cell of the body spans two columns. Anything
+else isn't treated as a table, so that no number gets a wrong label.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from visar.documents.page import Cell
 from visar.documents.rows import FEWEST_LABELED, MEAN_CELL, Line, find_rows
 from visar.documents.segments import PlacedWord, Segment
 
-# Mean number of words of the cells of a table without numbers, at most: with two columns, or more.
+# Maximum mean number of words of the cells of a table with two columns and without numbers.
 _MEAN_LABEL = 3.5
-# Lines of one cell are at most this many font sizes apart, from middle to middle.
+# Maximum distance between the middles of two lines of a cell, in font sizes.
 _LINE_PITCH = 1.5
-_MOST_COLUMNS = 20
-_MOST_HEADERS = 5
-# Share of a table's cells that are not empty, at least.
-_FEWEST_FILLED = 0.4
+_MAX_COLUMNS = 20
+_MAX_HEADERS = 5
+# Minimum share of cells that aren't empty.
+_MIN_FILLED = 0.4
 _LONGEST_HEADER = 8
-# What stands apart by this many font sizes more than most rows do is another table, or text.
-_GAP_MORE = 0.3
-# Entries of a table of contents, at least.
-_FEWEST_ENTRIES = 4
+# A gap that exceeds the median by this many font sizes may separate two tables.
+_EXTRA_GAP = 0.3
+# Minimum number of entries of a table of contents.
+_MIN_ENTRIES = 4
 
 Interval: TypeAlias = tuple[float, float]
 
@@ -41,18 +41,18 @@ class Table:
     cells: tuple[Cell, ...]
     header_rows: int
     is_contents: bool = False
-    """Whether it is a table of contents: titles with increasing page numbers."""
+    """True for a table of contents: titles with increasing page numbers."""
 
 
 def find_tables(segments: Iterable[Segment]) -> Iterator[Table]:
     """Yield the tables among the segments of a page, in reading order."""
     for rows in find_rows(segments):
-        for part in _between_headers(rows):
+        for part in _split_at_headers(rows):
             yield from _grids(part)
 
 
-def _between_headers(lines: list[Line]) -> Iterator[list[Line]]:
-    """Part tables below each other where the years of the first header return."""
+def _split_at_headers(lines: list[Line]) -> Iterator[list[Line]]:
+    """Split lines into tables where the years of the first header are repeated."""
     part: list[Line] = []
     first: list[str] = []
     for line in lines:
@@ -69,13 +69,13 @@ def _between_headers(lines: list[Line]) -> Iterator[list[Line]]:
 
 
 def _grids(lines: list[Line]) -> Iterator[Table]:
-    """Yield the grid of lines; if they have none, those of the lines above and below a gap."""
+    """Yield the grid of lines; if there is none, split the lines at the largest gap and retry."""
     table = _grid(lines)
     if table is not None:
         yield table
         return
     gaps = [b[0].top - a[0].bottom for a, b in pairwise(lines)]
-    if len(gaps) < 2 or max(gaps) < median(gaps) + _GAP_MORE * lines[0][0].size:
+    if len(gaps) < 2 or max(gaps) < median(gaps) + _EXTRA_GAP * lines[0][0].size:
         return
     cut = gaps.index(max(gaps)) + 1
     yield from _grids(lines[:cut])
@@ -83,7 +83,7 @@ def _grids(lines: list[Line]) -> Iterator[Table]:
 
 
 class _Piece(tuple[PlacedWord, ...]):
-    """Words that become a cell."""
+    """The words of a future cell."""
 
     __slots__ = ()
 
@@ -109,19 +109,19 @@ class _Piece(tuple[PlacedWord, ...]):
 
     @property
     def is_name(self) -> bool:
-        """Whether it can name a row: a text, a range or a year, not a number."""
+        """True if it can be the label of a row: text, a range or a year, but not a number."""
         return self.is_period or not self.is_value
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number that is not a year: an amount, a share, a score such as 8/8."""
+        """True for a number other than a year: an amount, a share, a score such as 8/8."""
         counts = any(c.isdigit() for word in self for c in word.text)
         plain = counts and not any(word.has_letter for word in self)
         return (self.is_value or plain) and not self.is_period
 
     @property
     def has_number(self) -> bool:
-        """Whether it has a number that is not a year."""
+        """True if it contains a number other than a year."""
         return any(any(c.isdigit() for c in word.text) and not word.is_period for word in self)
 
 
@@ -129,47 +129,49 @@ def _grid(lines: list[Line]) -> Table | None:
     rows = [_pieces(line) for line in lines]
     header_rows = _count_headers(rows)
     body = [row for row in rows[header_rows:] if len(row) > 1]
-    if len(body) < 2 or header_rows > _MOST_HEADERS:
+    if len(body) < 2 or header_rows > _MAX_HEADERS:
         return None
     columns = _columns(body)
     if header_rows == 0 and columns and all(len(r) == 2 and r[1].is_value for r in body):
-        # A bar chart: the numbers stand at the ends of the bars.
+        # In a bar chart, the numbers are at the ends of the bars.
         columns = [(min(left for left, _ in columns), max(right for _, right in columns))]
-    if columns is None or not 1 <= len(columns) < _MOST_COLUMNS:
+    if columns is None or not 1 <= len(columns) < _MAX_COLUMNS:
         return None
     has_values = any(piece.is_value for row in body for piece in row[1:])
     if not has_values and not _is_text_table(body, columns):
         return None
-    placed = [_place_headers(row, columns) for row in rows[:header_rows]]
+    placed_rows = [_place_headers(row, columns) for row in rows[:header_rows]]
     for row in rows[header_rows:]:
-        found = _place(row, columns)
-        if found is None:
+        cells_of_row = _place(row, columns)
+        if cells_of_row is None:
             return None
-        placed.append(found)
-    joined = _join_wrapped(placed, header_rows, lines) or _join_labels(placed, header_rows, lines)
-    joined, header_rows = _without_titles(joined, header_rows)
-    if any(_reaches_beyond(row, columns) for row in joined[:header_rows]):
+        placed_rows.append(cells_of_row)
+    grid_rows = _join_wrapped(placed_rows, header_rows, lines) or _join_labels(
+        placed_rows, header_rows, lines
+    )
+    grid_rows, header_rows = _drop_titles(grid_rows, header_rows)
+    if any(_reaches_beyond(row, columns) for row in grid_rows[:header_rows]):
         return None
-    valued = [row for row in joined[header_rows:] if not _is_label(row)]
-    if sum(map(len, valued)) < _FEWEST_FILLED * len(valued) * (len(columns) + 1):
+    valued = [row for row in grid_rows[header_rows:] if not _is_label(row)]
+    if sum(map(len, valued)) < _MIN_FILLED * len(valued) * (len(columns) + 1):
         return None
     labeled = sum(row[0][1] == 0 and row[0][0].is_name for row in valued)
     if len(valued) < 2 or labeled < FEWEST_LABELED * len(valued):
         return None
     cells = tuple(
         Cell(tuple(word.index for word in piece), number, column, span)
-        for number, row in enumerate(joined)
+        for number, row in enumerate(grid_rows)
         for piece, column, span in row
     )
-    return Table(cells, header_rows, _is_contents(joined, header_rows))
+    return Table(cells, header_rows, _is_contents(grid_rows, header_rows))
 
 
-_Placed: TypeAlias = list[tuple[_Piece, int, int]]
-"""Cells of a row: words, first column, number of columns."""
+_Row: TypeAlias = list[tuple[_Piece, int, int]]
+"""The cells of a row: words, first column, number of columns."""
 
 
 def _pieces(line: Line) -> list[_Piece]:
-    """Cut a line into cells: at wide gaps, and between numbers."""
+    """Split a line into cells at wide gaps and between numbers."""
     pieces: list[_Piece] = []
     for segment in line:
         start = 0
@@ -184,20 +186,20 @@ def _pieces(line: Line) -> list[_Piece]:
 
 
 def _count_headers(rows: Sequence[Sequence[_Piece]]) -> int:
-    """Count the rows before the first one with a number that is not a year."""
+    """Return the number of rows before the first one with a number other than a year."""
     for count, row in enumerate(rows):
         if any(piece.is_number for piece in row):
             return count
-    # No column of numbers alone: the first row is a header if numbers begin below it.
+    # Without a column of pure numbers, the first row is a header if the rows below have numbers.
     numbered = sum(any(piece.has_number for piece in row[1:]) for row in rows[1:])
     headed = not any(piece.has_number for piece in rows[0]) and len(rows[0]) > 1
     return int(headed and numbered >= max(2, 0.4 * (len(rows) - 1)))
 
 
 def _columns(body: Sequence[Sequence[_Piece]]) -> list[Interval] | None:
-    """Return where the columns right of the labels stand; None if cells cover several."""
+    """Return the columns to the right of the labels, or None if cells span several."""
     labels = [row[0] for row in body if not row[0].is_value]
-    # Without labels the first column takes their place.
+    # Without labels, the first column serves as labels.
     cells = [p for row in body for p in (row[1:] if labels else row) if p.is_value]
     columns = _clusters([(piece.left, piece.right) for piece in cells])
     texts = [piece for row in body for piece in row[1:] if not piece.is_value]
@@ -229,40 +231,40 @@ def _touching(piece: _Piece, columns: Sequence[Interval]) -> list[int]:
     return [n for n, (left, right) in enumerate(columns) if piece.left < right > left < piece.right]
 
 
-def _place(row: Sequence[_Piece], columns: Sequence[Interval]) -> _Placed | None:
-    """Assign the cells of a row of the body to columns, 0 for labels; None if that is ambiguous."""
-    taken: dict[int, _Piece] = {}
+def _place(row: Sequence[_Piece], columns: Sequence[Interval]) -> _Row | None:
+    """Assign the cells of a body row to columns, 0 for labels; return None if it is ambiguous."""
+    by_column: dict[int, _Piece] = {}
     for piece in row:
         touching = _touching(piece, columns)
         is_label = piece.left < columns[0][0] and not piece.is_value
-        if is_label and 0 not in taken:
-            # A label may run below the first numbers of other rows, if it has none itself.
+        if is_label and 0 not in by_column:
+            # A label may extend below the first numbers of other rows, if its row has none there.
             if len(touching) > 0 and len(row) > 1 and row[1].left < columns[touching[-1]][1]:
                 return None
-            taken[0] = piece
+            by_column[0] = piece
             continue
         column = touching[0] + 1 if touching else (0 if piece.right <= columns[0][0] else -1)
-        if len(touching) > 1 or column < 0 or column in taken:
+        if len(touching) > 1 or column < 0 or column in by_column:
             return None
-        taken[column] = piece
-    return [(piece, column, 1) for column, piece in sorted(taken.items())]
+        by_column[column] = piece
+    return [(piece, column, 1) for column, piece in sorted(by_column.items())]
 
 
-def _place_headers(row: Sequence[_Piece], columns: Sequence[Interval]) -> _Placed:
-    """Assign the cells of a header row to the columns that they stand over."""
-    found: dict[tuple[int, int], _Piece] = {}
+def _place_headers(row: Sequence[_Piece], columns: Sequence[Interval]) -> _Row:
+    """Assign the cells of a header row to the columns below them."""
+    by_columns: dict[tuple[int, int], _Piece] = {}
     if len(row) == 1 and row[0].left < columns[0][0] - 2 * row[0][0].size:
         return [(row[0], 0, 1)]  # a title
     for piece in (part for whole in row for part in _split_header(whole, columns)):
         over = _over(piece, columns)
         first, last = (over[0] + 1, over[-1] + 1) if over else (0, 0)
         key = first, last - first + 1
-        found[key] = _Piece((*found.get(key, ()), *piece))
-    return [(piece, column, span) for (column, span), piece in sorted(found.items())]
+        by_columns[key] = _Piece((*by_columns.get(key, ()), *piece))
+    return [(piece, column, span) for (column, span), piece in sorted(by_columns.items())]
 
 
 def _over(piece: _Piece, columns: Sequence[Interval]) -> list[int]:
-    """Return the columns below a header: those it touches, or else the nearest one."""
+    """Return the columns below a header: those that overlap it, or the nearest one."""
     touching = _touching(piece, columns)
     if touching or piece.right < columns[0][0] - piece[0].size:
         return touching
@@ -272,7 +274,7 @@ def _over(piece: _Piece, columns: Sequence[Interval]) -> list[int]:
 
 
 def _split_header(piece: _Piece, columns: Sequence[Interval]) -> Iterator[_Piece]:
-    """Cut headers that stand close together at the edges of columns."""
+    """Split headers that are close together at the edges of columns."""
     if len(_over(piece, columns)) < 2:
         yield piece
         return
@@ -289,10 +291,10 @@ def _split_header(piece: _Piece, columns: Sequence[Interval]) -> Iterator[_Piece
     yield _Piece(piece[start:])
 
 
-def _join_wrapped(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) -> list[_Placed]:
-    """Join the lines of cells that have several; empty if the rows have one line each.
+def _join_wrapped(rows: list[_Row], header_rows: int, lines: Sequence[Line]) -> list[_Row]:
+    """Join the lines of wrapped cells; return an empty list if every row has one line.
 
-    Lines of a cell stand closer together than rows do.
+    Lines of a cell are closer together than rows.
     """
     pitches = [b[0].middle - a[0].middle for a, b in pairwise(lines[header_rows:])]
     size = median(line[0].size for line in lines)
@@ -301,26 +303,26 @@ def _join_wrapped(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) 
     if len(apart) < 1 or len(close) < 1 or len(apart) + len(close) < 3:
         return []
     edge = (median(close) + min(apart)) / 2
-    joined: list[_Placed] = rows[: header_rows + 1]
+    result: list[_Row] = rows[: header_rows + 1]
     wrapped = 0
     for pitch, row in zip(pitches, rows[header_rows + 1 :], strict=True):
         if pitch > edge:
-            joined.append(row)
+            result.append(row)
             continue
-        cells = {column: piece for piece, column, _ in joined[-1]}
-        known = {column for piece, column, _ in row}
+        cells = {column: piece for piece, column, _ in result[-1]}
+        columns = {column for piece, column, _ in row}
         if any(p.is_value and column in cells and cells[column].is_value for p, column, _ in row):
-            return []  # numbers do not wrap
-        wrapped += len(known) < len(cells) or any(p[0].text[:1].islower() for p, _, _ in row)
+            return []  # numbers don't wrap
+        wrapped += len(columns) < len(cells) or any(p[0].text[:1].islower() for p, _, _ in row)
         for piece, column, _ in row:
             cells[column] = _Piece((*cells.get(column, ()), *piece))
-        joined[-1] = [(piece, column, 1) for column, piece in sorted(cells.items())]
-    return joined if wrapped >= 0.5 * (len(rows) - len(joined)) > 0 else []
+        result[-1] = [(piece, column, 1) for column, piece in sorted(cells.items())]
+    return result if wrapped >= 0.5 * (len(rows) - len(result)) > 0 else []
 
 
-def _without_titles(rows: list[_Placed], header_rows: int) -> tuple[list[_Placed], int]:
-    """Drop a title or text above a table and a note below it; count the headers that are left."""
-    # What stands above a line of text or a title, with headers below that, is something else.
+def _drop_titles(rows: list[_Row], header_rows: int) -> tuple[list[_Row], int]:
+    """Drop titles and text above a table, and notes below it; return the rest and its headers."""
+    # Rows above a line of text, or above a title with headers below it, aren't part of the table.
     above = [n for n in range(header_rows) if _is_text(rows[n])]
     above += [
         n for n in range(header_rows - 1) if _is_label(rows[n]) and not _is_label(rows[n + 1])
@@ -335,8 +337,8 @@ def _without_titles(rows: list[_Placed], header_rows: int) -> tuple[list[_Placed
     return rows[first:last], header_rows - first
 
 
-def _reaches_beyond(row: _Placed, columns: Sequence[Interval]) -> bool:
-    """Whether headers reach so far beyond the last column that a column must be missing."""
+def _reaches_beyond(row: _Row, columns: Sequence[Interval]) -> bool:
+    """Return whether headers extend so far beyond the last column that a column is missing."""
     return any(
         len(piece) > 1 and piece.right > columns[-1][1] + 3 * piece[0].size
         for piece, column, span in row
@@ -344,8 +346,8 @@ def _reaches_beyond(row: _Placed, columns: Sequence[Interval]) -> bool:
     )
 
 
-def _is_text(row: _Placed) -> bool:
-    """Whether a row is lines of text, or the years below a chart, rather than headers."""
+def _is_text(row: _Row) -> bool:
+    """Return whether a row is text, or the years below a chart, rather than headers."""
     years = any(column == 0 and len(piece) > 1 and piece.is_period for piece, column, _ in row)
     return years or any(
         len(piece) > _LONGEST_HEADER or (len(piece) > 3 and piece[-1].text.endswith("."))
@@ -353,43 +355,43 @@ def _is_text(row: _Placed) -> bool:
     )
 
 
-def _is_label(row: _Placed) -> bool:
-    """Whether a row has a label and nothing else."""
+def _is_label(row: _Row) -> bool:
+    """Return whether a row only has a label."""
     return all(column == 0 for _, column, _ in row)
 
 
-def _join_labels(rows: list[_Placed], header_rows: int, lines: Sequence[Line]) -> list[_Placed]:
-    """Join labels of several lines: one above a row without a label, or one that goes on below."""
-    joined: list[_Placed] = []
+def _join_labels(rows: list[_Row], header_rows: int, lines: Sequence[Line]) -> list[_Row]:
+    """Join wrapped labels: above a row without a label, or continued below a row."""
+    result: list[_Row] = []
     for number, row in enumerate(rows):
-        above = joined[-1] if number > header_rows else None
+        above = result[-1] if number > header_rows else None
         size = lines[number][0].size
         gap = lines[number][0].top - lines[number - 1][0].bottom if number else size
         if above and gap < 0.7 * size:
-            goes_on = _is_label(row) and row[0][0][0].text[:1].islower()
-            if goes_on or (_is_label(above) and all(column for _, column, _ in row)):
+            continues = _is_label(row) and row[0][0][0].text[:1].islower()
+            if continues or (_is_label(above) and all(column for _, column, _ in row)):
                 labels = [p for p, column, _ in (*above, *row) if column == 0]
                 cells = [cell for cell in (*above, *row) if cell[1] > 0]
-                joined[-1] = [(_Piece(w for p in labels for w in p), 0, 1), *cells]
+                result[-1] = [(_Piece(w for p in labels for w in p), 0, 1), *cells]
                 continue
-        joined.append(row)
-    return joined
+        result.append(row)
+    return result
 
 
 def _is_text_table(body: Sequence[Sequence[_Piece]], columns: Sequence[Interval]) -> bool:
-    """Whether rows without numbers are a table: short cells that begin at the same places."""
+    """Return whether rows without numbers are a table: short cells that are left-aligned."""
     starts = [left for left, _ in columns]
     aligned = sum(
         all(any(abs(piece.left - left) < piece[0].size for left in starts) for piece in row[1:])
         for row in body
     )
     words = sum(len(piece) for row in body for piece in row) / sum(len(row) for row in body)
-    # Two columns of text beside each other are aligned too.
+    # Two columns of text are aligned too, but have more words.
     short = words <= (MEAN_CELL if len(columns) > 1 else _MEAN_LABEL)
     return len(body) > 2 and aligned > 0.8 * len(body) and len(columns) < 5 and short
 
 
-def _is_contents(rows: Sequence[_Placed], header_rows: int) -> bool:
+def _is_contents(rows: Sequence[_Row], header_rows: int) -> bool:
     numbers = []
     for row in rows[header_rows:]:
         values = [piece for piece, column, _ in row if column > 0]
@@ -397,4 +399,4 @@ def _is_contents(rows: Sequence[_Placed], header_rows: int) -> bool:
             return False
         numbers += [int(piece[0].text) for piece in values]
     rising = all(before <= after for before, after in pairwise(numbers))
-    return rising and len(numbers) >= _FEWEST_ENTRIES and numbers[0] < numbers[-1] < 2000
+    return rising and len(numbers) >= _MIN_ENTRIES and numbers[0] < numbers[-1] < 2000

@@ -1,4 +1,4 @@
-"""The year of a document, from its title or its first page."""
+"""Finding the year of a document in its title or on its first page."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 _EARLIEST = 1900
-# A year, and the next one if it is that of a season or a fiscal year: 2024/25, 2023–2024.
+# A year, optionally with the next one, as for a season or a fiscal year: 2024/25, 2023–2024.
 _YEAR = re.compile(
     r"(?<![\d.,$€£])((?:19|20)\d\d)(?:\s?[/–-]\s?((?:\d\d)?\d\d)(?!\w))?(?!\w|[.,]\d)"
 )
-# Words of at least this share of the largest font size are the heading, if they are few enough.
+# The heading consists of the words of at least this share of the largest font size.
 _LARGE = 0.9
 _LONGEST_HEADING = 20
 
@@ -24,12 +24,12 @@ def document_year(
     Parameters
     ----------
     title
-        Title that the file has in its metadata.
+        Title in the metadata of the file.
     first_page
-        Words of the first page in reading order with their font sizes.
+        Words of the first page in reading order, with their font sizes.
     created
-        Year in which the file was made. It counts if the first page has text that doesn't name
-        another year: a scan or a new export of a document may be made years later.
+        Year in which the file was created. It is only used if the first page has text without
+        any other year, because a document may be scanned or exported years later.
 
     >>> document_year("Annual Report 2023/24", [], 2025)
     2023
@@ -49,7 +49,7 @@ def document_year(
 
 
 def _years(text: str) -> set[int]:
-    """Return the plausible years that a text names."""
+    """Return the plausible years in a text."""
     years = set()
     for match in _YEAR.finditer(text):
         first, second = int(match[1]), match[2] or ""

@@ -1,1 +1,1 @@
-"""Encoders: one file each behind one small protocol."""
+"""Encoders, each in a file of its own, behind one small protocol."""

@@ -1,4 +1,4 @@
-"""What the encoders that load a checkpoint share: finding, loading, locking, releasing it."""
+"""Base classes for encoders that load a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding, Reads, page_without_vectors, unit_vectors
-from visar.errors import EmptyQuestion, InvalidVectors
+from visar.encoders.encoder import (
+    NOT_FINITE,
+    PageEmbedding,
+    Reads,
+    embed_question,
+    page_without_vectors,
+    refuse_blank,
+)
+from visar.errors import CheckpointError, InvalidVectors
 from visar.models.checkpoints import Checkpoint, find_checkpoint
 from visar.models.devices import (
     Batches,
@@ -32,36 +39,49 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-NO_NUMBERS = "the encoder gave values that are no numbers, in float32 too"
-NO_MEMORY = "the encoder gave values that are no numbers, and memory does not suffice for float32"
-"""Why a page has no vectors."""
+_FAILED_AGAIN = f"{NOT_FINITE}, in float32 too"
+_NO_MEMORY = f"{NOT_FINITE}, and float32 needs too much memory"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model on its device, with what prepares its inputs."""
+    """A model on its device, and the processor of its inputs."""
 
     model: Any
     processor: Any = None
     attention: str | None = None
-    """The attention implementation that was chosen for it."""
+    """The attention implementation; None for the model's default."""
 
 
 class CheckpointEncoder(ABC):
-    """An encoder whose model is loaded from a checkpoint when it is first used.
+    """An encoder whose model is loaded from a checkpoint on first use.
 
-    One thread at a time uses the model, for one batch; others wait for the batch, not for all
-    pages of a call. ``source`` is the checkpoint, its folder or its hub name, None if ``name`` is
-    one of these; ``expected`` the class that it must be of; ``batch_size`` how many pages are
-    tried at a time, None for what suits the device.
+    One thread at a time uses the model. Other threads wait for a batch, not for a whole call.
+
+    Parameters
+    ----------
+    name
+        Name its vectors are stored under.
+    source
+        Checkpoint, or its folder or hub name; None if ``name`` is one of these.
+    expected
+        Class that the checkpoint must have.
+    revision, base_revision
+        Revisions of the checkpoint and of its base model.
+    dimension
+        Number of components that the vectors must have; None to read it from the checkpoint.
+    device
+        "auto", "cpu", "cuda" or "mps".
+    batch_size
+        Number of pages to try at a time; None to choose it by device.
     """
 
     reads: Reads
-    # Not measured for any checkpoint: no match is called weak.
+    # Not measured, so no match counts as weak.
     weak_match = 0.0
-    # Changes with the way vectors are made from a checkpoint.
+    # Changes whenever the way vectors are computed changes.
     _recipe = "1"
-    # Inputs of the model in the place of one page image.
+    # Model inputs that use about as much memory as one page image.
     _batch_factor = 1
 
     def __init__(
@@ -72,6 +92,7 @@ class CheckpointEncoder(ABC):
         expected: str | None = None,
         revision: str | None = None,
         base_revision: str | None = None,
+        dimension: int | None = None,
         device: str = "auto",
         batch_size: int | None = None,
     ) -> None:
@@ -82,74 +103,80 @@ class CheckpointEncoder(ABC):
         self._checkpoint = Lazy(
             lambda: self._check(find_checkpoint(source or name, revision, base_revision))
         )
+        self._dimension = Lazy(lambda: dimension or self._read_dimension())
         self._batches = Lazy(lambda: Batches(batch_size or self._first_batch()))
         self._loaded = Lazy(self._load)
         self._lock = threading.RLock()
         if isinstance(source, Checkpoint):
-            self._checkpoint.get()  # what is wrong with it is known now
+            self._checkpoint.get()  # report an unsuitable checkpoint now
 
     @property
-    @abstractmethod
     def dimension(self) -> int:
         """The number of components of each vector."""
+        return self._dimension.get()
 
     @property
     def version(self) -> str:
-        """The checkpoint and the way it is used; not the device, whose vectors differ little."""
+        """The checkpoint's fingerprint and options, without the device, which matters little."""
         return f"{self._checkpoint.get().fingerprint}-{self._recipe}"
 
     @property
     def identity(self) -> str:
-        """The checkpoint, with the commit of the hub's repository or a hash of the folder."""
+        """The checkpoint's name with its commit, or a hash of its folder."""
         return self._checkpoint.get().identity
 
     def fetch(self) -> None:
-        """Download the checkpoint, if it is not on this machine."""
+        """Download the checkpoint unless it is on this machine."""
         self._checkpoint.get().folder()
 
     def release(self) -> None:
-        """Free the memory of the weights; the next use loads them again."""
+        """Free the memory of the weights. They are reloaded on next use."""
         with self._lock:
             was_loaded = self._loaded.drop()
         if was_loaded:
             free_memory()
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
-        """Encode a question as its model was trained to read it.
+        """Encode a question in the format the model was trained on.
 
         Raises
         ------
         EmptyQuestion
-            If it is blank.
+            If the question is blank.
         InvalidVectors
-            If the model gives NaN or infinity, in float32 too.
+            If the model returns NaN or infinity, even in float32.
         """
-        if not question.strip():
-            raise EmptyQuestion("The question is empty. Ask with at least one word.")
+        refuse_blank(question)
         with self._use() as loaded:
             vectors = self._query_vectors(loaded, question)
             if not np.isfinite(vectors).all():
                 with in_float32(loaded.model, loaded.attention):
                     vectors = self._query_vectors(loaded, question)
-        if not np.isfinite(vectors).all():
-            raise InvalidVectors(
-                f"The encoder {self.name} makes no numbers of the question {question[:80]!r}: "
-                "put it in other words, or choose another encoder."
-            )
-        return unit_vectors(vectors)
+        return embed_question(self.name, question, vectors)
 
     def _first_batch(self) -> int:
         return self._batch_factor * first_batch(choose_device(self._device))
 
     @contextmanager
     def _use(self) -> Iterator[LoadedModel]:
-        """Hold the lock and give the loaded model."""
+        """Hold the lock and yield the loaded model."""
         with self._lock:
             yield self._loaded.get()
 
     @abstractmethod
     def _check(self, found: Checkpoint) -> Checkpoint:
-        """Return the checkpoint; raise CheckpointError if it is of another kind."""
+        """Return the checkpoint; raise CheckpointError if it isn't suitable."""
+
+    @abstractmethod
+    def _read_dimension(self) -> int:
+        """Return the number of components of the vectors, without loading the model."""
+
+    def _check_dimension(self, found: int) -> None:
+        if found != self.dimension:
+            raise CheckpointError(
+                f"{self._checkpoint.get().name} has vectors of {found} dimensions, not "
+                f"{self.dimension}: the repository has changed. Specify a revision."
+            )
 
     @abstractmethod
     def _load(self) -> LoadedModel:
@@ -157,7 +184,7 @@ class CheckpointEncoder(ABC):
 
     @abstractmethod
     def _query_vectors(self, loaded: LoadedModel, question: str) -> NDArray[np.float32]:
-        """Return the vectors of a question, of any length and perhaps no numbers."""
+        """Return the vectors of a question, which may not be normalized or finite."""
 
 
 class PageImageEncoder(CheckpointEncoder):
@@ -168,11 +195,13 @@ class PageImageEncoder(CheckpointEncoder):
     def encode_pages(self, pages: Sequence[Page], images: Sequence[Image]) -> list[PageEmbedding]:
         """Encode the image of each page.
 
-        A page whose vectors are NaN or infinite is encoded again, alone and in float32, and
-        returned as invalid if that fails too.
+        A page with NaN or infinite vectors is encoded again, alone and in float32. If that fails
+        too, it is returned as invalid.
         """
         if len(images) != len(pages):
-            raise InvalidVectors(f"{len(pages)} pages came with {len(images)} images.")
+            raise InvalidVectors(
+                f"Got {len(images)} images for {len(pages)} pages: pass one for each page."
+            )
         found = self._batches.get().run(images, self._encode_batch)
         for index, (page, embedding) in enumerate(zip(pages, found, strict=True)):
             if embedding.invalid is not None:
@@ -187,12 +216,13 @@ class PageImageEncoder(CheckpointEncoder):
     def _encode_in_float32(self, image: Image) -> PageEmbedding:
         try:
             with self._use() as loaded, in_float32(loaded.model, loaded.attention):
-                return self._encode(loaded, [image])[0]
+                (found,) = self._encode(loaded, [image])
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            return page_without_vectors(self.dimension, NO_MEMORY)
+            return page_without_vectors(self.dimension, _NO_MEMORY)
+        return replace(found, invalid=_FAILED_AGAIN) if found.invalid == NOT_FINITE else found
 
     @abstractmethod
     def _encode(self, loaded: LoadedModel, images: Sequence[Image]) -> list[PageEmbedding]:
-        """Encode a batch; a page without numbers is invalid because of NO_NUMBERS."""
+        """Encode a batch; a page with values that aren't finite is invalid (`NOT_FINITE`)."""

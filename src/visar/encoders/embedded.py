@@ -1,13 +1,13 @@
-"""The embedded encoder: words in, vectors out, offline and on the CPU.
+"""The embedded encoder, which encodes words offline on the CPU.
 
-Every term of a page that is no stop word becomes a vector of three signals, joined so that the
-cosine of two vectors is a weighted mean of theirs:
+Each term of a page, except stop words, becomes a vector that combines three signals. The cosine of
+two vectors is a weighted mean of the signals' cosines:
 
-- the term in its context: the mean of its word pieces' vectors;
-- the topic around it: the mean over the tokens near it, added to the first;
-- the word itself: a direction derived from its stem, so that an exact match counts.
+- the term in context: the mean of its word pieces' vectors;
+- the surrounding topic: the mean over nearby tokens, added to the first signal;
+- the word itself: a direction derived from its stem, which rewards exact matches.
 
-``docs/embedded-encoder.md`` has measurements of each.
+``docs/benchmarks.md`` measures how good it is.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.documents.page import Page
-from visar.encoders.minilm import HIDDEN_DIMENSION, MiniLM, Tokens, quantised_model
-from visar.encoders.protocol import PageEmbedding, Reads, unit_vectors
+from visar.encoders.encoder import PageEmbedding, Reads, unit_vectors
+from visar.encoders.minilm import HIDDEN_DIMENSION, MiniLM, Tokens, quantized_model
 from visar.encoders.terms import LEXICAL_DIMENSION, Term, find_terms, lexical_vectors
 from visar.errors import EmptyQuestion
 from visar.models.devices import free_memory
 from visar.models.loading import Lazy
 
-# Tokens on either side of a term whose mean is the topic around it.
-REACH = 32
-# The weight of that topic beside the term's own vector.
-SURROUNDINGS = 0.5
-# The share of an exact match in the cosine of two vectors.
-EXACT_MATCH = 0.3
+# Number of tokens on either side of a term that make up the surrounding topic.
+TOPIC_TOKENS = 32
+# Weight of the surrounding topic relative to the term's own vector.
+TOPIC_WEIGHT = 0.5
+# Weight of exact matches in the cosine of two vectors.
+EXACT_MATCH_WEIGHT = 0.3
 
 
 def _load() -> MiniLM:
     from platformdirs import user_cache_path
 
-    return MiniLM(quantised_model(user_cache_path("visar")))
+    return MiniLM(quantized_model(user_cache_path("visar")))
 
 
-# There is one such model: all encoders of a process share it.
+# Shared by all embedded encoders of a process.
 _model = Lazy(_load)
 
 
 class EmbeddedEncoder:
-    """all-MiniLM-L6-v2 with an exact-match signal; the model is loaded when first used.
+    """all-MiniLM-L6-v2 with an exact-match signal, loaded on first use.
 
-    Threads run in parallel: nothing is locked but loading.
+    Threads run in parallel; only loading is locked.
     """
 
     name = "embedded"
@@ -60,11 +60,11 @@ class EmbeddedEncoder:
     weak_match = 0.46
 
     def load(self) -> None:
-        """Load the model now rather than with the first use."""
+        """Load the model now instead of on first use."""
         _model.get()
 
     def release(self) -> None:
-        """Free the memory of the model; the next use loads it again."""
+        """Free the memory of the model. It is reloaded on next use."""
         _model.drop()
         free_memory()
 
@@ -73,7 +73,7 @@ class EmbeddedEncoder:
         pages: Sequence[Page],
         images: Sequence[Any] = (),  # noqa: ARG002 - part of the protocol
     ) -> list[PageEmbedding]:
-        """Encode the words of each page; images are not read."""
+        """Encode the words of each page; images are ignored."""
         model = _model.get()
         texts: list[Tokens] = []
 
@@ -89,15 +89,15 @@ class EmbeddedEncoder:
         ]
 
     def encode_query(self, question: str) -> NDArray[np.float32]:
-        """Encode a question: a vector for each token.
+        """Encode a question as one vector per token.
 
-        Stop words, word pieces and punctuation keep their vectors: the method weighs the vectors
-        of a question against each other, and those that match everywhere are its measure.
+        Stop words, word pieces and punctuation keep their vectors, because methods weight the
+        vectors of a question relative to those that match every page.
 
         Raises
         ------
         EmptyQuestion
-            If it has no word or number.
+            If the question has no word or number.
         """
         model = _model.get()
         words = question.split()
@@ -105,7 +105,7 @@ class EmbeddedEncoder:
         terms, spans = _with_tokens(find_terms(words), text)
         if not terms:
             raise EmptyQuestion(
-                f"The question {question[:80]!r} has no word or number to look for. "
+                f"The question {question[:80]!r} has no word or number to search for. "
                 "Ask with at least one."
             )
         (tokens,) = model.token_vectors([text.ids])
@@ -115,10 +115,10 @@ class EmbeddedEncoder:
         return _join(tokens, [(token, token + 1) for token in range(len(tokens))], lexical)
 
     def question_spans(self, question: str) -> list[tuple[int, int]]:
-        """Return the characters that each vector of `encode_query` stands for."""
+        """Return the start and end in the question of each vector of `encode_query`."""
         words = list(re.finditer(r"\S+", question))
-        places = _model.get().tokenize([word.group() for word in words]).places
-        starts = [(word, words[word].start() + first) for word, first in places]
+        positions = _model.get().tokenize([word.group() for word in words]).positions
+        starts = [(word, words[word].start() + first) for word, first in positions]
         following = [*starts[1:], (-1, 0)]
         return [
             (start, after if next_word == word else words[word].end())
@@ -137,7 +137,7 @@ def _embedding(page: Page, text: Tokens, tokens: NDArray[np.float32]) -> PageEmb
 def _join(
     tokens: NDArray[np.float32], spans: Sequence[tuple[int, int]], lexical: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Join the three signals of each span of tokens to a unit vector."""
+    """Combine the three signals of each span of tokens into a unit vector."""
     if not spans:
         return np.zeros((0, EmbeddedEncoder.dimension), np.float32)
     first, last = np.array(spans).T
@@ -145,19 +145,20 @@ def _join(
     np.cumsum(unit_vectors(tokens), axis=0, out=sums[1:])
     own = unit_vectors(sums[last] - sums[first])
     around = unit_vectors(
-        sums[np.minimum(last + REACH, len(tokens))] - sums[np.maximum(first - REACH, 0)]
+        sums[np.minimum(last + TOPIC_TOKENS, len(tokens))]
+        - sums[np.maximum(first - TOPIC_TOKENS, 0)]
     )
-    meaning = unit_vectors(own + SURROUNDINGS * around)
-    shares = [math.sqrt(1 - EXACT_MATCH) * meaning, math.sqrt(EXACT_MATCH) * lexical]
-    return unit_vectors(np.concatenate(shares, axis=1))
+    meaning = unit_vectors(own + TOPIC_WEIGHT * around)
+    parts = [math.sqrt(1 - EXACT_MATCH_WEIGHT) * meaning, math.sqrt(EXACT_MATCH_WEIGHT) * lexical]
+    return unit_vectors(np.concatenate(parts, axis=1))
 
 
 def _with_tokens(terms: Sequence[Term], text: Tokens) -> tuple[list[Term], list[tuple[int, int]]]:
-    """Return the terms that have tokens, and the span of tokens of each."""
+    """Return the terms that have tokens, and the token span of each."""
     kept, spans = [], []
     for term in terms:
-        first = bisect_left(text.places, (term.word, term.start))
-        last = bisect_left(text.places, (term.word, term.end), lo=first)
+        first = bisect_left(text.positions, (term.word, term.start))
+        last = bisect_left(text.positions, (term.word, term.end), lo=first)
         if first < last:
             kept.append(term)
             spans.append((first, last))

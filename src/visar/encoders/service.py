@@ -1,30 +1,31 @@
-"""Any encoder as an HTTP service; ``docs/remote-encoders.md`` has its three requests."""
+"""Serve an encoder over HTTP; ``docs/http-api.md`` describes the requests."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from visar.documents.page import Page
-from visar.encoders import wire
-from visar.encoders.protocol import Encoder
+from visar.encoders import remote
+from visar.encoders.encoder import Encoder, PageEmbedding
 from visar.errors import EmptyQuestion, MalformedMessage, OutOfMemory
 from visar.serving import MAX_REQUESTS, RequestGuard, answer_errors, first_mistake
 
-# After visar.serving, which says what to install if they are missing.
+# Imported after visar.serving, which reports missing packages.
 from fastapi import FastAPI, Request, Response  # isort: skip
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError  # isort: skip
 
 # A character takes up to 12 bytes in JSON.
-_MAX_QUERY_BODY = 12 * wire.MAX_QUESTION + 1_000
+_MAX_QUERY_BODY = 12 * remote.MAX_QUESTION + 1_000
 _ERRORS: dict[type[Exception], tuple[int, str]] = {
     EmptyQuestion: (422, "empty_question"),
     MalformedMessage: (400, "malformed"),
@@ -34,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class _Question(BaseModel):
-    question: str = Field(max_length=wire.MAX_QUESTION)
+    question: str = Field(max_length=remote.MAX_QUESTION)
 
 
 class _SentPage(BaseModel):
@@ -45,14 +46,14 @@ class _SentPage(BaseModel):
 
 
 def create_encoder_app(
-    encoder: Encoder, *, token: str | None = None, max_body: int = wire.MAX_BODY
+    encoder: Encoder, *, token: str | None = None, max_body: int = remote.MAX_BODY
 ) -> FastAPI:
-    """Make the ASGI application that serves an encoder, one request at a time.
+    """Create the ASGI application that serves an encoder, one request at a time.
 
-    Without a token only requests to localhost are answered. A message of pages may have
-    ``max_body`` bytes.
+    Without a token, it only answers requests to localhost. ``max_body`` is the maximum size of a
+    message with pages, in bytes.
     """
-    who = wire.Description(
+    description = remote.Description(
         encoder.name,
         encoder.version,
         encoder.dimension,
@@ -64,45 +65,46 @@ def create_encoder_app(
     app.add_middleware(
         RequestGuard,
         token=token,
-        max_bytes={"application/json": _MAX_QUERY_BODY, wire.CONTENT_TYPE: max_body},
+        max_bytes={"application/json": _MAX_QUERY_BODY, remote.CONTENT_TYPE: max_body},
         max_requests=MAX_REQUESTS,
     )
     answer_errors(app, _ERRORS)
-    # The encoder works on one request while the pages of the next are unpacked.
-    unpacking, encoding = _Worker(), _Worker()
+    # Unpack the next request while the encoder works on the current one.
+    unpacking, encoding = _DaemonExecutor(), _DaemonExecutor()
 
     @app.get("/v1/encoder")
     async def describe() -> dict[str, Any]:
-        return who.to_json()
+        return description.to_json()
 
     @app.post("/v1/query")
-    async def query(asked: _Question) -> Response:
+    async def query(body: _Question) -> Response:
         def encode() -> bytes:
-            return wire.pack_query(who, encoder.encode_query(asked.question))
+            return pack_query(description, encoder.encode_query(body.question))
 
-        return Response(await encoding.call(encode), media_type=wire.CONTENT_TYPE)
+        return Response(await encoding.call(encode), media_type=remote.CONTENT_TYPE)
 
     @app.post("/v1/pages")
     async def pages(request: Request) -> Response:
         message = await request.body()
         pages, images = await unpacking.call(lambda: unpack_pages(message))
-        if len(images) != (len(pages) if who.reads == "image" else 0):
+        if len(images) != (len(pages) if description.reads == "image" else 0):
             raise MalformedMessage(
-                f"{who.name} reads {who.reads}: send images with all pages, or with none."
+                f"{description.name} reads {description.reads}: send images with all pages, "
+                "or with none."
             )
 
         def encode() -> bytes:
-            return wire.pack_embeddings(who, encoder.encode_pages(pages, images))
+            return pack_embeddings(description, encoder.encode_pages(pages, images))
 
-        return Response(await encoding.call(encode), media_type=wire.CONTENT_TYPE)
+        return Response(await encoding.call(encode), media_type=remote.CONTENT_TYPE)
 
     return app
 
 
-class _Worker:
-    """A daemon thread that calls functions one after the other.
+class _DaemonExecutor:
+    """An executor with a single daemon thread.
 
-    The threads of the usual executors would keep the process from ending while a model works.
+    ThreadPoolExecutor would keep the process alive until a running model finishes.
     """
 
     def __init__(self) -> None:
@@ -110,7 +112,7 @@ class _Worker:
         threading.Thread(target=self._work, daemon=True).start()
 
     async def call(self, function: Callable[[], _T]) -> _T:
-        """Return the function's result, or raise its exception."""
+        """Run a function and return its result, or raise its exception."""
         future: Future[_T] = Future()
         future.set_running_or_notify_cancel()
         self._calls.put((future, function))
@@ -123,39 +125,62 @@ class _Worker:
                 future.set_result(function())
             except BaseException as error:
                 future.set_exception(error)
-            del future, function  # free their memory while there is nothing to do
+            del future, function  # free their memory while waiting for the next call
 
 
 def unpack_pages(message: bytes) -> tuple[list[Page], list[Image.Image]]:
-    """The pages of a message of `visar.encoders.wire.join_pages`, and their images."""
-    tensors = wire.load(message)
+    """Unpack the pages and images of a message of `visar.encoders.remote.pack_pages`."""
+    tensors = remote.load(message)
     count = sum(name.startswith("json.") for name in tensors)
-    if not 0 < count <= wire.MAX_PAGES:
-        raise MalformedMessage(f"it has {count} pages, not 1 to {wire.MAX_PAGES}")
-    texts = [wire.tensor(tensors, f"json.{n}", np.uint8, None).tobytes() for n in range(count)]
+    if not 0 < count <= remote.MAX_PAGES:
+        raise MalformedMessage(f"the message has {count} pages, not 1 to {remote.MAX_PAGES}")
     try:
-        sent = [_SentPage.model_validate_json(text) for text in texts]
+        received = [
+            _SentPage.model_validate_json(remote.bytes_of(tensors, f"json.{n}"))
+            for n in range(count)
+        ]
     except ValidationError as error:
         raise MalformedMessage(first_mistake(error.errors())) from error
-    # Before anything is unpacked: a few bytes can stand for any number of pixels.
-    pixels = sum(each.image[0] * each.image[1] for each in sent if each.image)
-    if pixels > wire.MAX_PIXELS:
-        raise MalformedMessage(f"its images have {pixels} pixels, more than {wire.MAX_PIXELS}")
-    return [each.page for each in sent], [
-        _image(each.image, wire.tensor(tensors, f"pixels.{n}", np.uint8, None).tobytes())
-        for n, each in enumerate(sent)
+    # Check before unpacking, because a few bytes can unpack to any number of pixels.
+    pixels = sum(each.image[0] * each.image[1] for each in received if each.image)
+    if pixels > remote.MAX_PIXELS:
+        raise MalformedMessage(f"the images have {pixels} pixels, more than {remote.MAX_PIXELS}")
+    return [each.page for each in received], [
+        _image(each.image, remote.bytes_of(tensors, f"pixels.{n}"))
+        for n, each in enumerate(received)
         if each.image
     ]
 
 
 def _image(size: tuple[int, int], packed: bytes) -> Image.Image:
-    wanted = size[0] * size[1] * len("RGB")
+    expected = size[0] * size[1] * len("RGB")
     unpacker = zlib.decompressobj()
     try:
-        # One byte more than there may be, so that too many are noticed and not unpacked.
-        pixels = unpacker.decompress(packed, wanted + 1)
+        # Unpack one extra byte to detect oversized data without unpacking all of it.
+        pixels = unpacker.decompress(packed, expected + 1)
     except zlib.error as error:
-        raise MalformedMessage(f"an image cannot be unpacked: {error}") from error
-    if len(pixels) != wanted or not unpacker.eof or unpacker.unused_data:
-        raise MalformedMessage(f"an image is not of the size {size[0]} × {size[1]} it says")
+        raise MalformedMessage(f"an image can't be unpacked: {error}") from error
+    if len(pixels) != expected or not unpacker.eof or unpacker.unused_data:
+        raise MalformedMessage(f"an image doesn't have its declared size {size[0]} × {size[1]}")
     return Image.frombytes("RGB", size, pixels)
+
+
+def pack_embeddings(description: remote.Description, embeddings: Sequence[PageEmbedding]) -> bytes:
+    """Pack the vectors of pages into a message."""
+    values = {**description.identity, "invalid": [each.invalid for each in embeddings]}
+    tensors: remote.Tensors = {"json": remote.json_array(values)}
+    for n, each in enumerate(embeddings):
+        tensors[f"vectors.{n}"] = np.asarray(each.vectors, np.float16)
+        tensors[f"boxes.{n}"] = np.asarray(each.boxes, np.float32)
+        tensors[f"words.{n}"] = np.asarray(each.words, np.int32)
+    return remote.save(tensors)
+
+
+def pack_query(description: remote.Description, vectors: NDArray[np.float32]) -> bytes:
+    """Pack the vectors of a question into a message."""
+    return remote.save(
+        {
+            "json": remote.json_array(description.identity),
+            "vectors": np.asarray(vectors, np.float32),
+        }
+    )

@@ -1,4 +1,4 @@
-"""Terms: the runs of letters and digits of a text, their stems, and their exact-match vectors."""
+"""Find the terms of a text (runs of letters and digits), their stems and exact-match vectors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Dimensions of the exact-match signal: two different stems meet by chance with a cosine of
-# about 1/√64 = 0.13. Twice as many measured no better.
+# Dimensions of the exact-match signal. Two different stems have a random cosine of about
+# 1/√64 = 0.13. Doubling the dimensions didn't measure better.
 LEXICAL_DIMENSION = 64
 
-# Ideographs and kana stand for themselves, as the model's tokenizer reads them. Everything else
-# is a run of letters and digits; a point, comma or apostrophe within a run belongs to it
-# (3,500.25, U.S., don't).
+# Each ideograph or kana is a term of its own, as in the model's tokenizer. Other terms are runs of
+# letters and digits, which may contain periods, commas and apostrophes (3,500.25, U.S., don't).
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _RUN = rf"[^\W_{_CJK}]+"
 _TERM = re.compile(rf"(?=\w)[{_CJK}]|{_RUN}(?:[.,'’]{_RUN})*")
 
-# English words that do not tell what a page is about.
+# English words that say nothing about a page's topic.
 _ENGLISH = """
     a about above after again against all also am an and any are aren't as at be because been
     before being below between both but by can can't could couldn't did didn't do does doesn't
@@ -46,9 +45,9 @@ class Term:
     """The index of the word."""
     start: int
     end: int
-    """The characters of the word that it takes."""
+    """End of the term in the word, exclusive."""
     key: str
-    """Its spelling without case, accents, digit grouping and possessive."""
+    """The normalized spelling, without case, accents, digit grouping and possessive."""
 
     @property
     def is_stop_word(self) -> bool:
@@ -80,7 +79,7 @@ def _spelling(text: str) -> str:
 
 
 def lexical_vectors(terms: Sequence[Term]) -> NDArray[np.float32]:
-    """Return a unit vector for each term, the same for every form of a word; zero for stop words.
+    """Return a unit vector for each term, the same for all inflections; zero for stop words.
 
     >>> first, second, third = lexical_vectors(find_terms(["Connected", "connections", "the"]))
     >>> bool((first == second).all()), bool(third.any())
@@ -88,13 +87,13 @@ def lexical_vectors(terms: Sequence[Term]) -> NDArray[np.float32]:
     """
     if not terms:
         return np.zeros((0, LEXICAL_DIMENSION), np.float32)
-    silent = np.zeros(LEXICAL_DIMENSION, np.float32)
-    return np.stack([silent if t.is_stop_word else _signs(stem(t.key)) for t in terms])
+    zero = np.zeros(LEXICAL_DIMENSION, np.float32)
+    return np.stack([zero if t.is_stop_word else _signs(stem(t.key)) for t in terms])
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _signs(text: str) -> NDArray[np.float32]:
-    """Return a direction derived from a hash: the same on all machines and library versions."""
+    """Return a direction derived from a hash, so it is the same on all machines and versions."""
     digest = hashlib.shake_128(text.encode("utf-8", "surrogatepass"))
     bits = np.unpackbits(np.frombuffer(digest.digest(LEXICAL_DIMENSION // 8), np.uint8))
     return (bits.astype(np.float32) * 2 - 1) / np.float32(np.sqrt(LEXICAL_DIMENSION))
@@ -102,15 +101,15 @@ def _signs(text: str) -> NDArray[np.float32]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def stem(word: str, language: str = "english") -> str:
-    """Return the stem of a word in lower case, in a language that PyStemmer knows.
+    """Return the stem of a lowercase word, in a language supported by PyStemmer.
 
     >>> stem("connections"), stem("verbindungen", "german")
     ('connect', 'verbind')
     """
     import Stemmer
 
-    # A new one each time, which costs little: it keeps state while it works.
+    # Stemmers keep state, so create a new one per call, which is cheap.
     try:
         return str(Stemmer.Stemmer(language).stemWord(word))
-    except UnicodeEncodeError:  # half a character, from a broken text layer
+    except UnicodeEncodeError:  # a lone surrogate from a broken text layer
         return word

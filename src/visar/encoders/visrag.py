@@ -1,7 +1,7 @@
-"""VisRAG-Ret: one vector for a page and one for a question, by the code of its checkpoint.
+"""VisRAG-Ret: one vector per page and question, computed by its checkpoint's own code.
 
-That code was written for transformers 4.40, so it runs in an environment of its own, behind the
-encoder's service, and only if the user trusts it explicitly.
+That code requires transformers 4.40, so it runs in a separate environment behind the encoder
+service, and only with the user's explicit trust.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visar.encoders.checkpoint_encoder import NO_NUMBERS, LoadedModel, PageImageEncoder
-from visar.encoders.protocol import PageEmbedding, page_without_vectors, unit_vectors
+from visar.encoders.checkpoint_encoder import LoadedModel, PageImageEncoder
+from visar.encoders.encoder import PageEmbedding, embed_page
 from visar.errors import CheckpointError, EncoderUnavailable
 from visar.models.checkpoints import Checkpoint, refuse_other_kinds
 from visar.models.devices import choose_device, choose_dtype
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ARCHITECTURE = "VisRAG_Ret"
-# The beginning of questions in its training.
+# The prefix of questions in its training.
 _INSTRUCTION = "Represent this query for retrieving relevant documents: "
 
 
 class VisRagEncoder(PageImageEncoder):
-    """A checkpoint of VisRAG-Ret; its code runs when the model is first used.
+    """A VisRAG-Ret checkpoint, whose code runs on first use.
 
-    Raises EncoderUnavailable unless ``trust_remote_code``: the checkpoint's program code may do
-    whatever the user may do. The other options are CheckpointEncoder's.
+    Raises EncoderUnavailable unless ``trust_remote_code`` is set, because that code runs with the
+    user's permissions. The other options are CheckpointEncoder's.
     """
 
     def __init__(
@@ -45,19 +45,16 @@ class VisRagEncoder(PageImageEncoder):
     ) -> None:
         if not trust_remote_code:
             raise EncoderUnavailable(
-                f"{name} runs program code that comes with its checkpoint, and that code may do "
-                f"whatever you may do. If you trust those who published it: "
-                f"visar encoders serve {name} --trust-remote-code, then use --encoder "
-                f"http://127.0.0.1:{DEFAULT_PORT}"
+                f"{name} runs code from its checkpoint with your permissions. If you trust its "
+                f"publisher, run `visar encoders serve {name} --trust-remote-code` and use "
+                f"--encoder http://127.0.0.1:{DEFAULT_PORT}"
             )
         super().__init__(name, source, **options)
 
-    @property
-    def dimension(self) -> int:
-        """The number of components of each vector, from the checkpoint's configuration."""
+    def _read_dimension(self) -> int:
         size = self._checkpoint.get().config.get("hidden_size")
         if not isinstance(size, int):
-            raise CheckpointError(f"The config.json of {self.name} gives no hidden_size.")
+            raise CheckpointError(f"The config.json of {self.name} has no hidden_size: add it.")
         return size
 
     def _check(self, found: Checkpoint) -> Checkpoint:
@@ -89,22 +86,13 @@ class VisRagEncoder(PageImageEncoder):
     def _encode(self, loaded: LoadedModel, images: Sequence[Image]) -> list[PageEmbedding]:
         pictures = [image.convert("RGB") for image in images]
         vectors = self._pooled(loaded, [""] * len(images), pictures)
-        return [self._embedding(vector[None]) for vector in vectors]
-
-    def _embedding(self, vector: NDArray[np.float32]) -> PageEmbedding:
-        """Return a page with one vector, whose box is the whole page."""
-        if not np.isfinite(vector).all():
-            return page_without_vectors(self.dimension, NO_NUMBERS)
-        return PageEmbedding(
-            unit_vectors(vector).astype(np.float16),
-            np.array([[0, 0, 1, 1]], np.float32),
-            np.array([-1], np.int32),
-        )
+        whole_page = np.array([[0, 0, 1, 1]], np.float32)
+        return [embed_page(vector[None], whole_page) for vector in vectors]
 
     def _pooled(
         self, loaded: LoadedModel, texts: Sequence[str], images: Sequence[Image | None]
     ) -> NDArray[np.float32]:
-        """Return the mean over the tokens of each, the n-th token counting n times: (texts, D)."""
+        """Return the weighted mean over tokens, with weight n for the n-th token: (texts, D)."""
         import torch
 
         with torch.inference_mode():
@@ -115,7 +103,7 @@ class VisRagEncoder(PageImageEncoder):
             pooled = (sums / weights.sum(dim=1, keepdim=True)).cpu().numpy()
         if pooled.shape != (len(texts), self.dimension):
             raise CheckpointError(
-                f"{self.name} made vectors of the shape {pooled.shape} and not "
-                f"{(len(texts), self.dimension)}: its code is not VisRAG-Ret's."
+                f"{self.name} returned vectors of shape {pooled.shape}, not "
+                f"{(len(texts), self.dimension)}: its code isn't VisRAG-Ret's."
             )
         return np.asarray(pooled, np.float32)

@@ -1,4 +1,4 @@
-"""The third and fourth stage of a run: answers from the chosen pages, and verdicts on them."""
+"""Stages three and four of a run: generate answers from the chosen pages, and judge them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
 from visar.errors import VisarError
+from visar.evaluation.boxes import quotes_f1
 from visar.evaluation.calls import ONE_BY_ONE, Pace, group_by
 from visar.evaluation.judge import Case, Judge, Verdict, judge_each
-from visar.evaluation.records import KEYS, Answered, Judged, key_of
+from visar.evaluation.questions import EvidenceBox
+from visar.evaluation.records import KEYS, AnswerRecord, VerdictRecord, key_of
 from visar.evaluation.searching import Search, search_key
 from visar.evaluation.state import planned_answers
 from visar.evaluation.work import Work
-from visar.evaluation.workers import Searched
+from visar.evaluation.workers import SearchResult
 from visar.generation import extractive
 from visar.generation.answering import BUDGETS, GeneratedAnswer, answer_each, gather_pages
+from visar.generation.generator import Generator
 from visar.generation.prompts import GivenPage, PromptName
-from visar.generation.protocol import Generator
 from visar.index import Index
 from visar.quotes.choice import find_quotes
 from visar.retrieval.search import Searcher
@@ -28,52 +31,54 @@ from visar.text import encodable
 
 @dataclass(frozen=True, slots=True)
 class AnswerTask:
-    """A question to answer from the pages that a method has chosen."""
+    """A question to answer from the pages that a method chose."""
 
     question: str
     document: str
     """The document's id in the index."""
-    blank: Answered
-    """The record of its answer, without the answer."""
+    blank: AnswerRecord
+    """The answer record to fill in."""
     prompt: PromptName = "default"
 
 
 def quote(work: Work, search: Search, encoder: Encoder) -> None:
-    """Answer with quotes from the pages that were chosen with an encoder."""
+    """Answer with quotes from the pages chosen with an encoder."""
     tasks = [
         task for task in _answer_tasks(work, extractive.NAME) if task.blank.encoder == encoder.name
     ]
     tasks.sort(key=lambda task: work.rows[_question_of(task)].search_order)
     questions = dict.fromkeys(_question_of(task) for task in tasks)
-    searched = search.weights([work.rows[question] for question in questions])
+    results = search.weights([work.rows[question] for question in questions])
     searchers: dict[str, Searcher] = {}
 
-    def quote_one(batch: Sequence[AnswerTask]) -> list[Answered]:
+    def quote_one(batch: Sequence[AnswerTask]) -> list[AnswerRecord]:
         (task,) = batch
         if task.document not in searchers:
-            # Tasks of one document come one after another.
+            # Tasks are sorted by document, so one searcher at a time is enough.
             searchers.clear()
             address = work.addresses[encoder.name]
             searchers[task.document] = work.index.searcher([task.document], address)
-        key = search_key(work.rows[_question_of(task)].asked)
-        return [quote_answer(task, searchers[task.document], searched[key])]
+        row = work.rows[_question_of(task)]
+        result = results[search_key(row.asked)]
+        folder = work.index.original(task.document) if row.question.boxes else None
+        return [quote_answer(task, searchers[task.document], result, row.question.boxes, folder)]
 
-    _keep_answers(work, extractive.NAME, tasks, quote_one, ONE_BY_ONE)
+    _store_answers(work, extractive.NAME, tasks, quote_one, ONE_BY_ONE)
 
 
 def answer(work: Work, generator: Generator, pace: Pace) -> None:
-    """Have a generator answer from the chosen pages."""
+    """Generate answers from the chosen pages."""
     tasks = list(_answer_tasks(work, generator.name))
     if pace.batch > 1:
-        # Prompts of a batch are padded to the longest.
+        # Prompts in a batch are padded to the longest, so batch prompts of similar length.
         tasks.sort(key=lambda task: len(task.blank.pages))
     concurrency = max(pace.threads, pace.batch)
     write = partial(write_answers, index=work.index, generator=generator, concurrency=concurrency)
-    _keep_answers(work, generator.name, tasks, write, pace)
+    _store_answers(work, generator.name, tasks, write, pace)
 
 
 def judge_answers(work: Work, judge: Judge, pace: Pace) -> None:
-    """Have a judge decide about all answers of the run that count and have a reference."""
+    """Judge all current answers that have a reference answer."""
     blanks = []
     for setting, answered in work.state.answered.items():
         row = work.rows.get(setting[:2])
@@ -82,14 +87,14 @@ def judge_answers(work: Work, judge: Judge, pace: Pace) -> None:
             if key_of(blank) not in work.state.judged:
                 blanks.append(replace(blank, inputs=work.state.inputs(blank) or ""))
 
-    def case_of(blank: Judged) -> Case:
+    def case_of(blank: VerdictRecord) -> Case:
         question = work.rows[blank.dataset, blank.question].question
-        said = work.state.answered[key_of(blank)[:-1]].said
-        return Case(question.text, question.answers, said, question.kind)
+        answer = work.state.answered[key_of(blank)[:-1]].judged_text
+        return Case(question.text, question.answers, answer, question.kind)
 
-    with work.writer(Judged) as writer:
+    with work.writer(VerdictRecord) as writer:
 
-        def keep(group: Sequence[Judged], verdict: Verdict | Judged) -> None:
+        def keep(group: Sequence[VerdictRecord], verdict: Verdict | VerdictRecord) -> None:
             found = [
                 replace(blank, correct=verdict.correct, reason=verdict.reason, model=verdict.model)
                 for blank in group
@@ -100,7 +105,7 @@ def judge_answers(work: Work, judge: Judge, pace: Pace) -> None:
         groups = group_by(blanks, lambda blank: blank.inputs)
         for group in groups:
             known = work.state.known.get(group[0].inputs)
-            if isinstance(known, Judged):
+            if isinstance(known, VerdictRecord):
                 keep(group, known)
         work.calls.make(
             "judging",
@@ -114,7 +119,7 @@ def judge_answers(work: Work, judge: Judge, pace: Pace) -> None:
 
 
 def _answer_tasks(work: Work, generator: str) -> Iterator[AnswerTask]:
-    """Yield the answers of a generator that are missing and whose pages are chosen."""
+    """Yield the missing answers of a generator for which pages have been chosen."""
     for setting in planned_answers(work.manifest, work.asked):
         chosen = work.state.retrieved.get(setting[:4])
         if setting[4] != generator or setting in work.state.answered or chosen is None:
@@ -123,7 +128,7 @@ def _answer_tasks(work: Work, generator: str) -> Iterator[AnswerTask]:
         row = work.rows[dataset, question]
         pages = chosen.pages[:max_k]
         inputs = work.state.definitions.answer(row.asked, encoder, generator, prompt, pages)
-        blank = Answered(
+        blank = AnswerRecord(
             dataset=dataset,
             question=question,
             encoder=encoder,
@@ -142,25 +147,25 @@ def _answer_tasks(work: Work, generator: str) -> Iterator[AnswerTask]:
         yield AnswerTask(row.question.text, work.document(row).id, blank, prompt)
 
 
-def _keep_answers(
+def _store_answers(
     work: Work,
     generator: str,
     tasks: Sequence[AnswerTask],
-    call: Callable[[Sequence[AnswerTask]], Sequence[Answered | Exception]],
+    call: Callable[[Sequence[AnswerTask]], Sequence[AnswerRecord | Exception]],
     pace: Pace,
 ) -> None:
-    """Answer tasks, those with the same inputs once, and keep the answers."""
-    with work.writer(Answered) as writer:
+    """Answer tasks and store the answers, answering tasks with the same inputs only once."""
+    with work.writer(AnswerRecord) as writer:
 
-        def keep(group: Sequence[AnswerTask], answered: Answered) -> None:
-            found = [_with_setting(answered, task.blank) for task in group]
+        def keep(group: Sequence[AnswerTask], answered: AnswerRecord) -> None:
+            found = [_with_key(answered, task.blank) for task in group]
             work.keep(writer, found)
             work.outcome.answered += len(group)
 
         groups = group_by(tasks, lambda task: task.blank.inputs)
         for group in groups:
             known = work.state.known.get(group[0].blank.inputs)
-            if isinstance(known, Answered):
+            if isinstance(known, AnswerRecord):
                 keep(group, known)
         work.calls.make(
             "answers",
@@ -177,46 +182,46 @@ def _question_of(task: AnswerTask) -> tuple[str, str]:
     return task.blank.dataset, task.blank.question
 
 
-def _with_setting(answered: Answered, blank: Answered) -> Answered:
-    """Return an answer under the setting of another one with the same inputs."""
-    return replace(answered, **dict(zip(KEYS[Answered], key_of(blank), strict=True)))
+def _with_key(answered: AnswerRecord, blank: AnswerRecord) -> AnswerRecord:
+    """Return a copy of an answer with the key of another record with the same inputs."""
+    return replace(answered, **dict(zip(KEYS[AnswerRecord], key_of(blank), strict=True)))
 
 
-def _blank_verdict(answered: Answered, judge: str) -> Judged:
-    setting = dict(zip(KEYS[Answered], key_of(answered), strict=True))
-    return Judged(**setting, judge=judge, correct=False)
+def _blank_verdict(answered: AnswerRecord, judge: str) -> VerdictRecord:
+    setting = dict(zip(KEYS[AnswerRecord], key_of(answered), strict=True))
+    return VerdictRecord(**setting, judge=judge, correct=False)
 
 
 def write_answers(
     tasks: Sequence[AnswerTask], index: Index, generator: Generator, *, concurrency: int = 1
-) -> list[Answered | VisarError]:
-    """Have a generator answer tasks with the same prompt.
+) -> list[AnswerRecord | VisarError]:
+    """Generate the answers of tasks with the same prompt.
 
-    In place of an answer stands the error of a task whose pages cannot be shown, or which the
-    generator fails to answer. ``concurrency`` is the number of tasks under way at a time.
+    A task whose pages can't be loaded, or that the generator fails to answer, gets an error
+    instead. ``concurrency`` is the number of concurrent tasks.
     """
-    done: dict[int, Answered | VisarError] = {}
-    given: dict[int, tuple[str, list[GivenPage]]] = {}
+    done: dict[int, AnswerRecord | VisarError] = {}
+    prepared: dict[int, tuple[str, list[GivenPage]]] = {}
     for position, task in enumerate(tasks):
         pages = [(task.document, page) for page in task.blank.pages]
         try:
-            shown = gather_pages(index, generator, pages, [task.document])
+            given = gather_pages(index, generator, pages, [task.document])
         except VisarError as error:
             done[position] = error
         else:
-            given[position] = task.question, shown
-    if given:
+            prepared[position] = task.question, given
+    if prepared:
         prompt = tasks[0].prompt
-        written = answer_each(list(given.values()), generator, BUDGETS[prompt], prompt=prompt)
-        for position, one in zip(given, written, strict=True):
+        answers = answer_each(list(prepared.values()), generator, BUDGETS[prompt], prompt=prompt)
+        for position, one in zip(prepared, answers, strict=True):
             blank = tasks[position].blank
             done[position] = (
-                one if isinstance(one, VisarError) else _written(blank, one, concurrency)
+                one if isinstance(one, VisarError) else _fill_in(blank, one, concurrency)
             )
     return [done[position] for position in range(len(tasks))]
 
 
-def _written(blank: Answered, answer: GeneratedAnswer, concurrency: int) -> Answered:
+def _fill_in(blank: AnswerRecord, answer: GeneratedAnswer, concurrency: int) -> AnswerRecord:
     generation = answer.generation
     return replace(
         blank,
@@ -231,13 +236,26 @@ def _written(blank: Answered, answer: GeneratedAnswer, concurrency: int) -> Answ
     )
 
 
-def quote_answer(task: AnswerTask, searcher: Searcher, searched: Searched) -> Answered:
-    """Answer a task with the best passages of its pages."""
+def quote_answer(
+    task: AnswerTask,
+    searcher: Searcher,
+    result: SearchResult,
+    marked: Sequence[EvidenceBox] = (),
+    folder: Path | None = None,
+) -> AnswerRecord:
+    """Answer a task with the best passages of its pages.
+
+    Their boxes are compared with the ``marked`` ones, if the folder of the page images is known.
+    """
     started = time.perf_counter()
     page_ids = [(task.document, page) for page in task.blank.pages]
-    weighted = searcher.weigh(searched.query, searched.token_weights, page_ids)
+    weighted = searcher.weigh(result.query, result.token_weights, page_ids)
     passages = find_quotes(task.question, weighted).quotes(page_ids)
     pages = [one.page for one in weighted]
-    strength = searcher.strength(task.question, searched.match, pages, quoted=bool(passages))
-    text = extractive.quote(passages) if strength != "none" else ""
-    return replace(task.blank, text=text, raw=text, seconds=time.perf_counter() - started)
+    strength = searcher.strength(task.question, result.match, pages, quoted=bool(passages))
+    if strength == "none":
+        passages = ()
+    text = extractive.quote(passages)
+    seconds = time.perf_counter() - started
+    box_f1 = quotes_f1(passages, marked, folder) if marked and folder is not None else None
+    return replace(task.blank, text=text, raw=text, seconds=seconds, box_f1=box_f1)

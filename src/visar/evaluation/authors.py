@@ -1,9 +1,9 @@
-"""The settings of an evaluation as the paper's authors computed it: ``--as-authors``.
+"""The settings of the paper's authors, for ``--as-authors``.
 
-Whatever else differed belongs to these settings: the prompt "paper" brings each model's layout,
-tiles, decoding and 2,048 tokens of reply, the judge "paper" its sampling and its reading of
-references, ``+authors`` the questions and precision of ColModernVBERT. Revisions are pinned where
-encoders and data sets are declared. Pages are rendered at 144 dpi in any case.
+These settings include further differences: the prompt "paper" sets each model's layout, tiles,
+decoding and 2,048 reply tokens; the judge "paper" its sampling and parsing of references;
+``+authors`` the question format and precision of ColModernVBERT. Revisions are pinned where
+encoders and data sets are declared. Pages are always rendered at 144 dpi.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from visar.encoders.names import parse_name
-from visar.encoders.registry import PUBLISHED as ENCODERS
+from visar.encoders.records import PUBLISHED as ENCODERS
 from visar.errors import InvalidOption
 from visar.generation.registry import INTERNVL, internvl_hint
 from visar.generation.registry import PUBLISHED as GENERATORS
 
 _INTERNVL = "internvl3.5"
-_WITH_AUTHORS_MODE = ("colmodernvbert", ENCODERS["colmodernvbert"].repository)
+_HAS_AUTHORS_MODE = ("colmodernvbert", ENCODERS["colmodernvbert"].repository)
 
 
 def as_authors(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a plan with those of the paper's authors where it gives none.
+    """Return a plan's settings, with the authors' settings as defaults.
 
-    Encoders run in their authors' mode. Raises InvalidOption for a model that has other weights
-    than the paper's.
+    Encoders run in their authors mode. Raises InvalidOption for a model whose weights differ from
+    the paper's.
 
     >>> changed = as_authors({"encoders": ["colpali", "colmodernvbert"], "max_k": [5]})
     >>> changed["encoders"], changed["prompt"], changed["judges"], changed["max_k"]
@@ -36,26 +36,31 @@ def as_authors(values: Mapping[str, Any]) -> dict[str, Any]:
     changed = {"prompt": "paper", "judges": ("paper",), **values}
     encoders = tuple(values.get("encoders", ()))
     if encoders:
-        changed["encoders"] = tuple(map(_encoder, encoders))
+        changed["encoders"] = tuple(map(encoder_of_authors, encoders))
     if any(parse_name(name).published == "colbertv2" for name in encoders):
         changed.setdefault("ocr_engine", "tesseract")
     for name in values.get("generators", ()):
         if name.partition("=")[0] in ("internvl3.5", GENERATORS["internvl3.5"].repository):
             raise InvalidOption(
-                f"{name} has other weights than the paper's InternVL3.5. {internvl_hint()}"
+                f"{name} has different weights than the paper's InternVL3.5. {internvl_hint()}"
             )
     return changed
 
 
-def _encoder(name: str) -> str:
+def encoder_of_authors(name: str) -> str:
+    """Return the name of an encoder in its authors mode, if it has one.
+
+    >>> encoder_of_authors("colmodernvbert"), encoder_of_authors("colpali")
+    ('colmodernvbert+authors', 'colpali')
+    """
     parts = parse_name(name)
-    if (parts.kind or parts.base) not in _WITH_AUTHORS_MODE:
+    if (parts.kind or parts.base) not in _HAS_AUTHORS_MODE:
         return name
     return str(replace(parts, authors=True))
 
 
 def paper_encoder(name: str) -> str:
-    """Return the encoder of the paper that a name stands for; else the name without its revision.
+    """Return the paper's encoder for a name, or else the name without its revision.
 
     >>> [paper_encoder(name) for name in ("vidore/colpali-v1.2", "colmodernvbert+authors")]
     ['colpali', 'colmodernvbert']
@@ -65,9 +70,9 @@ def paper_encoder(name: str) -> str:
 
 
 def paper_generator(name: str) -> str:
-    """Return the generator of the paper that a name stands for; else the name.
+    """Return the paper's generator for a name, or else the name.
 
-    The repository of InternVL3.5 that transformers loads has other weights than the paper's.
+    The InternVL3.5 repository for transformers has different weights than the paper's.
 
     >>> [paper_generator(f"openai:OpenGVLab/InternVL3_5-8B-{end}") for end in ("Instruct", "HF")]
     ['internvl3.5', 'OpenGVLab/InternVL3_5-8B-HF']
@@ -82,23 +87,23 @@ def paper_generator(name: str) -> str:
     return (papers | {INTERNVL: _INTERNVL}).get(bare, bare)
 
 
-def tell_folder(known: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a plan whose one checkpoint in a folder is said to be a known model.
+def declare_checkpoint(known: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan's settings with its checkpoint folder declared to be a known model.
 
-    ``known`` is a name of ``visar encoders`` or ``visar generators`` that has a checkpoint; the
-    folder is then named KNOWN=FOLDER. Raises InvalidOption if there is no such model, or not one
-    folder among the encoders or generators.
+    ``known`` is a name of ``visar encoders`` or ``visar generators`` with a checkpoint. The folder
+    becomes KNOWN=FOLDER. Raises InvalidOption if the model is unknown, or unless there is exactly
+    one folder among the encoders or generators.
     """
     setting = "encoders" if known in ENCODERS else "generators"
     if setting == "generators" and known not in GENERATORS:
         names = ", ".join((*ENCODERS, *GENERATORS))
-        raise InvalidOption(f"A checkpoint can be said to be one of {names}, not {known!r}.")
-    named = list(values.get(setting, ()))
-    folders = [place for place, name in enumerate(named) if Path(name).expanduser().is_dir()]
+        raise InvalidOption(f"Unknown model {known!r} in --as: choose one of {names}.")
+    models = list(values.get(setting, ()))
+    folders = [n for n, name in enumerate(models) if Path(name).expanduser().is_dir()]
     if len(folders) != 1:
         raise InvalidOption(
-            f"--as {known} goes with one folder among the {setting}; there are {len(folders)}. "
-            f"Name each as {known}=FOLDER instead."
+            f"--as {known} needs exactly one folder among the {setting}, not {len(folders)}. "
+            f"Use {known}=FOLDER for each folder instead."
         )
-    named[folders[0]] = f"{known}={named[folders[0]]}"
-    return {**values, setting: tuple(named)}
+    models[folders[0]] = f"{known}={models[folders[0]]}"
+    return {**values, setting: tuple(models)}

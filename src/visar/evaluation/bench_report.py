@@ -1,4 +1,4 @@
-"""What ``visar bench`` has measured, as tables, as the paper's figures of latency and as files."""
+"""Present the results of ``visar bench``: tables, the paper's latency figures, and files."""
 
 from __future__ import annotations
 
@@ -23,27 +23,22 @@ from visar.text import counted
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Of a bar, where one document size takes the space of 1.
+# Width of a bar, where each document size takes up a width of 1.
 BAR_WIDTH = 0.38
-_SHORTCUT_NAMES = {
-    name: f"{option.replace('_', '-')} = {value}"
-    for name, options in SHORTCUTS.items()
-    for option, value in options.items()
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A heading, and rows of text under column names."""
+    """A table of text, with a title and column names."""
 
     title: str
     columns: tuple[str, ...]
-    """All but the first hold numbers."""
+    """Column names. All columns except the first are numeric."""
     rows: tuple[tuple[str, ...], ...]
 
 
 def tables(bench: Bench) -> list[Table]:
-    """Return what a person looks at: all methods, all documents, and latency against size."""
+    """Return the main tables: methods, documents, and latency by document size."""
     longest = bench.sizes[-1]
     return [
         _by_method(f"All methods · {counted(len(bench.documents), 'document')}", bench.overall),
@@ -57,7 +52,7 @@ def tables(bench: Bench) -> list[Table]:
 
 
 def save(bench: Bench, folder: Path) -> list[Path]:
-    """Write bench.json, bench.md and the figures into a folder, and return their paths."""
+    """Write bench.json, bench.md and the figures to a folder; return their paths."""
     texts = {
         "bench.json": json.dumps(to_plain(bench), ensure_ascii=False, indent=2) + "\n",
         "bench.md": to_markdown(bench),
@@ -69,9 +64,9 @@ def save(bench: Bench, folder: Path) -> list[Path]:
 
 
 def make_ready(folder: Path) -> None:
-    """Check that everything can be saved in a folder, before the time is spent.
+    """Check that results can be saved in a folder, before measuring.
 
-    Raises InvalidOption if the folder cannot be written to, MissingExtra without matplotlib.
+    Raises InvalidOption if the folder isn't writable, and MissingExtra without matplotlib.
     """
     with drawing.figure_style():
         pass
@@ -80,22 +75,22 @@ def make_ready(folder: Path) -> None:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise InvalidOption(f"{folder} cannot be written to: {error.strerror}.") from error
+        raise InvalidOption(f"Can't write to {folder}: {error.strerror}.") from error
 
 
 def summary_lines(bench: Bench) -> list[str]:
-    """Return what the numbers were measured with, and what they leave out."""
+    """Return lines that explain what was measured, and how."""
     same = sum(part.same_pages for part in bench.documents)
     questions = sum(len(part.k_star) for part in bench.documents)
     machine = bench.machine
     return [
         f"milliseconds: median (quartiles) of {counted(bench.rounds, 'round')} per question, "
-        "methods in turns; × is the ratio to late interaction",
+        "with methods interleaved; × is the ratio to late interaction",
         f"exact and approximate ViSAR chose the same pages for {same} of "
-        f"{counted(questions, 'question')} (approximate ViSAR takes "
-        f"{METHODS[APPROXIMATE].options['top_s']} at most)",
-        f"not included: encoding a question with {bench.encoder}, "
-        f"{bench.encoding.median:.1f} ms; loading a document",
+        f"{counted(questions, 'question')} (approximate ViSAR chooses "
+        f"at most {METHODS[APPROXIMATE].options['top_s']})",
+        f"not included: encoding a question with {bench.encoder} "
+        f"({bench.encoding.median:.1f} ms), and loading a document",
         f"{machine['processor']}, {counted(int(machine['cores']), 'core')}, numpy "
         f"{machine['numpy']}, OMP_NUM_THREADS {machine['OMP_NUM_THREADS'] or 'not set'}, "
         f"visar {machine['visar']}",
@@ -104,7 +99,7 @@ def summary_lines(bench: Bench) -> list[str]:
 
 
 def to_markdown(bench: Bench) -> str:
-    """Return all tables, each document's by method and stage included."""
+    """Return all tables as Markdown, including a table of methods for each document."""
     text = "# Latency\n\n" + "".join(f"- {line}\n" for line in summary_lines(bench))
     by_document = [
         _by_method(f"{part.name} · {counted(part.pages, 'page')}", part.timings)
@@ -126,7 +121,7 @@ def _by_method(title: str, timings: Mapping[str, Timing]) -> Table:
     stages = tuple(timings[EXACT].stages)
     rows = tuple(
         (
-            f"{_SHORTCUT_NAMES[name]} only" if name in SHORTCUTS else label(name),
+            f"{label(name)} only" if name in SHORTCUTS else label(name),
             _spread(timing),
             f"{timing.ratio:.1f}×",
             *(f"{timing.share(s):.0%}" if s in timing.stages else "" for s in stages),
@@ -138,7 +133,7 @@ def _by_method(title: str, timings: Mapping[str, Timing]) -> Table:
 
 
 def _by_part(title: str, first: str, parts: Sequence[tuple[str, Part]]) -> Table:
-    # Largest-Gap is late interaction but for some microseconds: the other tables have it.
+    # Leave out Largest-Gap, which takes only microseconds more than late interaction.
     shown = [key for key in _methods([part for _, part in parts]) if key != "largest-gap"]
     short = {LATE: "LATE", APPROXIMATE: "VISAR APPROX."}
     headings = [short.get(key, label(key).upper().replace("-", " ")) for key in shown]
@@ -157,7 +152,7 @@ def _by_part(title: str, first: str, parts: Sequence[tuple[str, Part]]) -> Table
 
 
 def _methods(parts: Sequence[Part]) -> list[str]:
-    """Everything that was measured but single shortcuts."""
+    """Return all measured methods except single shortcuts."""
     measured = dict.fromkeys(key for part in parts for key in part.timings)
     return [key for key in measured if key not in SHORTCUTS]
 
@@ -176,34 +171,34 @@ def _median(timing: Timing | None) -> str:
 
 
 def _milliseconds(value: float) -> str:
-    """With as many digits as a reader can use."""
+    """Format milliseconds, with decimals only below 10."""
     return f"{value:.2f}" if value < 10 else f"{value:.0f}"
 
 
 def figures(bench: Bench) -> dict[str, str]:
-    """Return the paper's figures of latency, as SVG by file name."""
+    """Return the paper's latency figures as SVG, by file name."""
     whole, encoder = counted(bench.sizes[-1].pages, "page"), drawing.plain(bench.encoder)
     components = f"Latency by component, exact and approximate ({encoder})"
-    wanted = (
+    figures_to_draw = (
         ("size", f"Latency against document size ({encoder})", _draw_sizes),
         ("components", components, _draw_components),
         ("strategies", f"Latency by acceleration strategy, {whole}", _draw_strategies),
     )
-    drawn = {}
+    svgs = {}
     with drawing.figure_style():
         from matplotlib.figure import Figure
 
-        for name, title, draw in wanted:
+        for name, title, draw in figures_to_draw:
             figure = Figure()
             axes = figure.add_subplot()
             axes.set_title(title)
             draw(axes, bench)
-            drawn[f"latency-{name}.svg"] = drawing.to_svg(figure)
-    return drawn
+            svgs[f"latency-{name}.svg"] = drawing.to_svg(figure)
+    return svgs
 
 
 def _draw_sizes(axes: Axes, bench: Bench) -> None:
-    """A line per method over the parts of the longest document; a point per document."""
+    """Draw a line per method over parts of the longest document, and a point per document."""
     methods = _methods([*bench.documents, *bench.sizes])
     looks = drawing.method_looks([key for key in methods if key not in drawing.LOOKS])
     for key in methods:
@@ -241,7 +236,7 @@ def _draw_sizes(axes: Axes, bench: Bench) -> None:
 
 
 def _draw_components(axes: Axes, bench: Bench) -> None:
-    """For each part of the longest document: ViSAR exact and approximate, stage upon stage."""
+    """Draw stacked stages of exact and approximate ViSAR for each part of the longest document."""
     bars = [
         (place + side * (BAR_WIDTH / 2 + 0.02), part.timings[key])
         for place, part in enumerate(bench.sizes)
@@ -256,8 +251,8 @@ def _draw_components(axes: Axes, bench: Bench) -> None:
 
 
 def _draw_strategies(axes: Axes, bench: Bench) -> None:
-    """On the whole longest document: no shortcut, each of them alone, and all of them."""
-    shortcuts = {key: name.replace(" ", "\n", 1) for key, name in _SHORTCUT_NAMES.items()}
+    """Draw stages with no, single and all shortcuts, for the longest document."""
+    shortcuts = {key: label(key).replace(" ", "\n", 1) for key in SHORTCUTS}
     names = {EXACT: "none\n(exact)"} | shortcuts | {APPROXIMATE: "all three\n(approx.)"}
     timings = bench.sizes[-1].timings
     _stack(axes, [(place, timings[key]) for place, key in enumerate(names)])
@@ -265,9 +260,9 @@ def _draw_strategies(axes: Axes, bench: Bench) -> None:
 
 
 def _stack(axes: Axes, bars: Sequence[tuple[float, Timing]]) -> None:
-    """Bars of stages, the first lowest, with the whole above."""
+    """Draw bars of stacked stages, labeled with their total."""
     places = [place for place, _ in bars]
-    known = dict.fromkeys((*drawing.STAGE_COLOURS, *(s for _, each in bars for s in each.stages)))
+    known = dict.fromkeys((*drawing.STAGE_COLORS, *(s for _, each in bars for s in each.stages)))
     stages = {stage: [timing.stages.get(stage, 0.0) for _, timing in bars] for stage in known}
     heights = drawing.stack_stages(axes, places, stages, BAR_WIDTH)
     for place, height in zip(places, heights, strict=True):

@@ -1,4 +1,4 @@
-"""Fitting a calibration on questions with evidence pages, and measuring how well it holds."""
+"""Fit calibrations on questions with evidence pages, and measure their quality."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from visar.retrieval.calibration import (
     most_useful,
 )
 
-FEWEST_QUESTIONS = 20
-"""With evidence pages; fewer cannot fit the model."""
-# Questions put to other documents weigh as much together as this share of the others: how often
-# people are taken to ask a document about something else.
+MIN_QUESTIONS = 20
+"""Minimum number of questions with evidence pages."""
+# Total weight of questions put to other documents, relative to the rest: an assumption about how
+# often people ask a document about something else.
 SHARE_OF_OTHERS = 0.25
-# What is called a weak match, and none: see fit().
-REFUSED = 0.12
-DOUBTED = 0.95
+# Quantiles for the thresholds of matches "none" and "weak": see fit().
+NONE_QUANTILE = 0.12
+WEAK_QUANTILE = 0.95
 FOLDS = 30
-"""Of documents, at most."""
+"""Maximum number of groups of documents in cross-validation."""
 
 
 def fit_logistic(
     features: Float64, labels: Float64, sample_weights: Float64, ridge: float = 1.0
 ) -> tuple[float, Float64]:
-    """Fit a logistic regression; return the intercept and the weights.
+    """Fit a logistic regression; return its intercept and weights.
 
-    Features are standardized for the ridge penalty, which leaves out the intercept; the returned
-    weights go with the features as they are given. A feature that does not vary gets 0.
+    Features are standardized for the ridge penalty, which excludes the intercept. The returned
+    weights apply to the original features. A constant feature gets weight 0.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -64,33 +64,18 @@ def fit(
     examples: Sequence[Example],
     encoder: EncoderRef,
     reader: str | None = None,
-    fewest: int = FEWEST_QUESTIONS,
+    fewest: int = MIN_QUESTIONS,
     coverage: float | None = None,
 ) -> Calibration:
     """Fit a calibration on at least ``fewest`` questions with evidence pages.
 
-    A match is called "none" below the probability of being about the question that
-    `REFUSED` of the answerable questions do not reach (or a lower one, if that of nearly
-    all questions put to other documents is lower), and "weak" below the one that
-    `DOUBTED` of the questions put to other documents do not reach.
-
-    Parameters
-    ----------
-    examples
-        Questions put to pages.
-    encoder
-        Reference of the encoder whose vectors they were compared by.
-    reader
-        Name of the reader that judged pages; None to fit without its judgments.
-    fewest
-        Minimum number of questions with evidence pages.
-    coverage
-        Share of questions whose evidence the method ``coverage`` promises; see `fit_coverage`.
-
-    Raises
-    ------
-    CalibrationError
-        If there are too few such questions, or only one document.
+    Thresholds apply to the probability that the document is about the question. A match is "none"
+    below the `NONE_QUANTILE` quantile of answerable questions, or below the 0.99 quantile of
+    questions put to other documents if that is lower. It is "weak" below the `WEAK_QUANTILE`
+    quantile of questions put to other documents. ``reader`` is the name of the reader that judged
+    pages; None to fit without its judgments. ``coverage`` is the share of questions for which the
+    method "coverage" promises to find all evidence. Raises CalibrationError if there are too few
+    questions or only one document.
     """
     own = [example for example in examples if example.kind == "own"]
     others = [example for example in examples if example.kind == "other"]
@@ -98,10 +83,10 @@ def fit(
     count, documents = len(answerable), len({example.document for example in own})
     if count < fewest or not others:
         raise CalibrationError(
-            f"{count} questions with evidence pages about {documents} documents are too few to "
-            f"calibrate: at least {FEWEST_QUESTIONS} about 3 are needed."
+            f"Can't calibrate with {count} questions with evidence pages about {documents} "
+            f"documents: provide at least {MIN_QUESTIONS} about 3 documents."
         )
-    # A cube fits better than a line: below some cosine it hardly matters how low it is.
+    # The cube fits better, because differences between low cosines hardly matter.
     cubes = np.array([[example.cosine**3] for example in (*own, *others)])
     is_about = np.repeat([1.0, 0.0], [len(own), len(others)])
     share = SHARE_OF_OTHERS * len(own) / len(others)
@@ -111,8 +96,8 @@ def fit(
     def quantile(some: Sequence[Example], level: float) -> float:
         return float(np.quantile([example.cosine for example in some], level))
 
-    none = min(quantile(answerable, REFUSED), quantile(others, 0.99))
-    weak = max(none, quantile(others, DOUBTED))
+    none = min(quantile(answerable, NONE_QUANTILE), quantile(others, 0.99))
+    weak = max(none, quantile(others, WEAK_QUANTILE))
     none, weak = logistic(intercept + weight * np.array([none, weak]) ** 3).tolist()
     about = {id(e): float(logistic(np.array(intercept + weight * e.cosine**3))) for e in examples}
     asked = [(e, e.features, about[id(e)]) for e in examples if e.kind != "other"]
@@ -137,31 +122,28 @@ def fit(
 
 
 def _fit_threshold(answerable: Sequence[Example]) -> float | None:
-    """Fit the method ``threshold``; None if the cosines of pages are not known."""
+    """Fit the method ``threshold``; return None if the cosines of pages are unknown."""
     known = [(e.cosines, np.flatnonzero(e.evidence)) for e in answerable if e.cosines is not None]
     return fit_threshold(known) if known else None
 
 
 def fit_coverage(examples: Sequence[Example], level: float) -> Coverage:
-    """Fit the promise that the pages taken hold all evidence of a share of questions.
+    """Fit the choice of pages that include all evidence for a given share of questions.
 
-    The model of pages is fitted on questions about every other document, the threshold on the
-    questions about the rest.
-
-    Raises
-    ------
-    CalibrationError
-        If the level is not between 0 and 1, or either part has no question with evidence.
+    The page model is fitted on questions about half of the documents, the threshold on the rest.
+    Raises CalibrationError if the level isn't between 0 and 1, or a half has no question with
+    evidence.
     """
     if not 0 < level < 1:
-        raise CalibrationError(f"The coverage must lie between 0 and 1, such as 0.9, not {level}.")
+        raise CalibrationError(f"Invalid coverage {level}: use a share between 0 and 1.")
     own = [example for example in examples if example.kind == "own"]
     fitted_on = set(sorted({example.document for example in own})[::2])
     first = [example for example in own if example.document in fitted_on]
     second = [e for e in own if e.document not in fitted_on and e.evidence.any()]
     if not second or not any(example.evidence.any() for example in first):
         raise CalibrationError(
-            "Questions with evidence pages about at least two documents are needed for a coverage."
+            "Can't fit a coverage: provide questions with evidence pages about at least two "
+            "documents."
         )
     model = _fit_pages([(example, example.features, 1.0) for example in first])
     lowest = [model.probabilities(e.features)[e.evidence].min() for e in second]
@@ -170,19 +152,19 @@ def fit_coverage(examples: Sequence[Example], level: float) -> Coverage:
 
 @dataclass(frozen=True, slots=True)
 class CoverageQuality:
-    """What a promise kept on documents that it was not fitted on."""
+    """The measured coverage on documents that weren't used for fitting."""
 
     level: float
     kept: float
-    """Share of questions whose evidence was all among the pages taken."""
+    """The share of questions with all evidence among the chosen pages."""
     questions: int
     mean_k: float
     mean_pages: float
-    """Mean number of pages of the documents."""
+    """The mean number of pages of the documents."""
 
 
 def measure_coverage(examples: Sequence[Example], level: float) -> CoverageQuality:
-    """Fit promises on some documents, measure on others, until each was measured once."""
+    """Measure the coverage of all documents by cross-validation."""
     results = []
     for left_out in _folds(examples):
         rest = [e for e in examples if e.document not in left_out]
@@ -202,7 +184,7 @@ def measure_coverage(examples: Sequence[Example], level: float) -> CoverageQuali
 
 
 def _folds(examples: Sequence[Example]) -> list[set[str]]:
-    """Return documents to leave out together, each once."""
+    """Return disjoint groups of documents to leave out together."""
     documents = sorted({example.document for example in examples})
     folds = min(len(documents), FOLDS)
     return [set(documents[fold::folds]) for fold in range(folds)]
@@ -211,9 +193,9 @@ def _folds(examples: Sequence[Example]) -> list[set[str]]:
 def _fit_pages(
     asked: Sequence[tuple[Example, Float64, float]], reader: str | None = None
 ) -> PageModel:
-    """Fit the model of pages on questions to one document, and the shifts on the first pages.
+    """Fit the page model on questions put to one document, and the shifts on the first pages.
 
-    With each example come the features of its pages and the probability that they are about it.
+    Each example comes with the features of its pages and the probability that they are about it.
     """
     own = [(example, features) for example, features, _ in asked if example.kind == "own"]
     labels = np.concatenate([example.evidence for example, _ in own]).astype(np.float64)
@@ -221,7 +203,7 @@ def _fit_pages(
     intercept, weights = fit_logistic(features, labels, np.ones(len(labels)))
 
     def shift(kind: Kind) -> float:
-        """Return what makes the pages shown first as probable as they hold evidence."""
+        """Return the shift that calibrates the probability of the first page."""
         logits, held = [], []
         for example, features, about in asked:
             if example.kind == kind:
@@ -241,9 +223,9 @@ def _fit_pages(
 
 
 def fit_shift(logits: Float64, labels: Float64) -> float:
-    """Fit the number that is best added to logits: a logistic regression of nothing else.
+    """Fit a constant to add to logits, which is a logistic regression with only an intercept.
 
-    A ridge penalty keeps it finite where all labels are the same.
+    A ridge penalty keeps it finite if all labels are equal.
     """
     shift = 0.0
     for _ in range(100):
@@ -255,61 +237,61 @@ def fit_shift(logits: Float64, labels: Float64) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Pages of similar probability."""
+    """A bin of pages with similar probability."""
 
     count: int
     probability: float
-    """Their mean probability."""
+    """The mean probability."""
     share: float
-    """How many of them hold evidence."""
+    """The share of pages with evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The shares of some questions that are told so."""
+    """The shares of questions with a weak match or none."""
 
     none: float
     weak: float
-    """Or nothing at all."""
+    """The share with a weak match or none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """How well probabilities hold.
+    """The calibration of probabilities.
 
-    An error is the expected calibration error: the mean distance of probability and share.
+    Errors are expected calibration errors: the mean distance between probability and share.
     """
 
     pages: tuple[Bin, ...]
-    """All pages of the questions' documents."""
+    """Bins of all pages of the questions' documents."""
     pages_error: float
     best: tuple[Bin, ...]
-    """The most probable page of each question."""
+    """Bins of the most probable page of each question."""
     best_error: float
     first_error: float
-    """Error of the page that is shown first."""
+    """The error for the first page."""
     library_error: float
-    """Error of the page that is shown first, of questions put to all documents."""
+    """The error for the first page of questions put to all documents."""
     likely: float
-    """Share of the answerable questions whose first page is called likely."""
+    """The share of answerable questions whose first page is likely."""
     unanswerable_likely: float | None
-    """The same share of the questions without an answer; None if there are none."""
+    """The same share of unanswerable questions; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """How good the pages are that a rule takes for answerable questions."""
+class ChoiceQuality:
+    """The quality of the pages that a method chooses for answerable questions."""
 
     f1: float
-    """Of the mean precision and recall, as in the paper's tables."""
+    """F1 of mean precision and mean recall, as in the paper's tables."""
     mean_f1: float
-    """The mean of the questions' own."""
+    """The mean of the F1 of each question."""
     mean_k: float
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How well calibrations hold on documents that they were not fitted on."""
+    """The quality of calibrations on documents that weren't used for fitting."""
 
     questions: int
     with_evidence: int
@@ -318,30 +300,24 @@ class Quality:
     with_reader: Reliability | None
     answerable: Matches
     unanswerable: Matches | None
-    """None if there is no such question."""
+    """Matches of unanswerable questions; None if there are none."""
     others: Matches
-    """Questions put to another document."""
-    rules: Mapping[str, Chosen]
-    """By method: the paper's, and ours."""
-    library_rules: Mapping[str, Chosen]
-    """The same for questions put to all documents at once."""
+    """Matches of questions put to another document."""
+    rules: Mapping[str, ChoiceQuality]
+    """The quality of chosen pages by method."""
+    library_rules: Mapping[str, ChoiceQuality]
+    """The same for questions put to all documents."""
 
 
 def cross_validate(
     examples: Sequence[Example], encoder: EncoderRef, reader: str | None = None
 ) -> Quality:
-    """Fit on some documents, measure on others, until each was measured once.
-
-    Raises
-    ------
-    CalibrationError
-        If there are too few questions or documents: see `fit`.
-    """
+    """Measure calibrations of all documents by cross-validation; raises the errors of `fit`."""
     held = []
     for left_out in _folds(examples):
         kept = [e for e in examples if not left_out & {e.document, e.pages_of}]
         calibration = fit(kept, encoder, reader, fewest=1)
-        held += [_Held(e, calibration, reader) for e in examples if e.document in left_out]
+        held += [_HeldOut(e, calibration, reader) for e in examples if e.document in left_out]
     own = [each for each in held if each.example.kind == "own"]
     answerable = [each for each in own if each.example.evidence.any()]
     unanswerable = [each for each in own if not each.example.evidence.any()]
@@ -360,8 +336,8 @@ def cross_validate(
     )
 
 
-class _Held:
-    """An example under a calibration that has not seen its document."""
+class _HeldOut:
+    """An example with a calibration fitted without its document."""
 
     def __init__(self, example: Example, calibration: Calibration, reader: str | None) -> None:
         find = partial(
@@ -379,24 +355,24 @@ class _Held:
 
 
 def _reliability(
-    own: Sequence[_Held], library: Sequence[_Held], *, with_reader: bool = False
+    own: Sequence[_HeldOut], library: Sequence[_HeldOut], *, with_reader: bool = False
 ) -> Reliability:
-    def found(held: _Held) -> Float64:
+    def found(held: _HeldOut) -> Float64:
         return held.with_reader if with_reader else held.probabilities
 
-    def first(held: _Held) -> int:
+    def first(held: _HeldOut) -> int:
         judged = held.example.judged
         if with_reader and judged is not None and not np.isnan(judged).all():
             return int(add_judged(held.example.features, judged)[:, -1].argmax())
         return int(held.example.ranking[0])
 
-    def bins(held: Sequence[_Held], page: Callable[[_Held], int]) -> tuple[Bin, ...]:
+    def bins(held: Sequence[_HeldOut], page: Callable[[_HeldOut], int]) -> tuple[Bin, ...]:
         return _bins(
             np.array([found(each)[page(each)] for each in held]),
             np.array([each.example.evidence[page(each)] for each in held]),
         )
 
-    def likely(held: Sequence[_Held]) -> float:
+    def likely(held: Sequence[_HeldOut]) -> float:
         return float(np.mean([found(each)[first(each)] >= LIKELY for each in held]))
 
     pages = _bins(
@@ -418,11 +394,11 @@ def _reliability(
 
 
 def _bins(probabilities: Float64, evidence: NDArray[np.bool_]) -> tuple[Bin, ...]:
-    """Ten bins of equal width; those without a page are left out."""
-    places = np.minimum((probabilities * 10).astype(int), 9)
+    """Return the non-empty bins of ten bins of equal width."""
+    bins = np.minimum((probabilities * 10).astype(int), 9)
     return tuple(
-        Bin(int(there.sum()), float(probabilities[there].mean()), float(evidence[there].mean()))
-        for there in (places == place for place in np.unique(places))
+        Bin(int(inside.sum()), float(probabilities[inside].mean()), float(evidence[inside].mean()))
+        for inside in (bins == number for number in np.unique(bins))
     )
 
 
@@ -431,13 +407,13 @@ def _error(bins: Sequence[Bin]) -> float:
     return float(np.average(distances, weights=[each.count for each in bins]))
 
 
-def _matches(held: Sequence[_Held]) -> Matches:
+def _matches(held: Sequence[_HeldOut]) -> Matches:
     none = sum(each.strength == "none" for each in held)
     weak = sum(each.strength == "weak" for each in held)
     return Matches(none / len(held), (none + weak) / len(held))
 
 
-def _rules(held: Sequence[_Held]) -> dict[str, Chosen]:
+def _rules(held: Sequence[_HeldOut]) -> dict[str, ChoiceQuality]:
     if not held:
         return {}
     taken = [(each.example, each.example.ranking[: each.example.k_star]) for each in held]
@@ -453,10 +429,10 @@ def _rules(held: Sequence[_Held]) -> dict[str, Chosen]:
     return rules | ({"threshold": measure_choice(by_threshold)} if by_threshold else {})
 
 
-def measure_choice(chosen: Iterable[tuple[Example, Integers]]) -> Chosen:
+def measure_choice(chosen: Iterable[tuple[Example, Integers]]) -> ChoiceQuality:
     """Measure the pages chosen for questions with evidence."""
     pairs = [(pages.tolist(), np.flatnonzero(each.evidence).tolist()) for each, pages in chosen]
-    return Chosen(
+    return ChoiceQuality(
         f1=f1_of_means([precision(*pair) for pair in pairs], [recall(*pair) for pair in pairs]),
         mean_f1=float(np.mean([f1(*pair) for pair in pairs])),
         mean_k=float(np.mean([len(pages) for pages, _ in pairs])),

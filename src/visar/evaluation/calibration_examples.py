@@ -1,7 +1,7 @@
-"""Examples that a calibration is fitted on: questions with evidence pages, put to pages.
+"""Examples for fitting calibrations: questions with evidence pages, put to pages.
 
-A question is put to its own document, to all documents together, since people ask whole libraries
-too, and to other documents, which do not answer it.
+Each question is put to its own document, to all documents together (as people also ask whole
+libraries), and to other documents, which don't answer it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from visar.retrieval.calibration import FEATURES, best_cosine, page_features
 from visar.retrieval.search import CANDIDATES, READ_PAGES
 
 OTHER_DOCUMENTS = 5
-"""Number of other documents that a question is put to."""
+"""Number of other documents that each question is put to."""
 
 Kind: TypeAlias = Literal["own", "library", "other"]
 Progress: TypeAlias = Callable[[int, int], None]
@@ -33,29 +33,25 @@ class Example:
     """A question put to pages."""
 
     kind: Kind
-    """Its own document, the best pages of all documents, or another document."""
+    """The pages: the own document, the best pages of all documents, or another document."""
     document: str
-    """Document that the question is about."""
+    """The document that the question is about."""
     pages_of: str
-    """Document that it was put to; empty for all."""
+    """The document that the question is put to; empty for all."""
     cosine: float
-    """Mean cosine of the question with the closest page."""
+    """The mean cosine of the question with the best page."""
     features: Float64
-    """`page_features` of each page. There are no pages here if the document is another one."""
+    """The `page_features` of each page; empty if the document is another one."""
     evidence: NDArray[np.bool_]
-    """Whether each page holds evidence."""
+    """Whether each page has evidence."""
     ranking: Integers
-    """The pages in the order of s_p."""
+    """The pages ranked by s_p."""
     k_star: int
-    """Number of pages that the paper's rule takes."""
+    """The number of pages chosen by the paper's rule."""
     judged: Float64 | None = None
-    """Judgment of the reader on each page, NaN for a page that it did not read in."""
+    """The reader's judgment of each page; NaN for pages it didn't read."""
     cosines: Float64 | None = None
-    """Mean cosine of the question with each page."""
-
-
-def _silently(done: int, total: int) -> None:
-    """Report no progress."""
+    """The mean cosine of the question with each page."""
 
 
 def gather(
@@ -63,24 +59,12 @@ def gather(
     questions: Sequence[Question],
     names: Mapping[str, str],
     encoder: str,
-    progress: Progress = _silently,
+    progress: Progress = lambda _done, _total: None,
 ) -> list[Example]:
-    """Put questions to their documents, to all documents together, and to other documents.
+    """Create the examples of questions.
 
-    If the index has a reader, it reads in the best pages, as it does in a search.
-
-    Parameters
-    ----------
-    index
-        Holds the documents and their vectors.
-    questions
-        Those whose document is missing in ``names`` are left out.
-    names
-        The id in the index of each document, by its name in the data set.
-    encoder
-        Whose vectors are used.
-    progress
-        Called with the questions done and their number.
+    ``names`` maps the names of documents in the data set to their ids in the index. Questions about
+    other documents are skipped. If the index has a reader, it reads the best pages, as in a search.
     """
     library = _Library(index, names, encoder)
     asked = [question for question in questions if question.document in names]
@@ -94,7 +78,7 @@ def gather(
 
 
 class _Library:
-    """The documents of a data set, by name."""
+    """The indexed documents of a data set, by name."""
 
     def __init__(self, index: Index, names: Mapping[str, str], encoder: str) -> None:
         self._index = index
@@ -108,7 +92,7 @@ class _Library:
         }
 
     def ask(self, question: Question, query: Float32, number: int) -> Iterator[Example]:
-        """Put a question to its document and to others. ``number`` varies which."""
+        """Yield the examples of a question; ``number`` varies the choice of other documents."""
         own = question.document
         late = {name: maxsim(query, pages) for name, pages in self._pages.items()}
         yield self._example("own", question, query, [(own, page) for page in _numbers(late[own])])
@@ -117,9 +101,9 @@ class _Library:
         candidates = [everything[position] for position in np.sort(best)]
         yield self._example("library", question, query, candidates)
         others = [name for name in self._vectors if name != own]
-        taken = min(OTHER_DOCUMENTS, len(others))
-        for place in range(taken):
-            name = others[(number + place * len(others) // taken) % len(others)]
+        count = min(OTHER_DOCUMENTS, len(others))
+        for n in range(count):
+            name = others[(number + n * len(others) // count) % len(others)]
             yield Example(
                 kind="other",
                 document=own,
@@ -163,7 +147,7 @@ class _Library:
         token_weights: Float64,
         pages: Sequence[tuple[str, int]],
     ) -> dict[tuple[str, int], float]:
-        """Return the judgment of the reader on pages."""
+        """Return the reader's judgments of pages."""
         weighted = []
         for name, number in pages:
             embedding = self._vectors[name].page(number)
@@ -181,5 +165,5 @@ class _Library:
 
 
 def _numbers(pages: Sized) -> range:
-    """Return the numbers of pages, from 1."""
+    """Return page numbers, from 1."""
     return range(1, len(pages) + 1)

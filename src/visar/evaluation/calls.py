@@ -1,4 +1,4 @@
-"""Calls to models: some at a time, their results kept one by one, their failures counted."""
+"""Concurrent calls to models, with counts of failures."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from visar.text import counted
 
 _logger = logging.getLogger(__name__)
 
-MOST_FAILURES = 5
-"""A model that fails this often in a row is not called again by the same run."""
+MAX_FAILURES = 5
+"""Number of consecutive failures after which a run stops calling a model."""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -26,19 +26,19 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many jobs a model is given at a time."""
+    """The number of jobs that a model gets at a time."""
 
     threads: int = 1
-    """Calls that run at a time."""
+    """The number of concurrent calls."""
     batch: int = 1
-    """Jobs of one call."""
+    """The number of jobs per call."""
 
 
 ONE_BY_ONE = Pace()
 
 
 def group_by(jobs: Iterable[Job], key: Callable[[Job], Hashable]) -> list[list[Job]]:
-    """Return jobs with the same key together, in the order of the first of each."""
+    """Group jobs by key, in the order of each group's first job."""
     groups: dict[Hashable, list[Job]] = {}
     for job in jobs:
         groups.setdefault(key(job), []).append(job)
@@ -46,15 +46,15 @@ def group_by(jobs: Iterable[Job], key: Callable[[Job], Hashable]) -> list[list[J
 
 
 class ModelCalls:
-    """Calls models and counts, for each, the calls that fail.
+    """Calls to models, with the number of failures of each model.
 
-    ``progress`` is called with a stage, how many of its jobs are done, and how many there are.
+    ``progress`` is called with a stage, the number of completed jobs, and the number of all jobs.
     """
 
     def __init__(self, progress: Callable[[str, int, int], None]) -> None:
         self._progress = progress
-        self._in_a_row: Counter[str] = Counter()
-        self._in_all: Counter[str] = Counter()
+        self._consecutive_failures: Counter[str] = Counter()
+        self._total_failures: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
 
     def make(
@@ -68,24 +68,26 @@ class ModelCalls:
         question: Callable[[Job], str],
         pace: Pace = ONE_BY_ONE,
     ) -> None:
-        """Call a model once for each group of jobs, until all are done or it fails too often.
+        """Call a model once per group of jobs, until all are done or it fails too often.
+
+        All jobs of a group share one result. If this thread is interrupted, available results are
+        kept and calls in progress are abandoned.
 
         Parameters
         ----------
         stage, model
-            For progress and failures.
+            Names for progress and failures.
         groups
-            Jobs to which the model's result is the same.
+            Groups of jobs.
         call
-            Calls the model with the first jobs of some groups; returns a result or an error for
-            each. Runs in threads if the pace has several.
+            Function of a batch with the first job of some groups; returns a result or an error for
+            each. It runs in threads if the pace has several.
         keep
-            Called in this thread with a group and its result, as soon as that is there. If this
-            thread is interrupted, what has arrived is kept, and nobody waits for the rest.
+            Function called in this thread with a group and its result, once it is available.
         question
-            Gives the id of a job's question, for the log.
+            Function that returns the question id of a job, for the log.
         pace
-            How many groups are under way at a time.
+            Number of jobs at a time.
         """
         total = sum(map(len, groups))
         done = 0
@@ -106,9 +108,9 @@ class ModelCalls:
                     keep(group, result)
                 done += len(group)
             self._progress(stage, done, total)
-            return self._in_a_row[model] < MOST_FAILURES
+            return self._consecutive_failures[model] < MAX_FAILURES
 
-        if groups and self._in_a_row[model] < MOST_FAILURES:
+        if groups and self._consecutive_failures[model] < MAX_FAILURES:
             self._progress(stage, 0, total)
             batches = [groups[at : at + pace.batch] for at in range(0, len(groups), pace.batch)]
             if pace.threads == 1:
@@ -121,30 +123,30 @@ class ModelCalls:
     def caught(
         self, model: str, question: str, kind: type[VisarError] = VisarError
     ) -> Iterator[None]:
-        """Count an error that a model meets with a question, and go on."""
+        """Count a model's error on a question and suppress it."""
         try:
             yield
         except kind as error:
             _logger.warning("%s, %s: %s", model, question, error)
-            self._in_all[model] += 1
+            self._total_failures[model] += 1
             self._reasons[model] = str(error)
-            # A document whose file is gone says nothing about the model.
-            self._in_a_row[model] += not isinstance(error, DocumentError)
+            # A missing document isn't the model's failure.
+            self._consecutive_failures[model] += not isinstance(error, DocumentError)
         else:
-            self._in_a_row[model] = 0
+            self._consecutive_failures[model] = 0
 
     def failures(self) -> dict[str, str]:
-        """Return how often calls to each model failed, and the last reason."""
+        """Return the number of failed calls to each model, and the last reason."""
         return {
             model: f"{counted(times, 'time')}, last: {self._reasons[model]}"
-            for model, times in self._in_all.items()
+            for model, times in self._total_failures.items()
         }
 
 
 def _result_of(call: Callable[[Job], Result], job: Job) -> Result | Exception:
     try:
         return call(job)
-    except Exception as error:  # raised again where it is received
+    except Exception as error:  # raised again by the receiver
         return error
 
 
@@ -153,7 +155,7 @@ def _in_turn(
     call: Callable[[Job], Result],
     receive: Callable[[Job, Result | Exception], bool],
 ) -> None:
-    """Call with one job after another, until ``receive`` returns False."""
+    """Run jobs one by one until ``receive`` returns False."""
     for job in jobs:
         if not receive(job, _result_of(call, job)):
             return
@@ -165,41 +167,41 @@ def _in_threads(
     receive: Callable[[Job, Result | Exception], bool],
     concurrency: int,
 ) -> None:
-    """Call with some jobs at a time, until ``receive``, called in this thread, returns False.
+    """Run jobs in threads until ``receive``, called in this thread, returns False.
 
-    The threads are daemons: after Ctrl-C a call that waits for a server does not keep the process
-    from ending. Otherwise no call is under way when this returns.
+    The threads are daemons, so that after Ctrl-C a call waiting for a server doesn't keep the
+    process alive. Otherwise all calls are finished when this returns.
     """
     concurrency = min(concurrency, len(jobs))
     remaining = iter(jobs)
-    given: SimpleQueue[Job | None] = SimpleQueue()
-    arrived: SimpleQueue[tuple[Job, Result | Exception]] = SimpleQueue()
+    pending: SimpleQueue[Job | None] = SimpleQueue()
+    finished: SimpleQueue[tuple[Job, Result | Exception]] = SimpleQueue()
 
     def work() -> None:
-        while (job := given.get()) is not None:
-            arrived.put((job, _result_of(call, job)))
+        while (job := pending.get()) is not None:
+            finished.put((job, _result_of(call, job)))
 
-    def give(most: int) -> int:
-        jobs = list(islice(remaining, most))
+    def submit(count: int) -> int:
+        jobs = list(islice(remaining, count))
         for job in jobs:
-            given.put(job)
+            pending.put(job)
         return len(jobs)
 
     for _ in range(concurrency):
         threading.Thread(target=work, daemon=True).start()
     try:
-        under_way = give(concurrency)
-        more = True
-        while under_way:
-            found = arrived.get()
-            more = receive(*found) and more
-            # One for each that came back: a model that fails is asked no more than that.
-            under_way += give(1 if more else 0) - 1
+        running = submit(concurrency)
+        proceed = True
+        while running:
+            result = finished.get()
+            proceed = receive(*result) and proceed
+            # Submit one job per finished job, so that a failing model gets no further calls.
+            running += submit(1 if proceed else 0) - 1
     except BaseException:
-        # What has arrived meanwhile is kept.
-        for _ in range(arrived.qsize()):
-            receive(*arrived.get())
+        # Keep the results that are already available.
+        for _ in range(finished.qsize()):
+            receive(*finished.get())
         raise
     finally:
         for _ in range(concurrency):
-            given.put(None)
+            pending.put(None)

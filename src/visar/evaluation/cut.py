@@ -1,13 +1,14 @@
-"""Rules that choose k, put to the predictions of other programs: scores in mteb's JSON.
+"""Apply methods that choose k to the predictions of other programs, in mteb's JSON format.
 
-No model runs, and no vectors are needed. Methods that need them are refused.
+No models or vectors are needed, so methods that require them aren't supported.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -23,12 +24,12 @@ from visar.evaluation.datasets.entries import shown
 from visar.retrieval.methods import METHODS, KnownScores, Method, get_method
 
 DEPTH = 100
-"""Number of best documents of a query that methods choose from by default."""
+"""Default number of best documents per query that methods choose from."""
 FIXED = (5, 10)
-"""Numbers of documents that methods take which do not decide by themselves."""
+"""Default values of k for methods with a fixed k."""
 NDCG_DEPTH = 10
 THRESHOLD = "threshold"
-# mteb's record of the model, beside the subsets of languages.
+# The key of mteb's model metadata, next to the subsets.
 _META = "mteb_model_meta"
 
 Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
@@ -36,13 +37,13 @@ Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The best documents of a query, and those that are evidence."""
+    """A query with its best documents and evidence."""
 
     id: str
     scores: Float64
-    """In descending order."""
+    """Scores of the best documents, in descending order."""
     evidence: tuple[int, ...]
-    """Ranks (from 0) of the evidence; documents that were not found have ranks past the end."""
+    """Ranks of the evidence, from 0; evidence that wasn't found has ranks past the end."""
 
     @property
     def found(self) -> tuple[int, ...]:
@@ -52,20 +53,20 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class CutRow:
-    """One method on one subset of predictions. Shares are between 0 and 1."""
+    """The quality of a method on a subset of predictions. Shares are between 0 and 1."""
 
     subset: str
     method: str
     queries: int
     mean_k: float
     recall: float | None = None
-    """This and what follows is None without judgments."""
+    """The mean recall. This and the following fields are None without judgments."""
     precision: float | None = None
     f1: float | None = None
-    """Harmonic mean of mean precision and mean recall."""
+    """The harmonic mean of mean precision and mean recall."""
     perfect_recall: float | None = None
     ndcg: float | None = None
-    """NDCG@10 of the documents that were kept, each being evidence or not."""
+    """NDCG@10 of the chosen documents, with binary relevance."""
 
 
 def cut(
@@ -77,33 +78,29 @@ def cut(
     fixed: Sequence[int] = FIXED,
     depth: int = DEPTH,
 ) -> list[CutRow]:
-    """Cut the predictions of a file by methods, and measure what is kept.
+    """Apply methods to a file of predictions in mteb's JSON format, and measure their choices.
+
+    Raises DatasetError if a file is invalid or the judgments belong to other queries, and
+    InvalidOption if a method is unknown or needs more than scores.
 
     Parameters
     ----------
     predictions
-        JSON as mteb writes it: language subset, split, query id, document id, score.
+        File with predictions.
     methods
-        Names; by default all that go by scores and are fast.
+        Names of methods; by default, all fast methods that only need scores.
     qrels
-        Judgments: a file, or a folder of a data set in the layout of BEIR.
+        Judgments: a file, or the folder of a data set in BEIR's layout.
     grade
-        Lowest grade of a document that counts as evidence.
+        Minimum grade for a document to count as evidence.
     fixed
-        Numbers of documents that methods take which do not decide by themselves.
+        Values of k for methods with a fixed k.
     depth
-        Number of best documents of a query to choose from.
-
-    Raises
-    ------
-    DatasetError
-        If a file is not as it should be, or the judgments are of other queries.
-    InvalidOption
-        If there is no such method, or it needs more than scores.
+        Number of best documents per query that methods choose from.
     """
     if depth < 1 or any(k < 1 for k in fixed):
-        raise InvalidOption("depth and k must be at least 1.")
-    rows = []
+        raise InvalidOption(f"depth {depth} and k {list(fixed)} must be at least 1.")
+    rows: list[CutRow] = []
     for subset, split, scores in read_predictions(predictions):
         judged = None
         if qrels is not None:
@@ -114,7 +111,7 @@ def cut(
 
 
 def default_methods(judged: object | None = None) -> list[str]:
-    """The methods that go by scores alone and are fast; some only where there are judgments."""
+    """Return the fast methods that only need scores; with judgments, also those that need them."""
     refused = {"visar", "visar-approx", "single-vector"}
     names = [
         name
@@ -127,48 +124,48 @@ def default_methods(judged: object | None = None) -> list[str]:
 
 
 def read_predictions(file: Path) -> list[tuple[str, str, dict[str, dict[str, float]]]]:
-    """The subsets of predictions: language, split, and the score of each document by query.
+    """Read predictions: subset, split, and the document scores of each query.
 
-    Raises a DatasetError if the file is not as mteb writes it.
+    Raises DatasetError if the file isn't in mteb's format.
     """
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DatasetError(f"{file} cannot be read: {error.strerror}.") from error
+        raise DatasetError(f"Can't read {file}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{file} is not JSON ({error}).") from error
+        raise DatasetError(f"{file} isn't valid JSON: {error}.") from error
     found = []
     for subset, splits in _object(values, str(file)).items():
         if subset == _META:
             continue
         for split, queries in _object(splits, f"{file}, {subset}").items():
-            where = f"{file}, {subset}/{split}"
+            location = f"{file}, {subset}/{split}"
             scores = {
-                query: _scores(documents, f"{where}, query {query}")
-                for query, documents in _object(queries, where).items()
+                query: _scores(documents, f"{location}, query {query}")
+                for query, documents in _object(queries, location).items()
             }
             found.append((subset, split, {query: one for query, one in scores.items() if one}))
     if not any(scores for _, _, scores in found):
-        raise DatasetError(f"{file} holds no predictions.")
+        raise DatasetError(f"{file} has no predictions: give a file saved by mteb.")
     return found
 
 
-def _object(value: Any, where: str) -> dict[str, Any]:
+def _object(value: Any, location: str) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
-    raise DatasetError(f"{where}: there must be an object, not {shown(value)}.")
+    raise DatasetError(f"{location}: expected an object, not {shown(value)}.")
 
 
-def _scores(value: Any, where: str) -> dict[str, float]:
-    documents = _object(value, where)
+def _scores(value: Any, location: str) -> dict[str, float]:
+    documents = _object(value, location)
     for name, score in documents.items():
         if not isinstance(score, int | float) or isinstance(score, bool) or not np.isfinite(score):
-            raise DatasetError(f"{where}: the score of {name} must be a number, not {score!r}.")
+            raise DatasetError(f"{location}: the score of {name} must be a number, not {score!r}.")
     return documents
 
 
 def _language(subset: str) -> str | None:
-    """The language of a subset; mteb calls the only one of a data set "default"."""
+    """Return the language of a subset; None for "default", mteb's name for a single subset."""
     return None if subset == "default" else subset
 
 
@@ -179,74 +176,68 @@ def _queries(
     grade: int,
     depth: int,
 ) -> list[Query]:
-    """The queries of a subset; with judgments, those that have evidence."""
+    """Return the queries of a subset; with judgments, only those with evidence."""
     queries = []
     for identity, documents in predicted.items():
-        # Equal scores in the order of the file.
+        # Sorting is stable: equal scores stay in the order of the file.
         names = sorted(documents, key=lambda name: -documents[name])[:depth]
         scores = np.array([documents[name] for name in names])
         evidence: tuple[int, ...] = ()
         if judged is not None:
-            # mteb names queries and documents of ViDoRe query-SPLIT-ID and corpus-SPLIT-ID.
+            # In ViDoRe, mteb's ids are query-SPLIT-ID and corpus-SPLIT-ID.
             grades = judged.get(identity) or judged.get(identity.removeprefix(f"query-{split}-"))
-            wanted = {name for name, given in (grades or {}).items() if given >= grade}
+            relevant = {name for name, own in (grades or {}).items() if own >= grade}
             plain = [name.removeprefix(f"corpus-{split}-") for name in names]
             ranks = [
-                rank for rank, name in enumerate(names) if name in wanted or plain[rank] in wanted
+                rank
+                for rank, name in enumerate(names)
+                if name in relevant or plain[rank] in relevant
             ]
-            missing = range(len(names), len(names) + len(wanted) - len(ranks))
+            missing = range(len(names), len(names) + len(relevant) - len(ranks))
             evidence = (*ranks, *missing)
             if not evidence:
                 continue
         queries.append(Query(identity, scores, evidence))
     if not queries and judged is not None:
         raise DatasetError(
-            f"The judgments have no evidence for the queries of the predictions: those judge "
-            f"{shown(next(iter(judged), None))}, these have {shown(next(iter(predicted), None))}."
+            f"The judgments don't match the queries of the predictions: judgments have ids such as "
+            f"{shown(next(iter(judged), None))}, predictions {shown(next(iter(predicted), None))}."
         )
     return queries
 
 
 def _measure(
     subset: str, queries: Sequence[Query], methods: Iterable[str], fixed: Sequence[int]
-) -> list[CutRow]:
-    rows = []
+) -> Iterator[CutRow]:
     for name in methods:
         if name == THRESHOLD:
-            rows.append(_row(subset, name, queries, _cross_fitted(queries)))
+            yield _row(subset, name, queries, _cross_fitted(queries))
             continue
         method = get_method(name)
-        if method.adaptive:
-            rows.append(_row(subset, name, queries, _chooser(method)))
-            continue
-        for k in fixed:
-            chooser = _chooser(method.with_options(k=k))
-            rows.append(_row(subset, f"{name}, k = {k}", queries, chooser))
-    return rows
+        rules = {f"{name}, k = {k}": method.with_options(k=k) for k in fixed}
+        for shown_name, rule in ({name: method} if method.adaptive else rules).items():
+            yield _row(subset, shown_name, queries, partial(_choose, rule))
 
 
-def _chooser(method: Method) -> Callable[[Query], int]:
-    def choose(query: Query) -> int:
-        if method.needs_evidence and not query.found:
-            return len(query.scores)
-        return method.choose(KnownScores(query.scores, evidence=query.found)).k
-
-    return choose
+def _choose(method: Method, query: Query) -> int:
+    if method.needs_evidence and not query.found:
+        return len(query.scores)
+    return method.choose(KnownScores(query.scores, evidence=query.found)).k
 
 
 def _cross_fitted(queries: Sequence[Query]) -> Callable[[Query], int]:
-    """A threshold for each half of the queries, fitted on the other half."""
+    """Return a rule with a threshold for each half of the queries, fitted on the other half."""
     halves = [[query for query in queries[half::2] if query.found] for half in (0, 1)]
     if not all(halves):
         raise InvalidOption(
-            "The method threshold is fitted on held-out queries: it needs judgments (--qrels) of "
+            "The method threshold is fitted on held-out queries: provide judgments (--qrels) for "
             "at least two queries whose evidence was found."
         )
     fitted = [
         baselines.fit_threshold([(query.scores, query.found) for query in half]) for half in halves
     ]
-    least = {query.id: fitted[1 - place % 2] for place, query in enumerate(queries)}
-    return lambda query: baselines.threshold(query.scores, least[query.id]).k
+    thresholds = {query.id: fitted[1 - n % 2] for n, query in enumerate(queries)}
+    return lambda query: baselines.threshold(query.scores, thresholds[query.id]).k
 
 
 def _row(
@@ -259,11 +250,8 @@ def _row(
     pairs = [(range(k), query.evidence) for k, query in zip(kept, queries, strict=True)]
     recalls = [metrics.recall(*pair) for pair in pairs]
     precisions = [metrics.precision(*pair) for pair in pairs]
-    return CutRow(
-        subset,
-        name,
-        len(queries),
-        row.mean_k,
+    return replace(
+        row,
         recall=fmean(recalls),
         precision=fmean(precisions),
         f1=metrics.f1_of_means(precisions, recalls),

@@ -1,4 +1,4 @@
-"""The results of a run as pandas tables: one row for each question and setting."""
+"""The results of a run as pandas tables, with a row for each question and setting."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ import numpy as np
 import pandas as pd
 
 from visar.evaluation import metrics
+from visar.evaluation.inputs import Definitions
 from visar.evaluation.manifest import Skipped, read_manifests
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved
+from visar.evaluation.records import AnswerRecord, QuestionRecord, RetrievalRecord, VerdictRecord
 from visar.evaluation.state import CORRECTED, progress, read_state
 
 RANKS = (5, 10)
-"""Ranks that rankings are measured at."""
+"""Ranks at which rankings are measured."""
+CHOICE_METRICS = {
+    "precision": metrics.precision,
+    "recall": metrics.recall,
+    "f1": metrics.f1,
+    "perfect_recall": metrics.perfect_recall,
+}
+"""Metrics of chosen pages; their columns are in percent."""
 RANK_METRICS = {
     "recall": metrics.recall_at,
     "ndcg": metrics.ndcg_at,
@@ -27,38 +35,40 @@ RANK_METRICS = {
     "hits": metrics.hit_at,
     "mrr": metrics.reciprocal_rank_at,
 }
-"""Metrics of a ranking; their columns are "recall@5", "recall@10", "ndcg@5" …"""
+"""Metrics of rankings; their columns are "recall@5", "recall@10", "ndcg@5" …"""
 
 ANSWER_KEY = ["dataset", "generator", "prompt", "encoder", "method", "max_k", "question"]
-_ORDER = {name: place for place, name in enumerate(METHODS)}
+_ORDER = {name: index for index, name in enumerate(METHODS)}
 
 
 @dataclass(frozen=True)
 class Results:
-    """All results of a run. Rows are sorted by their key, methods in the order of METHODS."""
+    """All results of a run. Rows are sorted by key, with methods in the order of METHODS."""
 
     questions: pd.DataFrame
-    """dataset, question, document, pages (of the document), evidence_pages, answerable, corrected.
-    """
+    """Columns: dataset, question, document, pages (of the document), evidence_pages, answerable,
+    corrected."""
     retrievals: pd.DataFrame
-    """dataset, encoder, method, question: k, pages, ranking, sparsity, paper_sparsity, alone,
-    invalid_pages; "seconds.STAGE" for each stage and seconds for their sum (NaN if not measured);
-    the question's columns (its pages are document_pages); metrics in per cent or, for NDCG and MRR,
-    between 0 and 1; NaN for questions without evidence."""
+    """Key: dataset, encoder, method, question. Columns: k, pages, ranking, sparsity,
+    paper_sparsity, alone, invalid_pages; "seconds.STAGE" for each stage and seconds for their sum
+    (NaN if not measured); the question's columns (with pages as document_pages); metrics in percent
+    or, for NDCG and MRR, between 0 and 1 (NaN for questions without evidence)."""
     answers: pd.DataFrame
-    """`ANSWER_KEY`: text, pages, input_tokens, output_tokens, seconds, model, concurrency."""
+    """Key: `ANSWER_KEY`. Columns: text, pages, input_tokens, output_tokens, seconds, model …"""
     verdicts: pd.DataFrame
-    """`ANSWER_KEY` and judge: correct."""
+    """Key: `ANSWER_KEY` and judge. Column: correct."""
     manifests: tuple[Mapping[str, Any], ...] = ()
-    """Manifests of every call of the run, the last one last."""
+    """The manifests of all calls of the run, in order."""
+    definitions: Definitions = field(default_factory=Definitions)
+    """The definitions, each from the last call that used it."""
     stale: int = 0
-    """Records computed from inputs that have changed since; they are in no table."""
+    """The number of stale records, which aren't in the tables."""
     missing: int = 0
-    """Records that the calls of the run ask for and the folder does not have."""
+    """The number of planned records that are missing."""
     unreadable: tuple[str, ...] = ()
-    """Lines that are not JSON: a writer was interrupted."""
+    """Locations of lines that aren't JSON, left by interrupted writers."""
     left_out: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    """By (data set, encoder): questions left out because pages could not be encoded."""
+    """Questions left out because pages couldn't be encoded, by (data set, encoder)."""
 
     @cached_property
     def datasets(self) -> tuple[str, ...]:
@@ -75,7 +85,7 @@ class Results:
 
     @cached_property
     def invalid_questions(self) -> dict[tuple[str, str], frozenset[str]]:
-        """By (data set, encoder): questions about documents with pages that it failed on."""
+        """Questions about documents with pages that couldn't be encoded, by (data set, encoder)."""
         failed = self.retrievals[self.retrievals.invalid_pages > 0]
         return {
             (dataset, encoder): frozenset(
@@ -83,12 +93,6 @@ class Results:
             )
             for (dataset, encoder), group in failed.groupby(["dataset", "encoder"])
         }
-
-    @cached_property
-    def has_paper_sparsity(self) -> bool:
-        """Whether sparsity is also kept as the paper counts it; older versions did not."""
-        visar = self.retrievals[self.retrievals.method == "visar"]
-        return bool((visar.paper_sparsity.notna() | visar.sparsity.isna()).all())
 
     @cached_property
     def skipped(self) -> list[Skipped]:
@@ -100,7 +104,7 @@ class Results:
         return self.questions[self.questions.dataset == dataset]
 
     def leave_out_invalid(self, settings: Collection[tuple[str, str]]) -> Results:
-        """Return the results without `invalid_questions` of some (data set, encoder)."""
+        """Return the results without the `invalid_questions` of some (data set, encoder)."""
         left_out = {key: self.invalid_questions.get(key, frozenset()) for key in settings}
         dropped = {(*key, question) for key, of_key in left_out.items() for question in of_key}
 
@@ -117,22 +121,30 @@ class Results:
         )
 
     def skipped_documents(self, dataset: str) -> dict[str, str]:
-        """Return the documents of a data set that no question was asked about, with the reasons."""
+        """Return the skipped documents of a data set with the reasons."""
         name = dataset.removesuffix(CORRECTED)
         reasons: dict[str, str] = {}
         for skipped in self.skipped:
             reasons |= dict.fromkeys(skipped.missing.get(name, ()), "missing")
             reasons |= skipped.refused.get(name, {})
-        # A later call of the run may have found what an earlier one missed.
+        # A later call may have found documents that an earlier one missed.
         return {
             name: reasons[name] for name in sorted(reasons.keys() - {*self.of(dataset).document})
         }
 
+    def lost_documents(self, dataset: str) -> list[str]:
+        """Return the documents with results that the last call couldn't find or read."""
+        if not self.skipped:
+            return []
+        name, last = dataset.removesuffix(CORRECTED), self.skipped[-1]
+        skipped = {*last.missing.get(name, ()), *last.refused.get(name, ())}
+        return sorted(skipped & {*self.of(dataset).document})
+
 
 def read_results(folder: Path) -> Results:
-    """Read the results of a run's folder that count, and its manifests.
+    """Read the current results and the manifests from a run's folder.
 
-    Raises NotARun if the folder holds no run, or a file in it is not what it should be.
+    Raises NotARun if the folder doesn't contain a run, or a file in it is invalid.
     """
     state = read_state(folder)
     return make_results(
@@ -141,6 +153,7 @@ def read_results(folder: Path) -> Results:
         list(state.answered.values()),
         list(state.judged.values()),
         manifests=read_manifests(folder),
+        definitions=state.definitions,
         stale=sum(state.stale.values()),
         missing=sum(one.missing for one in progress(state).values()),
         unreadable=state.unreadable,
@@ -148,15 +161,15 @@ def read_results(folder: Path) -> Results:
 
 
 def make_results(
-    asked: Sequence[Asked],
-    retrieved: Sequence[Retrieved] = (),
-    answered: Sequence[Answered] = (),
-    judged: Sequence[Judged] = (),
+    asked: Sequence[QuestionRecord],
+    retrieved: Sequence[RetrievalRecord] = (),
+    answered: Sequence[AnswerRecord] = (),
+    judged: Sequence[VerdictRecord] = (),
     **more: Any,
 ) -> Results:
-    """Return records as tables; ``more`` are the other fields of `Results`."""
-    questions = _sorted(_frame(asked, Asked), ["dataset", "question"])
-    retrievals = _frame(retrieved, Retrieved, without=("seconds", "inputs"))
+    """Convert records to tables; ``more`` are the other fields of `Results`."""
+    questions = _sorted(_frame(asked, QuestionRecord), ["dataset", "question"])
+    retrievals = _frame(retrieved, RetrievalRecord, without=("seconds", "inputs"))
     stages = pd.DataFrame([one.seconds for one in retrieved], index=retrievals.index)
     retrievals["seconds"] = stages.sum(axis=1, min_count=1)
     retrievals = retrievals.join(stages.add_prefix("seconds."))
@@ -176,9 +189,9 @@ def make_results(
     return Results(
         questions,
         _sorted(retrievals, ["dataset", "encoder", "method", "question"]),
-        _sorted(_frame(answered, Answered, without=("raw", "inputs")), ANSWER_KEY),
+        _sorted(_frame(answered, AnswerRecord, without=("raw", "inputs")), ANSWER_KEY),
         _sorted(
-            _frame(judged, Judged, without=("reason", "model", "inputs")),
+            _frame(judged, VerdictRecord, without=("reason", "model", "inputs")),
             [*ANSWER_KEY[:3], "judge", *ANSWER_KEY[3:]],
         ),
         **more,
@@ -186,7 +199,7 @@ def make_results(
 
 
 def method_order(names: Iterable[str]) -> list[str]:
-    """Return names of methods in the order of METHODS; those it does not know come last."""
+    """Sort names of methods in the order of METHODS, with unknown ones last."""
     return sorted(names, key=lambda name: (_ORDER.get(name, len(_ORDER)), name))
 
 
@@ -197,7 +210,7 @@ def _frame(records: Sequence[Any], kind: type[Any], without: Collection[str] = (
 
 
 def _sorted(frame: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    order = {name: place for place, name in enumerate(method_order(set(frame.get("method", ()))))}
+    order = {name: index for index, name in enumerate(method_order(set(frame.get("method", ()))))}
     frame = frame.sort_values(
         key, key=lambda column: column.map(order) if column.name == "method" else column
     )
@@ -205,33 +218,25 @@ def _sorted(frame: pd.DataFrame, key: list[str]) -> pd.DataFrame:
 
 
 def _measure(retrievals: pd.DataFrame) -> pd.DataFrame:
-    """Compute every metric of every retrieval once."""
+    """Compute all metrics of all retrievals."""
     rows: list[dict[str, float]] = []
-    # Methods share rankings: most are those of late interaction or of ViSAR.
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[str, float]] = {}
+    # Cache metrics of rankings, because most methods share those of late interaction or ViSAR.
+    cached: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[str, float]] = {}
     names = ["pages", "ranking", "evidence_pages"]
     for pages, ranking, evidence in retrievals[names].itertuples(index=False):
         if not evidence:
             rows.append({"has_evidence": False})
             continue
-        if (ranking, evidence) not in known:
-            known[ranking, evidence] = {
+        if (ranking, evidence) not in cached:
+            cached[ranking, evidence] = {
                 f"{name}@{rank}": metric(ranking, evidence, rank)
                 * (100 if name in ("recall", "hits") else 1)
                 for name, metric in RANK_METRICS.items()
                 for rank in RANKS
             }
-        rows.append(
-            {
-                "has_evidence": True,
-                "precision": 100 * metrics.precision(pages, evidence),
-                "recall": 100 * metrics.recall(pages, evidence),
-                "f1": 100 * metrics.f1(pages, evidence),
-                "perfect_recall": 100 * metrics.perfect_recall(pages, evidence),
-                **known[ranking, evidence],
-            }
-        )
-    names = ["has_evidence", "precision", "recall", "f1", "perfect_recall"]
+        chosen = {name: 100 * metric(pages, evidence) for name, metric in CHOICE_METRICS.items()}
+        rows.append({"has_evidence": True, **chosen, **cached[ranking, evidence]})
+    names = ["has_evidence", *CHOICE_METRICS]
     names += [f"{name}@{rank}" for name in RANK_METRICS for rank in RANKS]
     frame = pd.DataFrame(rows, columns=names, index=retrievals.index)
     return frame.astype({"has_evidence": bool} | dict.fromkeys(names[1:], float))

@@ -1,8 +1,8 @@
-"""What a result was computed from, as one digest.
+"""Digests of the inputs of results.
 
-Results are stored to be reused. Each carries the digest of everything it depends on, so that a
-changed question, document, encoder, method, prompt, model, reference answer or judge makes it
-stale: it is computed again, and never counted.
+Each stored result has a digest of everything it depends on. If the question, document, encoder,
+method, prompt, model, reference answer or judge changes, the result is stale: it is ignored and
+computed again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from visar.evaluation.methods import ComparedMethod, is_answered
-from visar.evaluation.records import Answered, Asked
+from visar.evaluation.records import AnswerRecord, QuestionRecord
 from visar.generation import extractive
 from visar.generation.answering import prompt_digest
+from visar.generation.generator import Generator
 from visar.generation.prompts import PromptName
-from visar.generation.protocol import Generator
 from visar.models.protocols import identity_of
 from visar.retrieval.calibration import Calibration
 
@@ -31,30 +31,30 @@ def digest(*values: Any) -> str:
     >>> digest("a", (1, 2)) == digest("a", [1, 2]) != digest("a", [2, 1])
     True
     """
-    # As ASCII: a lone surrogate in a text cannot be written as UTF-8.
+    # json.dumps writes ASCII, because lone surrogates can't be encoded as UTF-8.
     text = json.dumps(values, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
 class MethodDefinition(BaseModel):
-    """A method as a run used it."""
+    """The definition of a method in a run."""
 
     digest: str = ""
-    """Digest of its options, and of its code if that is not ours."""
+    """A digest of its options, and of the code of plugin methods."""
     needs_evidence: bool = False
     needs_calibration: bool = False
     max_pages: int | None = None
     answered: bool = False
-    """Whether generators are given its pages."""
+    """True if generators answer from its pages."""
 
 
 class Definitions(BaseModel):
-    """How results are computed, by the names they are stored under."""
+    """The definitions of everything that results are computed with, by name."""
 
     code: str = ""
-    """Version of this package."""
+    """The version of ViSAR."""
     encoders: dict[str, str] = Field(default_factory=dict)
-    """Versions of the encoders."""
+    """The versions of the encoders."""
     calibrations: dict[str, str] = Field(default_factory=dict)
     """Digests of the encoders' calibrations."""
     methods: dict[str, MethodDefinition] = Field(default_factory=dict)
@@ -64,21 +64,16 @@ class Definitions(BaseModel):
     """Digests of the judges' models and settings."""
 
     def updated(self, later: Definitions) -> Definitions:
-        """Return these definitions with those of a later call in their place."""
-        generators = {
-            name: {**self.generators.get(name, {}), **later.generators.get(name, {})}
-            for name in {**self.generators, **later.generators}
+        """Return these definitions updated with those of a later call."""
+        merged: dict[str, Any] = {
+            name: getattr(self, name) | getattr(later, name)
+            for name in ("encoders", "calibrations", "methods", "generators", "judges")
         }
-        return Definitions(
-            code=later.code,
-            encoders={**self.encoders, **later.encoders},
-            calibrations={**self.calibrations, **later.calibrations},
-            methods={**self.methods, **later.methods},
-            generators=generators,
-            judges={**self.judges, **later.judges},
-        )
+        for name, prompts in self.generators.items():
+            merged["generators"][name] = prompts | later.generators.get(name, {})
+        return Definitions(code=later.code, **merged)
 
-    def retrieval(self, asked: Asked, encoder: str, method: str) -> str:
+    def retrieval(self, asked: QuestionRecord, encoder: str, method: str) -> str:
         """Return the digest of the inputs of a retrieval."""
         definition = self.methods.get(method, MethodDefinition())
         return digest(
@@ -95,42 +90,61 @@ class Definitions(BaseModel):
         )
 
     def answer(
-        self, asked: Asked, encoder: str, generator: str, prompt: str, pages: Sequence[int]
+        self, asked: QuestionRecord, encoder: str, generator: str, prompt: str, pages: Sequence[int]
     ) -> str:
         """Return the digest of the inputs of an answer.
 
-        A model sees nothing but the pages, however they were chosen; quotes also depend on the
-        encoder's vectors.
+        Models only see the pages, so it doesn't matter how they were chosen. Quotes also depend on
+        the encoder's vectors, and on its calibration, which decides whether to quote a weak match.
+        Their boxes are compared with those that annotators marked.
         """
-        quoted = generator == extractive.NAME
+        quoted = (
+            self.code,
+            encoder,
+            self.encoders.get(encoder),
+            self.calibrations.get(encoder),
+            asked.boxes_digest,
+        )
         return digest(
             "answer",
             asked.text_digest,
             asked.document_digest,
-            (self.code, encoder, self.encoders.get(encoder, "")) if quoted else None,
+            quoted if generator == extractive.NAME else None,
             generator,
             prompt,
             self.generators.get(generator, {}).get(prompt, ""),
             pages,
         )
 
-    def verdict(self, asked: Asked, answered: Answered, judge: str) -> str:
+    def detail(self, asked: QuestionRecord, encoder: str) -> str:
+        """Return the digest of the inputs of a question's similarity matrix and J(k)."""
+        return digest(
+            "detail",
+            self.code,
+            asked.text_digest,
+            asked.document_digest,
+            encoder,
+            self.encoders.get(encoder, ""),
+            asked.evidence_pages,
+        )
+
+    def verdict(self, asked: QuestionRecord, answered: AnswerRecord, judge: str) -> str:
         """Return the digest of the inputs of a verdict."""
         return digest(
             "verdict",
             asked.text_digest,
             asked.answers_digest,
-            answered.said,
+            answered.judged_text,
             judge,
             self.judges.get(judge, ""),
         )
 
 
 def define_method(method: ComparedMethod) -> MethodDefinition:
-    """Return the definition of a method; a function of another package has its file's digest."""
+    """Return the definition of a method, with a digest of the source file of a plugin method."""
     module = method.function.__module__
     code = "" if module.startswith("visar.") else _source_digest(method)
-    # How many pages of a fixed top-k are kept depends on the run's budgets, not on the method.
+    # The number of pages stored for a fixed k depends on the run's budgets, not on the method.
     options = {name: value for name, value in method.options.items() if name != "k"}
     return MethodDefinition(
         digest=digest(method.name, options, module, code),

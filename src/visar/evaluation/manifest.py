@@ -1,4 +1,4 @@
-"""What each call of a run was made with, and what it left out: one file for each call."""
+"""Manifests of the calls of a run: settings, versions, machine, and what was skipped."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from visar.evaluation.inputs import Definitions
 from visar.evaluation.records import describe_problem
 from visar.files import write_whole
 from visar.models.devices import usable_cores
+from visar.models.machine import memory_bytes
 
 _PACKAGES = (
     "numpy",
@@ -39,31 +40,31 @@ _PACKAGES = (
 
 
 class DataRead(BaseModel):
-    """A data set as it was read, before any correction."""
+    """A data set as read, before corrections."""
 
     source: str
-    """Its name or path, as it was given."""
+    """The name or path, as given."""
     questions: int
-    """All of them, with those whose documents are missing."""
+    """The number of questions, including those whose documents are missing."""
     edition: str | None = None
-    """The published edition of a benchmark with this number of questions, if it is known."""
+    """The known published edition of the benchmark with this number of questions."""
     revision: str | None = None
-    """Commit of the data at the hub, if they came from there."""
+    """The commit of the data on the hub, if downloaded."""
     digest: str = ""
-    """Digest of all questions, evidence pages and reference answers."""
+    """A digest of all questions, evidence pages and reference answers."""
 
 
 class Skipped(BaseModel):
-    """What takes no part in a run, and why."""
+    """What a run skipped, and why."""
 
     missing: dict[str, list[str]] = Field(default_factory=dict)
-    """By data set: documents that are not there."""
+    """Missing documents, by data set."""
     refused: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """By data set: documents that cannot be read, with the reason."""
+    """Unreadable documents with the reason, by data set."""
     pages_outside: dict[str, list[str]] = Field(default_factory=dict)
-    """By data set: questions with evidence on pages that their document does not have."""
+    """Questions with evidence on pages outside their document, by data set."""
     invalid_pages: dict[str, int] = Field(default_factory=dict)
-    """By encoder: pages it could make nothing of."""
+    """The number of pages that couldn't be encoded, by encoder."""
 
 
 def _packages() -> dict[str, str]:
@@ -81,50 +82,51 @@ def _now() -> str:
 
 
 def describe_machine() -> dict[str, str | int | float | None]:
-    """Return what of this machine matters for times, and for getting the same numbers again."""
+    """Return the facts about this machine that affect times and reproducibility."""
+    memory = memory_bytes()
     return {
         "system": platform.platform(),
         "python": platform.python_version(),
         "processor": _processor(),
         "cores": usable_cores(),
-        "memory_gib": _memory_gib(),
+        "memory_gib": "unknown" if memory is None else round(memory / 2**30, 1),
         "gpu": _gpu(),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
     }
 
 
 class Manifest(BaseModel):
-    """One call of a run."""
+    """The manifest of a call of a run."""
 
-    # Another version may have written more.
+    # Other versions may have written additional fields.
     model_config = ConfigDict(extra="allow")
 
     visar: str = __version__
     commit: str | None = Field(default_factory=lambda: _commit())
-    """Commit of the source tree that ran; None for an installed package."""
+    """The commit of the source tree; None for an installed package."""
     started: str = Field(default_factory=_now)
     finished: str | None = None
-    """None while it runs, and for good if it was interrupted."""
+    """The time it finished; None if it is running or was interrupted."""
     plan: dict[str, Any] = Field(default_factory=dict)
     data: dict[str, DataRead] = Field(default_factory=dict)
-    """By data set."""
+    """The data that was read, by data set."""
     definitions: Definitions = Field(default_factory=Definitions)
-    """How its results were computed."""
+    """The definitions that its results were computed with."""
     models: dict[str, str] = Field(default_factory=dict)
-    """Checkpoints of the encoders and generators, with their commits where they have one."""
+    """Checkpoints of encoders and generators, with their commits if any."""
     addresses: dict[str, str] = Field(default_factory=dict)
-    """Where encoders that run elsewhere were reached, by name."""
+    """Addresses of remote encoders, by name."""
     dtype: str = "float16 in the index, float32 products, float64 sums"
     workers: int = Field(default_factory=usable_cores)
     machine: dict[str, Any] = Field(default_factory=describe_machine)
     packages: dict[str, str] = Field(default_factory=_packages)
     skipped: Skipped = Field(default_factory=Skipped)
     failures: dict[str, str] = Field(default_factory=dict)
-    """By generator, judge or encoder: how often it failed, and the last reason."""
+    """The number of failures and the last reason, by generator, judge or encoder."""
 
 
 def write_manifest(folder: Path, writer: str, manifest: Manifest) -> None:
-    """Write the manifest of a call; ``writer`` is the name its records are written under."""
+    """Write the manifest of a call; ``writer`` is the name of its record files."""
     content = manifest.model_dump_json(indent=2) + "\n"
     write_whole(folder / f"manifest.{writer}.json", content.encode())
 
@@ -132,7 +134,7 @@ def write_manifest(folder: Path, writer: str, manifest: Manifest) -> None:
 def finish(
     manifest: Manifest, skipped: Skipped, failures: dict[str, str], *, interrupted: bool = False
 ) -> Manifest:
-    """Return the manifest of a call that has come to its end, or was interrupted."""
+    """Return the manifest of a finished or interrupted call."""
     finished = None if interrupted else _now()
     return manifest.model_copy(
         update={"finished": finished, "skipped": skipped, "failures": failures}
@@ -140,9 +142,9 @@ def finish(
 
 
 def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:
-    """Read the manifests of all calls of a run, as plain values, the last one last.
+    """Read the manifests of all calls of a run as plain values, in order.
 
-    Raises NotARun if a file ``manifest*.json`` does not hold a manifest.
+    Raises NotARun if a file ``manifest*.json`` isn't a valid manifest.
     """
     found = []
     for path in sorted(folder.glob("manifest*.json")):
@@ -150,35 +152,27 @@ def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:
             read = Manifest.model_validate_json(path.read_bytes())
         except ValidationError as error:
             raise NotARun(
-                f"{path} is no manifest: {describe_problem(error)} Restore it or take it away."
+                f"{path} isn't a valid manifest: {describe_problem(error)} Restore or delete it."
             ) from None
-        # What is not in the file is unknown, not as it is here and now.
+        # Exclude defaults, because they describe this machine and not the original one.
         found.append(read.model_dump(mode="json", exclude_unset=True))
     return tuple(sorted(found, key=lambda manifest: str(manifest.get("started", ""))))
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree this package runs from, marked if it has changes."""
+    """Return the commit of this package's source tree, marked if there are changes."""
     root = Path(__file__).parents[3]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():
         return None
 
-    def ask(*arguments: str) -> str:
+    def run_git(*arguments: str) -> str:
         command = [git, "-C", str(root), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
 
-    commit = ask("rev-parse", "HEAD")
-    changed = ask("status", "--porcelain", "--untracked-files=no", "--", "src")
+    commit = run_git("rev-parse", "HEAD")
+    changed = run_git("status", "--porcelain", "--untracked-files=no", "--", "src")
     return f"{commit} with changes" if commit and changed else commit or None
-
-
-def _memory_gib() -> float | str:
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
-        return "unknown"
-    return round(memory / 2**30, 1)
 
 
 def _processor() -> str:
@@ -191,7 +185,7 @@ def _processor() -> str:
 
 
 def _gpu() -> str | None:
-    """The graphics processor, if torch is in use anyway."""
+    """Return the name of the GPU; None if torch isn't loaded or has no GPU."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None

@@ -1,4 +1,4 @@
-"""The methods that an evaluation compares, variants of them, and the time each of them takes."""
+"""The methods that an evaluation compares, their variants and their timing."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from visar.retrieval.methods import APPROXIMATION, Method, ScoredPages, get_meth
 
 GROUPS = ("main", "others", "ablation", "T", "gamma", "acceleration")
 DEPTH = 10
-"""Length of the rankings that tables look at."""
+"""The length of rankings in tables."""
 PAPER_INACTIVE = 0.01
-"""The paper's tables of sparsity count a page as inactive up to this s_p, rescaled to [0, 1]."""
-# The paper's grids.
+"""The maximum s_p, rescaled to [0, 1], of inactive pages in the paper's sparsity tables."""
+# The parameter grids of the paper.
 T_SWEEP = (1, 5, 10, 25, 50, 75, 100, 150, 200, 300, 500, 750, 1000)
 GAMMA_SWEEP = tuple(10.0**power for power in range(9))
 
 Cost: TypeAlias = Literal["scores", "similarity", "clustering"]
-"""Work of a method beyond the question's vectors: one score per page, rows of the page-to-page
-similarity, or a clustering of the scores for each possible cluster size. In growing order."""
+"""The cost of a method, in increasing order: one score per page, rows of the page-to-page
+similarity, or a clustering of the scores for each possible cluster size."""
 COSTS: tuple[Cost, ...] = ("scores", "similarity", "clustering")
 _Scores: TypeAlias = registry.Scores | Literal["normalized s_p"]
 _Used: TypeAlias = _Scores | Literal["relevance", "selection"]
@@ -36,24 +36,24 @@ _Used: TypeAlias = _Scores | Literal["relevance", "selection"]
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """The pages that a method chooses; all page indices are 0-based."""
+    """The pages that a method chose. Page indices start at 0."""
 
     k: int
-    """Number of pages the method asks for, before any cap."""
+    """The number of pages the method requests, before any cap."""
     pages: Integers
     """The chosen pages, best first."""
     ranking: Integers
-    """All pages in the order the method chooses from."""
+    """The ranking of all pages that the method chooses from."""
     sparsity: float | None
-    """Share of inactive pages, for ViSAR and its variants."""
+    """The share of inactive pages, for ViSAR and its variants."""
     seconds: Mapping[str, float]
     """Seconds by stage; their sum is the latency without encoding the question."""
     paper_sparsity: float | None = None
-    """The same as the paper counts inactive pages, by `PAPER_INACTIVE`."""
+    """The share of inactive pages by the paper's definition, `PAPER_INACTIVE`."""
 
 
 class TimedPages(ScoredPages):
-    """Scored pages that many methods share; each is charged for everything it uses."""
+    """Scored pages that methods share, with the full cost of shared values added to each method."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -62,7 +62,7 @@ class TimedPages(ScoredPages):
         self._computing = 0.0
 
     def run(self, method: Method) -> MethodResult:
-        """Let a method choose pages."""
+        """Run a method and measure its time."""
         self._used.clear()
         self._computing = 0.0
         started = time.perf_counter()
@@ -83,7 +83,7 @@ class TimedPages(ScoredPages):
         chosen = method.check_result(returned, self)
         seconds = {"choice": max(0.0, time.perf_counter() - started - self._computing)}
         for used in self._used:
-            # What an earlier method has computed counts for every method that needs it.
+            # Add the time of values that were computed for an earlier method.
             seconds |= self._seconds[used]
         if ranked_by == "relevance" or ranked_by == "selection":
             ranking = super().select().ranking
@@ -93,14 +93,14 @@ class TimedPages(ScoredPages):
 
     @property
     def relevance(self) -> Relevance:
-        """Weights and scores of the pages, shared with ViSAR, which is compared as a rule."""
+        """The weights and scores of the pages, shared with ViSAR."""
         return self._use_selection("relevance", _SCORING)
 
     def scores(self, kind: _Scores) -> Float64:
         """Return one score per page, as `ScoredPages.scores` does, or the normalized s_p.
 
-        The normalized s_p is s_p after all of Sim is rescaled to [0, 1], as the paper does before
-        its heuristics cut s_p.
+        The normalized s_p is s_p after rescaling all of Sim to [0, 1], as in the paper's heuristics
+        on s_p.
         """
         self._used[kind] = None
         if kind not in self._scores:
@@ -116,55 +116,55 @@ class TimedPages(ScoredPages):
         return self._use_selection("selection")
 
     def _use_selection(self, used: _Used, stages: Iterable[str] | None = None) -> Selection:
-        """Run ViSAR if it has not run yet, and charge for its stages, all by default."""
+        """Run ViSAR unless it has run, and add the time of its stages (all by default)."""
         self._used[used] = None
         started = time.perf_counter()
         selection = super().select()
         self._computing += time.perf_counter() - started
-        self._seconds[used] = _taken(selection, stages)
+        self._seconds[used] = _stage_seconds(selection, stages)
         return selection
 
     def _measure(self, kind: _Scores) -> tuple[Float64, Mapping[str, float]]:
-        """Compute scores, and the seconds they take by stage."""
+        """Compute scores; return them with their seconds by stage."""
         if kind == "normalized s_p":
             full = select(self.query, self.pages.vectors, full_matrix=True)
             return normalized_scores(full), full.timings
         if kind in ("s_p", "probability"):
-            stages = _taken(super().select(), _SCORING)
+            stages = _stage_seconds(super().select(), _SCORING)
             return self._compute(kind), stages
         if kind == "single-vector":
-            # The means belong to the document: they are not part of the time of a question.
+            # Compute the means now: they belong to the document, not to the question's time.
             _ = self.pages.means
         started = time.perf_counter()
         scores = self._compute(kind)
         return scores, {"query to page": time.perf_counter() - started}
 
 
-# A rule on s_p needs the diagonal of Sim only, and has a cut of its own.
+# Stages that methods on s_p need: only the diagonal of Sim, and no ranking.
 _SCORING = ("query to page", "page to query", "self-similarity")
 
 
-def _taken(selection: Selection, stages: Iterable[str] | None) -> Mapping[str, float]:
+def _stage_seconds(selection: Selection, stages: Iterable[str] | None) -> Mapping[str, float]:
     if stages is None:
         return selection.timings
     return {stage: selection.timings[stage] for stage in stages if stage in selection.timings}
 
 
 def normalized_scores(full: Selection) -> Float64:
-    """Return s_p when all of Sim, whose largest value need not be an s_p, goes from 0 to 1."""
-    assert full.similarity is not None  # noqa: S101 - it was asked for
+    """Return s_p after rescaling all of Sim to [0, 1]; the largest value need not be an s_p."""
+    assert full.similarity is not None  # noqa: S101 - full_matrix was set
     least, span = full.similarity.min(), np.ptp(full.similarity)
     return np.asarray((full.scores - least) / span) if span > 0 else full.scores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedMethod(Method):
-    """A method with its place in tables and figures."""
+    """A method with its label and group in tables and figures."""
 
     label: str = ""
-    """Name in tables and figures; the method's name if empty."""
+    """The name in tables and figures; the method's name if empty."""
     group: str = "main"
-    """One of `GROUPS`, which tables and figures are made of."""
+    """One of `GROUPS`, which determines its tables and figures."""
     cost: Cost = "scores"
 
 
@@ -175,7 +175,7 @@ def _compared(
     return ComparedMethod(**values, label=label, group=group, cost=cost)
 
 
-_SHOWN: Mapping[str, tuple[str] | tuple[str, str] | tuple[str, str, Cost]] = {
+_DISPLAY: Mapping[str, tuple[str] | tuple[str, str] | tuple[str, str, Cost]] = {
     "visar": ("ViSAR", "main", "similarity"),
     "visar-approx": ("ViSAR (Approx.)", "main", "similarity"),
     "top-k": ("Late-Interaction",),
@@ -197,7 +197,9 @@ _SHOWN: Mapping[str, tuple[str] | tuple[str, str] | tuple[str, str, Cost]] = {
     "share-of-best": ("Share of the best score", "others"),
     "top-p": ("Top-p", "others"),
 }
-_REGISTERED = {name: _compared(registry.METHODS[name], *shown) for name, shown in _SHOWN.items()}
+_REGISTERED = {
+    name: _compared(registry.METHODS[name], *values) for name, values in _DISPLAY.items()
+}
 
 
 def _variant(
@@ -210,7 +212,7 @@ def _variant(
 
 
 def _accelerations() -> list[ComparedMethod]:
-    """Each shortcut of the approximation alone, and in pairs."""
+    """Return variants with each shortcut of the approximation alone, and with each pair."""
     chosen = [names for count in (1, 2) for names in combinations(APPROXIMATION, count)]
     return [
         _variant(
@@ -226,8 +228,8 @@ def _accelerations() -> list[ComparedMethod]:
 
 _UNWEIGHTED = {"w_i": "tokens", "w_p": "pages"}
 _METHODS = (
-    # Fixed top-k comes first in the tables, as in the paper's. What needs a calibration is run by
-    # its name alone: most encoders have none.
+    # Fixed k comes first, as in the paper's tables. Methods that need a calibration aren't in a
+    # group, because most encoders have none.
     *sorted(
         (method for method in _REGISTERED.values() if not method.needs_calibration),
         key=lambda method: method.adaptive,
@@ -257,27 +259,29 @@ _METHODS = (
     ),
     *_accelerations(),
 )
-METHODS: Mapping[str, ComparedMethod] = {method.name: method for method in _METHODS}
-"""The methods that an evaluation knows, by the name that results are stored under."""
+METHODS: dict[str, ComparedMethod] = {method.name: method for method in _METHODS}
+"""The known methods, by the name that results are stored under."""
+LABELS = {name: method.label or name for name, method in (_REGISTERED | METHODS).items()}
+"""The labels of methods in tables and figures."""
 
 
 def find_methods(names: Iterable[str], depth: int = DEPTH) -> list[ComparedMethod]:
-    """Return the methods that names stand for, each once, those that take long last.
+    """Return methods by name, each once, slow ones last.
 
-    Names are those of `METHODS`, of groups of them, of methods of installed packages, or
-    ``module:function``. ``depth`` is how many pages a method takes that does not decide k by
-    itself. Raises InvalidOption if a name stands for nothing.
+    Names can be keys of `METHODS`, groups, methods of installed packages, or ``module:function``.
+    ``depth`` is the number of pages for methods with a fixed k. Raises InvalidOption if a name is
+    unknown.
     """
     found: dict[str, ComparedMethod] = {}
     for name in names:
-        for method in _named(name):
+        for method in _methods_by_name(name):
             if not method.adaptive:
                 method = replace(method, options={**method.options, "k": depth})
             found[method.name] = method
     return sorted(found.values(), key=lambda method: COSTS.index(method.cost))
 
 
-def _named(name: str) -> list[ComparedMethod]:
+def _methods_by_name(name: str) -> list[ComparedMethod]:
     if name in GROUPS:
         return [method for method in METHODS.values() if method.group == name]
     if name in METHODS:
@@ -292,10 +296,10 @@ def _named(name: str) -> list[ComparedMethod]:
 
 
 def is_answered(method: ComparedMethod) -> bool:
-    """Whether generators are given the pages of a method.
+    """Return whether generators answer from the pages of a method.
 
-    Not those of the oracle, which knows the evidence, of the approximation, which chooses the
-    same pages as ViSAR, nor of sweeps and weights, which are about the ranking.
+    This excludes the oracle, which knows the evidence, the approximation, which chooses the same
+    pages as ViSAR, and sweeps and weight ablations, which are about the ranking.
     """
     if method.group == "ablation":
         return "scores" in method.options

@@ -1,7 +1,8 @@
-"""Metrics of a choice or a ranking of pages, given the evidence: one per function.
+"""Metrics of chosen or ranked pages, given the evidence pages.
 
-Pages count from 1, and none stands twice. E is the evidence, never empty: a question without
-evidence pages does not count for retrieval. R is what was chosen, r_i the page at rank i.
+Pages are numbered from 1 and occur at most once. E is the evidence, which is never empty, because
+questions without evidence pages don't count for retrieval. R is the set of chosen pages, and r_i
+the page at rank i.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from visar.errors import InvalidOption
 
 
 def recall(pages: Sequence[int], evidence: Collection[int]) -> float:
-    """The share of the evidence that was chosen: |R ∩ E| / |E|.
+    """Return the share of the evidence that was chosen: |R ∩ E| / |E|.
 
     >>> recall((4, 9, 2), {2, 7})
     0.5
@@ -22,7 +23,7 @@ def recall(pages: Sequence[int], evidence: Collection[int]) -> float:
 
 
 def precision(pages: Sequence[int], evidence: Collection[int]) -> float:
-    """The share of the chosen that is evidence: |R ∩ E| / |R|; 0 where nothing was chosen.
+    """Return the share of chosen pages that are evidence: |R ∩ E| / |R|; 0 if nothing was chosen.
 
     >>> precision((4, 9, 2, 3), {2, 7})
     0.25
@@ -31,7 +32,7 @@ def precision(pages: Sequence[int], evidence: Collection[int]) -> float:
 
 
 def perfect_recall(pages: Sequence[int], evidence: Collection[int]) -> float:
-    """1 if all evidence was chosen, E ⊆ R; else 0.
+    """Return 1 if all evidence was chosen, E ⊆ R; otherwise 0.
 
     The mean over questions is the share that can be answered from the chosen pages alone.
 
@@ -42,7 +43,7 @@ def perfect_recall(pages: Sequence[int], evidence: Collection[int]) -> float:
 
 
 def recall_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
-    """The share of the evidence among the first k: |{r_1 … r_k} ∩ E| / |E|.
+    """Return the share of the evidence in the top k: |{r_1 … r_k} ∩ E| / |E|.
 
     >>> recall_at((4, 2, 7), {2, 7}, k=2)
     0.5
@@ -51,7 +52,7 @@ def recall_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> floa
 
 
 def ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
-    """Normalized discounted cumulative gain, a page being evidence (1) or not (0).
+    """Return the normalized discounted cumulative gain with binary relevance.
 
     DCG = Σ_{i ≤ k, r_i ∈ E} 1 / log₂(i + 1), divided by that of a perfect ranking,
     Σ_{i ≤ min(k, |E|)} 1 / log₂(i + 1).
@@ -66,10 +67,10 @@ def ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
 
 
 def paper_ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
-    """The paper's NDCG: DCG divided by that of the evidence among the first k in the best order.
+    """Return the paper's NDCG: DCG divided by that of the found evidence in the best order.
 
-    1 wherever the evidence that was found stands at the top, however much of it was not found:
-    it is never below `ndcg_at`. 0 where none was found.
+    It is 1 if the found evidence is at the top, even if other evidence wasn't found, so it is never
+    below `ndcg_at`. It is 0 if none was found.
 
     >>> paper_ndcg_at((2, 4, 7), {2, 9}, k=3)
     1.0
@@ -81,7 +82,7 @@ def paper_ndcg_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> 
 
 
 def hit_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
-    """Whether any of the first k is evidence: 1 if {r_1 … r_k} ∩ E ≠ ∅, else 0.
+    """Return 1 if any of the top k is evidence, {r_1 … r_k} ∩ E ≠ ∅; otherwise 0.
 
     The mean over questions is the hit rate.
 
@@ -92,7 +93,7 @@ def hit_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
 
 
 def reciprocal_rank_at(ranking: Sequence[int], evidence: Collection[int], k: int) -> float:
-    """1 / i of the first r_i ∈ E with i ≤ k; 0 where there is none.
+    """Return 1 / i for the first r_i ∈ E with i ≤ k; 0 if there is none.
 
     The mean over questions is the mean reciprocal rank (MRR).
 
@@ -106,7 +107,7 @@ def reciprocal_rank_at(ranking: Sequence[int], evidence: Collection[int], k: int
 
 
 def f1(pages: Sequence[int], evidence: Collection[int]) -> float:
-    """F1 of one question: 2PR / (P + R) of its precision P and recall R; 0 where both are 0.
+    """Return the F1 of a question, 2PR / (P + R) of precision P and recall R; 0 if both are 0.
 
     >>> f1((4, 9, 2), {2, 7})
     0.4
@@ -115,10 +116,10 @@ def f1(pages: Sequence[int], evidence: Collection[int]) -> float:
 
 
 def f1_of_means(precisions: Sequence[float], recalls: Sequence[float]) -> float:
-    """F1 of a data set: 2PR / (P + R) of the mean precision P and the mean recall R.
+    """Return the F1 of a data set, 2PR / (P + R) of mean precision P and mean recall R.
 
-    This is the F1 of the paper's tables. It is not the mean of `f1` over questions, which
-    is that of its figures. 0 where both are 0.
+    This is the F1 in the paper's tables. The paper's figures use the mean of `f1` over questions
+    instead. It is 0 if both means are 0.
 
     >>> f1_of_means([1.0, 0.0], [0.5, 0.0])
     0.3333333333333333
@@ -141,7 +142,7 @@ def _first(ranking: Sequence[int], k: int) -> Sequence[int]:
 
 
 def _count_found(pages: Sequence[int], evidence: Collection[int]) -> int:
-    """|pages ∩ E|, once both are what the formulas speak of."""
+    """Return |pages ∩ E|; raises InvalidOption if the arguments are invalid."""
     if not evidence:
         raise InvalidOption("There are no evidence pages: leave the question out of retrieval.")
     if len(set(pages)) < len(pages):

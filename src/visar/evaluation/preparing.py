@@ -1,19 +1,19 @@
-"""The first stage of a run: documents into the index, questions into the run's folder."""
+"""Stage one of a run: add documents to the index, and write questions to the run's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from visar.documents import Limits, ReadOptions
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
 from visar.errors import DocumentError, InvalidOption
 from visar.evaluation.datasets.beir import CORPUS_LIMITS, BeirDataset
 from visar.evaluation.inputs import digest
 from visar.evaluation.plan import QuestionSet
 from visar.evaluation.questions import Question
-from visar.evaluation.records import Asked, key_of, read_by_key
+from visar.evaluation.records import QuestionRecord, key_of, read_by_key
 from visar.evaluation.state import read_state
 from visar.evaluation.work import Row, Work
 from visar.generation.parsing import is_not_answerable
@@ -21,11 +21,11 @@ from visar.results import Document
 
 
 def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder: Encoder) -> None:
-    """Put every document into the index; what is there is not read again."""
+    """Add all documents to the index, skipping those that are already there."""
     plan, skipped = work.plan, work.outcome.skipped
     address = work.addresses[encoder.name]
     invalid = 0
-    wanted = [
+    documents = [
         (questions, name)
         for questions in question_sets
         if questions.published is None
@@ -35,8 +35,8 @@ def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder:
     limits = CORPUS_LIMITS if has_corpus else Limits()
     options = ReadOptions(ocr=plan.ocr, ocr_engine=plan.ocr_engine, limits=limits)
     if work.ray is not None:
-        # All at once; the loop below finds them in the index.
-        paths = [path for questions, name in wanted if (path := questions.dataset.path(name))]
+        # Add all documents in parallel; the loop below finds them in the index.
+        paths = [path for questions, name in documents if (path := questions.dataset.path(name))]
         work.index.add_all(
             paths,
             encoder=address,
@@ -44,8 +44,8 @@ def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder:
             progress=lambda path: work.listener.document(Path(path)),
             ray=work.ray,
         )
-    for done, (questions, name) in enumerate(wanted):
-        work.listener.step("documents", done, len(wanted))
+    for done, (questions, name) in enumerate(documents):
+        work.listener.step("documents", done, len(documents))
         path = questions.dataset.path(name)
         if path is None:
             missing = skipped.missing.setdefault(questions.name, [])
@@ -59,15 +59,15 @@ def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder:
             skipped.refused.setdefault(questions.name, {})[name] = str(error)
             continue
         work.documents[questions.name, name] = document
-        invalid += document.count_invalid(encoder.name)
-    work.listener.step("documents", len(wanted), len(wanted))
+        invalid += len(document.failed_pages(encoder.name))
+    work.listener.step("documents", len(documents), len(documents))
     if invalid:
         skipped.invalid_pages[encoder.name] = invalid
     work.outcome.documents = len(work.documents)
 
 
 def write_questions(work: Work, question_sets: Sequence[QuestionSet]) -> None:
-    """Write the questions whose documents are there, without their words, and read the state."""
+    """Write the questions about indexed documents, without their text, and read the run's state."""
     contents = {one.id: _document_digest(work, one) for one in work.documents.values()}
     for questions in question_sets:
         outside = []
@@ -76,24 +76,26 @@ def write_questions(work: Work, question_sets: Sequence[QuestionSet]) -> None:
             document = work.documents.get(source)
             if document is None:
                 continue
-            asked = asked_of(questions, question, document, contents[document.id])
-            work.rows[key_of(asked)] = Row(question, asked, source)
-            if len(asked.evidence_pages) < len(question.evidence_pages):
+            record = question_record(questions, question, document, contents[document.id])
+            work.rows[key_of(record)] = Row(question, record, source)
+            if len(record.evidence_pages) < len(question.evidence_pages):
                 outside.append(question.id)
         if outside:
             work.outcome.skipped.pages_outside[questions.name] = outside
     work.outcome.questions = len(work.rows)
-    known = read_by_key(work.folder, Asked)
-    with work.writer(Asked) as writer:
+    known = read_by_key(work.folder, QuestionRecord)
+    with work.writer(QuestionRecord) as writer:
         changed = [one for one in work.asked if known.get(key_of(one)) != one]
-        writer.write([*changed, *_dropped(known.values(), question_sets)])
+        writer.write([*changed, *_removed_questions(known.values(), question_sets)])
     if work.rows:
         work.state = read_state(work.folder)
         work.outcome.stale = sum(work.state.stale.values())
 
 
-def _dropped(known: Iterable[Asked], question_sets: Sequence[QuestionSet]) -> list[Asked]:
-    """Return the questions of earlier calls that their data sets no longer have."""
+def _removed_questions(
+    known: Iterable[QuestionRecord], question_sets: Sequence[QuestionSet]
+) -> list[QuestionRecord]:
+    """Return records of questions from earlier calls that were removed from their data sets."""
     ids = {one.name: {question.id for question in one.questions} for one in question_sets}
     return [
         replace(one, dropped=True)
@@ -105,7 +107,7 @@ def _dropped(known: Iterable[Asked], question_sets: Sequence[QuestionSet]) -> li
 def _document_digest(work: Work, document: Document) -> str:
     """Return the digest of a document's file and words.
 
-    Raises InvalidOption if the index has words that were read with other OCR settings.
+    Raises InvalidOption if the index has words that were read with different OCR settings.
     """
     pages = work.index.pages(document.id)
     ocr = work.plan.ocr
@@ -113,24 +115,24 @@ def _document_digest(work: Work, document: Document) -> str:
         by_ocr = page.text_source in ("ocr", "both")
         if (ocr == "never" and by_ocr) or (ocr == "always" and not by_ocr and page.words):
             raise InvalidOption(
-                f"{work.index.location} has {document.name} read with other OCR settings than "
-                f"--ocr {ocr}: the words of page {page.number} come from its {page.text_source}. "
-                "Use another --index."
+                f"{work.index.location} has {document.name} with other OCR settings than "
+                f"--ocr {ocr}: the text source of page {page.number} is {page.text_source}. "
+                "Use a different --index."
             )
     return digest(document.id, [[word.text for word in page.words] for page in pages])
 
 
 def documents_of(questions: QuestionSet, share: tuple[int, int]) -> list[str]:
-    """Return the documents of a question set that belong to a share of the run."""
+    """Return the documents of a question set in a share of the run."""
     mine, shares = share
     return sorted({question.document for question in questions.questions})[mine - 1 :: shares]
 
 
-def asked_of(
+def question_record(
     questions: QuestionSet, question: Question, document: Document, document_digest: str
-) -> Asked:
-    """Return the record of a question, with the evidence pages that its document has."""
-    return Asked(
+) -> QuestionRecord:
+    """Return the record of a question, with the evidence pages within its document."""
+    return QuestionRecord(
         question=question.id,
         dataset=questions.name,
         document=question.document,
@@ -143,4 +145,5 @@ def asked_of(
         text_digest=digest(question.text),
         document_digest=document_digest,
         answers_digest=digest(question.answers, question.kind) if question.answers else "",
+        boxes_digest=digest(*map(astuple, question.boxes)) if question.boxes else "",
     )

@@ -1,11 +1,11 @@
-"""The records of a run: one for each question and setting, in files of JSON lines.
+"""Records of a run: one for each question and setting, stored in JSON Lines files.
 
-Each process writes its own files, so that several processes or machines can work on one run: put
-their files into one folder, and the run is complete. After a crash the last line may be cut off; it
-is skipped, and its work is done again.
+Each process writes its own files, so several processes or machines can work on one run. Copy their
+files into one folder to combine them. After a crash, an incomplete last line is skipped and its
+work repeated.
 
-A record carries ``inputs``, a digest of everything it was computed from (`visar.evaluation.inputs`
-makes it). A record whose digest differs from the one its inputs have now is stale.
+The ``inputs`` of a record are a digest of everything it was computed from, created by
+`visar.evaluation.inputs`. A record is stale if the current digest differs.
 """
 
 from __future__ import annotations
@@ -26,65 +26,67 @@ from visar.generation.prompts import NOT_ANSWERABLE
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question of the run, without its words: enough to compute every table and figure."""
+class QuestionRecord:
+    """A question of the run without its text, sufficient to compute all tables and figures."""
 
     question: str
-    """Its id."""
+    """The question's id."""
     dataset: str
     document: str
     pages: int
-    """Of the document."""
+    """The number of pages of the document."""
     evidence_pages: tuple[int, ...]
-    """Those within the document; empty where it does not count for retrieval."""
+    """Evidence pages within the document; empty if the question doesn't count for retrieval."""
     answerable: bool
     corrected: bool = False
-    """Whether the corrections file changed what the data set says of it."""
+    """True if the corrections file changed the question."""
     text_digest: str = ""
-    """Digest of the question's text."""
+    """A digest of the question's text."""
     document_digest: str = ""
-    """Digest of the document's file and of the words read from it."""
+    """A digest of the document's file and words."""
     answers_digest: str = ""
-    """Digest of the reference answers and their kind; empty if there are none to judge by."""
+    """A digest of the reference answers and their kind; empty if there are none."""
+    boxes_digest: str = ""
+    """A digest of the boxes that annotators marked; empty if there are none."""
     dropped: bool = False
-    """Whether the data set no longer has the question."""
+    """True if the data set no longer has the question."""
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrievalRecord:
     """The pages that a method chose for a question."""
 
     dataset: str
     question: str
     encoder: str
-    """The encoder's own name, wherever it runs."""
+    """The encoder's own name, even if it runs remotely."""
     method: str
-    """A name of ``visar.evaluation.methods``, such as "visar" or "visar gamma=1000"."""
+    """The method's name in ``visar.evaluation.methods``, such as "visar" or "visar gamma=1000"."""
     k: int
-    """Pages it asks for, before any budget."""
+    """The number of pages the method requests, before any budget."""
     pages: tuple[int, ...]
-    """The chosen pages, best first, 1 is the first. Methods that do not decide k by themselves
-    take 10, or as many as the largest budget of the run."""
+    """The chosen pages, best first, numbered from 1. Methods with a fixed k choose 10, or as many
+    as the largest budget of the run."""
     ranking: tuple[int, ...]
-    """The first pages of the ranking it chooses from, as many as those methods take."""
+    """The top of the ranking that the method chooses from, as many as methods with a fixed k."""
     sparsity: FiniteFloat | None
-    """Share of inactive pages, for ViSAR's variants."""
+    """The share of inactive pages, for ViSAR and its variants."""
     seconds: dict[str, FiniteFloat] = field(default_factory=dict)
-    """By stage; their sum is the retrieval's latency, without encoding the question. Stages of
-    ViSAR: "query to page" and "page to query" (the paper's weights), "self-similarity" and
-    "page to page" (its matrix), "ranking" (with the cut)."""
+    """Seconds by stage; their sum is the latency of retrieval without encoding the question.
+    ViSAR's stages are "query to page" and "page to query" (the paper's weights), "self-similarity"
+    and "page to page" (its matrix), and "ranking" (with the cut)."""
     invalid_pages: int = 0
-    """Pages of the document that the encoder gave no usable vectors for (NaN or infinite)."""
+    """The number of pages without usable vectors, because they were NaN or infinite."""
     alone: bool = False
-    """Whether the seconds were taken with all cores, while no other question was searched for."""
+    """True if timed with all cores and no concurrent searches."""
     paper_sparsity: FiniteFloat | None = None
-    """Share of pages whose s_p, rescaled to [0, 1], is at most 0.01."""
+    """The share of pages whose s_p, rescaled to [0, 1], is at most 0.01."""
     inputs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """The answer of a generator from the pages that a method chose."""
+class AnswerRecord:
+    """A generator's answer from the pages that a method chose."""
 
     dataset: str
     question: str
@@ -93,36 +95,38 @@ class Answered:
     generator: str
     max_k: int
     pages: tuple[int, ...]
-    """Those it was given."""
+    """The pages given to the generator."""
     text: str
-    """Empty for "not answerable", where the prompt offers that."""
+    """The answer; empty for "not answerable" if the prompt allows that."""
     raw: str
     input_tokens: int | None
     output_tokens: int | None
     seconds: FiniteFloat
     model: str | None = None
-    """What wrote it, as exactly as the generator tells; None for quotations."""
+    """The model, as precisely as the generator reports it; None for quotes."""
     prompt: str = "default"
-    """The prompt it was asked with: "default", or "paper"."""
+    """The prompt: "default" or "paper"."""
     concurrency: int = 1
-    """How many questions the generator was asked at a time: with more than one, its seconds are
-    those of a busy server, or of a whole batch."""
+    """The number of concurrent questions. If it is above 1, the seconds are those of a busy server
+    or a whole batch."""
     note: str | None = None
-    """What was left out of the prompt to fit the model's context."""
+    """A note on what was omitted to fit the prompt into the model's context."""
+    box_f1: FiniteFloat | None = None
+    """The F1 of the boxes of quotes, if annotators marked boxes."""
     inputs: str = ""
 
     @property
-    def said(self) -> str:
-        """What a judge is shown.
+    def judged_text(self) -> str:
+        """The answer as shown to judges.
 
-        The paper's prompt offers no "not answerable": what was written stands, even if it is "".
+        The paper's prompt doesn't allow "not answerable", so its answers are unchanged, even "".
         """
         return self.text or (NOT_ANSWERABLE if self.prompt == "default" else "")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """Whether an answer is right."""
+class VerdictRecord:
+    """A judge's verdict on an answer."""
 
     dataset: str
     question: str
@@ -133,45 +137,54 @@ class Judged:
     judge: str
     correct: bool
     prompt: str = "default"
-    """The prompt that the generator was asked with."""
+    """The prompt of the generator."""
     reason: str = ""
-    """The rule that decided, or the judge model's reply."""
+    """The rule that applied, or the judge model's reply."""
     model: str | None = None
-    """The judge's model, as exactly as it tells; None for a judge without one."""
+    """The judge's model, as precisely as it is reported; None for a judge without a model."""
     inputs: str = ""
 
 
-Record = TypeVar("Record", Asked, Retrieved, Answered, Judged)
+Record = TypeVar("Record", QuestionRecord, RetrievalRecord, AnswerRecord, VerdictRecord)
 
 _ANSWER = ("dataset", "question", "encoder", "method", "generator", "max_k", "prompt")
 KEYS: dict[type[Any], tuple[str, ...]] = {
-    Asked: ("dataset", "question"),
-    Retrieved: ("dataset", "question", "encoder", "method"),
-    Answered: _ANSWER,
-    Judged: (*_ANSWER, "judge"),
+    QuestionRecord: ("dataset", "question"),
+    RetrievalRecord: ("dataset", "question", "encoder", "method"),
+    AnswerRecord: _ANSWER,
+    VerdictRecord: (*_ANSWER, "judge"),
 }
-"""The fields that name the setting of a record."""
+"""The fields that identify a record."""
+FILE_NAMES: dict[type[Any], str] = {
+    QuestionRecord: "asked",
+    RetrievalRecord: "retrieved",
+    AnswerRecord: "answered",
+    VerdictRecord: "judged",
+}
+"""The prefix of the names of files with records of a kind."""
 _SCHEMAS: dict[type[Any], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in KEYS}
 _GETTERS = {kind: attrgetter(*names) for kind, names in KEYS.items()}
 
 
-def key_of(record: Asked | Retrieved | Answered | Judged) -> tuple[Any, ...]:
-    """Return the setting of a record."""
+def key_of(
+    record: QuestionRecord | RetrievalRecord | AnswerRecord | VerdictRecord,
+) -> tuple[Any, ...]:
+    """Return the key that identifies a record."""
     key: tuple[Any, ...] = _GETTERS[type(record)](record)
     return key
 
 
 def writer_name() -> str:
-    """Return a name for the files of one writer: no other has it, and later ones sort after it."""
+    """Return a unique name for a writer's files that sorts after earlier ones."""
     host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{host}-{uuid.uuid4().hex[:8]}"
 
 
 class RecordWriter(Generic[Record]):
-    """Appends records of one kind to a file of a run's folder."""
+    """A writer that appends records of one kind to a file in a run's folder."""
 
     def __init__(self, folder: Path, kind: type[Record], name: str | None = None) -> None:
-        self._path = folder / f"{_stem(kind)}.{name or writer_name()}.jsonl"
+        self._path = folder / f"{FILE_NAMES[kind]}.{name or writer_name()}.jsonl"
         self._schema = _SCHEMAS[kind]
         self._file: BinaryIO | None = None
 
@@ -184,7 +197,7 @@ class RecordWriter(Generic[Record]):
             self._file = None
 
     def write(self, records: Iterable[Record]) -> None:
-        """Write records so that they are there even if the process ends right after."""
+        """Write records and flush them, so that they survive a crash of the process."""
         lines = b"".join(self._schema.dump_json(record) + b"\n" for record in records)
         if not lines:
             return
@@ -195,21 +208,21 @@ class RecordWriter(Generic[Record]):
 
 
 def read_by_key(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
-    """Read the last record of each setting, whether it is stale or not."""
+    """Read the last record for each key, including stale ones."""
     return {key_of(record): record for record in read_lines(folder, kind)[0]}
 
 
 def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str]]:
-    """Read records of a kind, and the positions of complete lines that are not JSON.
+    """Read the records of a kind, and the locations of complete lines that aren't JSON.
 
-    Of records with the same setting and inputs the last one counts, in the order of the files'
-    names and their lines. A line that a crashed writer left unfinished is skipped. Raises NotARun
-    if a line is JSON but not such a record.
+    Of records with the same key and inputs, the last one counts, in the order of file names and
+    lines. An incomplete last line is skipped. Raises NotARun if a line is JSON but not a valid
+    record.
     """
     schema = _SCHEMAS[kind]
     found: dict[tuple[Any, ...], Record] = {}
     unreadable: list[str] = []
-    for path in sorted(folder.glob(f"{_stem(kind)}*.jsonl")):
+    for path in sorted(folder.glob(f"{FILE_NAMES[kind]}*.jsonl")):
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
@@ -218,7 +231,7 @@ def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str
                     if error.errors(include_input=False)[0]["type"] != "json_invalid":
                         raise NotARun(
                             f"{path.name}, line {number}: {describe_problem(error)} "
-                            "Was it written by another version?"
+                            "Was it written by a different version?"
                         ) from None
                     if line.strip() and line.endswith(b"\n"):
                         unreadable.append(f"{path.name}, line {number}")
@@ -230,20 +243,15 @@ def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str
 
 
 def describe_problem(error: ValidationError) -> str:
-    """Return one sentence about the first value that does not fit a schema, with that value."""
+    """Describe the first validation error in one sentence, quoting the value."""
     first = error.errors(include_url=False)[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, Exception):
         return str(cause)
-    where = ", ".join(f"item {i + 1}" if isinstance(i, int) else i for i in first["loc"])
+    location = ", ".join(f"item {i + 1}" if isinstance(i, int) else i for i in first["loc"])
     if first["type"] == "missing":
-        return f"there is no {where!r}."
+        return f"{location!r} is missing."
     expected = first["msg"].removeprefix("Input should be ").replace("a valid tuple", "a list")
     if expected == first["msg"]:
-        return f"{where}{': ' if where else ''}{expected}."
-    return f"{where or 'it'} must be {expected}, not {repr(first['input'])[:40]}."
-
-
-def _stem(kind: type[Any]) -> str:
-    """How the names of the files with records of a kind begin."""
-    return kind.__name__.lower()
+        return f"{location}{': ' if location else ''}{expected}."
+    return f"{location or 'the value'} must be {expected}, not {repr(first['input'])[:40]}."

@@ -1,8 +1,8 @@
-"""An evaluation from beginning to end: encode, retrieve, answer, judge.
+"""Run an evaluation: encode, retrieve, answer, judge.
 
-A call of a run does what the folder does not hold yet, or holds only stale: an interrupted run is
-resumed, a larger plan adds to a smaller one, and shares of several machines add up. Models are
-released when the stage that needs them is over, before the next one loads its own.
+A call of a run computes results that are missing or stale in the folder. So an interrupted run can
+be resumed, a larger plan extends a smaller one, and several machines can compute shares. Models
+are released after their stage, before the next stage loads its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from visar._version import __version__
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
 from visar.errors import InvalidOption
 from visar.evaluation.answering import answer, judge_answers, quote
 from visar.evaluation.calls import ONE_BY_ONE, ModelCalls, Pace
@@ -31,7 +31,7 @@ from visar.evaluation.records import writer_name
 from visar.evaluation.searching import Search
 from visar.evaluation.work import Outcome, ProgressListener, Work
 from visar.generation import extractive
-from visar.generation.protocol import BatchGenerator, Generator
+from visar.generation.generator import BatchGenerator, Generator
 from visar.generation.registry import is_served
 from visar.index import Index
 from visar.models.protocols import Releasable, identity_of
@@ -40,12 +40,26 @@ from visar.retrieval.calibration import find_calibration
 
 
 class Run:
-    """One call of a run: what ``plan`` says and the folder does not hold yet.
+    """A call of a run, which computes the results of a plan that are missing in a folder.
 
-    ``question_sets`` are those of `open_question_sets`; the index takes the documents, and makes
-    and holds the models; ``base_url`` is where ``openai:MODEL`` is served; ``ray`` is the address
-    of a cluster that encodes and retrieves. Raises VisarError if an encoder, generator or judge is
-    unknown or cannot run here.
+    Raises VisarError if an encoder, generator or judge is unknown or can't run here.
+
+    Parameters
+    ----------
+    folder
+        Folder of the run.
+    plan
+        Plan of the evaluation.
+    question_sets
+        Question sets returned by `open_question_sets`.
+    index
+        Index for the documents, which also creates and holds the models.
+    listener
+        Callbacks for progress.
+    base_url
+        URL where ``openai:MODEL`` is served.
+    ray
+        Address of a Ray cluster that encodes and retrieves.
     """
 
     def __init__(
@@ -71,7 +85,7 @@ class Run:
             encoder = index.encoder(typed)
             if encoder.name in addresses:
                 other = addresses[encoder.name]
-                raise InvalidOption(f"{other} and {typed} are the same encoder: name it once.")
+                raise InvalidOption(f"{other} and {typed} are the same encoder: remove one.")
             self._encoders[encoder.name] = encoder
             addresses[encoder.name] = typed
         self._generators = [
@@ -101,10 +115,10 @@ class Run:
         )
 
     def run(self) -> Outcome:
-        """Do what is not done yet.
+        """Compute missing results.
 
-        Raises VisarError if an encoder or a method fails. A generator or judge that fails is noted,
-        and asked again in the next call.
+        Raises VisarError if an encoder or method fails. Failures of generators and judges are
+        recorded, and retried in the next call.
         """
         work = self._work
         write_manifest(work.folder, work.writer_name, work.manifest)
@@ -163,14 +177,14 @@ class Run:
         return self._index.generator(name, base_url=base_url)
 
     def _pace(self, generator: Generator) -> Pace:
-        """Return how many questions a generator gets at a time: a batch if its model runs here."""
+        """Return the pace for a generator: threads if it is served, a batch if it runs here."""
         if not isinstance(generator, Releasable):
             return Pace(threads=self._plan.concurrency)
         can_batch = isinstance(generator, BatchGenerator)
         return Pace(batch=self._plan.concurrency) if can_batch else ONE_BY_ONE
 
     def _judge(self, name: str) -> tuple[Judge, Pace, str]:
-        """Return a judge, how many answers it gets at a time, and its model's version."""
+        """Return a judge, its pace, and its model's version."""
         if not needs_model(name):
             return get_judge(name), ONE_BY_ONE, ""
         kind, model = judge_and_model(name)

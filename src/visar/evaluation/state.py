@@ -1,4 +1,4 @@
-"""The state of a run: which of its results are done, stale or missing."""
+"""The state of a run: which results are done, stale or missing."""
 
 from __future__ import annotations
 
@@ -11,46 +11,54 @@ from typing import Any, TypeVar
 from visar.errors import NotARun
 from visar.evaluation.inputs import Definitions
 from visar.evaluation.manifest import Manifest, read_manifests
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved, key_of, read_lines
+from visar.evaluation.records import (
+    FILE_NAMES,
+    AnswerRecord,
+    QuestionRecord,
+    RetrievalRecord,
+    VerdictRecord,
+    key_of,
+    read_lines,
+)
 
 CORRECTED = ", corrected"
-"""Suffix of the name of a data set with corrections; it has the published one's documents."""
+"""Suffix of a data set's name with corrections. It shares the documents of the published one."""
 
-Result = TypeVar("Result", Retrieved, Answered, Judged)
+Result = TypeVar("Result", RetrievalRecord, AnswerRecord, VerdictRecord)
 Setting = tuple[Any, ...]
 
 
 @dataclass
 class RunState:
-    """The questions of a run, the results that count, and the number of those that do not."""
+    """The questions of a run, its current results, and the number of stale ones."""
 
-    asked: dict[tuple[str, str], Asked]
-    """Questions by data set and id."""
+    asked: dict[tuple[str, str], QuestionRecord]
+    """The questions by data set and id."""
     calls: tuple[Manifest, ...]
-    """Manifests of all calls of the run, the last one last."""
+    """The manifests of all calls of the run, in order."""
     definitions: Definitions
-    """How results are computed now: those of the last call that names each."""
-    retrieved: dict[Setting, Retrieved] = field(default_factory=dict)
-    answered: dict[Setting, Answered] = field(default_factory=dict)
-    judged: dict[Setting, Judged] = field(default_factory=dict)
+    """The current definitions, each from the last call that used it."""
+    retrieved: dict[Setting, RetrievalRecord] = field(default_factory=dict)
+    answered: dict[Setting, AnswerRecord] = field(default_factory=dict)
+    judged: dict[Setting, VerdictRecord] = field(default_factory=dict)
     stale: Counter[str] = field(default_factory=Counter)
-    """Number of results by kind whose inputs have changed since."""
+    """The number of stale results by kind."""
     unreadable: tuple[str, ...] = ()
-    """Lines that are not JSON: what a crashed writer left in the middle of a file."""
-    known: dict[str, Retrieved | Answered | Judged] = field(default_factory=dict)
-    """One result for each digest of inputs, whatever setting it was computed for."""
+    """Locations of lines that aren't JSON, left by crashed writers."""
+    known: dict[str, RetrievalRecord | AnswerRecord | VerdictRecord] = field(default_factory=dict)
+    """One result for each digest of inputs, regardless of its setting."""
 
-    def inputs(self, record: Retrieved | Answered | Judged) -> str | None:
-        """Return the digest of the inputs that a record's setting has now.
+    def inputs(self, record: RetrievalRecord | AnswerRecord | VerdictRecord) -> str | None:
+        """Return the current digest of a record's inputs.
 
-        None if the question is gone, or the result that the record depends on is missing.
+        Returns None if the question no longer exists or a result it depends on is missing.
         """
         asked = self.asked.get((record.dataset, record.question))
         if asked is None:
             return None
-        if isinstance(record, Retrieved):
+        if isinstance(record, RetrievalRecord):
             return self.definitions.retrieval(asked, record.encoder, record.method)
-        if isinstance(record, Answered):
+        if isinstance(record, AnswerRecord):
             chosen = self.retrieved.get(key_of(record)[:4])
             if chosen is None:
                 return None
@@ -63,39 +71,39 @@ class RunState:
             return None
         return self.definitions.verdict(asked, answered, record.judge)
 
-    def keep(self, results: Iterable[Retrieved | Answered | Judged]) -> None:
-        """Count results as current."""
+    def keep(self, results: Iterable[RetrievalRecord | AnswerRecord | VerdictRecord]) -> None:
+        """Add current results."""
         for one in results:
             self.known[one.inputs] = one
-            if isinstance(one, Retrieved):
+            if isinstance(one, RetrievalRecord):
                 self.retrieved[key_of(one)] = one
-            elif isinstance(one, Answered):
+            elif isinstance(one, AnswerRecord):
                 self.answered[key_of(one)] = one
             else:
                 self.judged[key_of(one)] = one
 
     def read(self, folder: Path, kind: type[Result]) -> None:
-        """Read the results of a kind and keep those whose inputs are what they are now."""
+        """Read the results of a kind, keeping those whose inputs haven't changed."""
         found, unreadable = read_lines(folder, kind)
         self.unreadable += tuple(unreadable)
         current = [one for one in found if self.inputs(one) == one.inputs]
         for one in found:
             self.known.setdefault(one.inputs, one)
         self.keep(current)
-        self.stale[kind.__name__.lower()] += len(found) - len(current)
+        self.stale[FILE_NAMES[kind]] += len(found) - len(current)
 
 
 def read_state(folder: Path) -> RunState:
     """Read the records and manifests of a run's folder.
 
-    Raises NotARun if the folder holds no run, or a file in it is not what it should be.
+    Raises NotARun if the folder doesn't contain a run, or a file in it is invalid.
     """
     if not folder.is_dir():
-        raise NotARun(f"{folder} is not a folder. Pass the folder of `visar eval run`.")
-    asked, unreadable = read_lines(folder, Asked)
+        raise NotARun(f"{folder} isn't a folder. Pass the folder of a `visar eval run`.")
+    asked, unreadable = read_lines(folder, QuestionRecord)
     if not asked:
         raise NotARun(
-            f"No run in {folder}: no question in asked*.jsonl. Start one with `visar eval run`, or "
+            f"No run in {folder}: no questions in asked*.jsonl. Start one with `visar eval run` or "
             "pass another folder."
         )
     calls = tuple(Manifest.model_validate(one) for one in read_manifests(folder))
@@ -108,20 +116,20 @@ def read_state(folder: Path) -> RunState:
         definitions=definitions,
         unreadable=tuple(unreadable),
     )
-    # In this order: an answer depends on pages, a verdict on an answer.
-    state.read(folder, Retrieved)
-    state.read(folder, Answered)
-    state.read(folder, Judged)
+    # The order matters: answers depend on retrievals, and verdicts on answers.
+    state.read(folder, RetrievalRecord)
+    state.read(folder, AnswerRecord)
+    state.read(folder, VerdictRecord)
     return state
 
 
-def questions_of(call: Manifest, asked: Iterable[Asked]) -> list[Asked]:
-    """Return the questions of a call's data sets, with corrections or without."""
+def questions_of(call: Manifest, asked: Iterable[QuestionRecord]) -> list[QuestionRecord]:
+    """Return the questions of a call's data sets, with or without corrections."""
     return [one for one in asked if one.dataset.removesuffix(CORRECTED) in call.data]
 
 
-def planned_retrievals(call: Manifest, asked: Iterable[Asked]) -> Iterator[Setting]:
-    """Yield the settings of the retrievals that a call asks for."""
+def planned_retrievals(call: Manifest, asked: Iterable[QuestionRecord]) -> Iterator[Setting]:
+    """Yield the settings of all retrievals that a call plans."""
     for one in questions_of(call, asked):
         for encoder in call.definitions.encoders:
             for name, method in call.definitions.methods.items():
@@ -132,8 +140,8 @@ def planned_retrievals(call: Manifest, asked: Iterable[Asked]) -> Iterator[Setti
                 yield (*key_of(one), encoder, name)
 
 
-def planned_answers(call: Manifest, asked: Iterable[Asked]) -> Iterator[Setting]:
-    """Yield the settings of the answers that a call asks for."""
+def planned_answers(call: Manifest, asked: Iterable[QuestionRecord]) -> Iterator[Setting]:
+    """Yield the settings of all answers that a call plans."""
     methods = call.definitions.methods
     for setting in planned_retrievals(call, asked):
         if methods[setting[-1]].answered:
@@ -142,32 +150,32 @@ def planned_answers(call: Manifest, asked: Iterable[Asked]) -> Iterator[Setting]
                     yield from ((*setting, generator, max_k, prompt) for prompt in prompts)
 
 
-def planned_verdicts(call: Manifest, asked: Iterable[Asked]) -> Iterator[Setting]:
-    """Yield the settings of the verdicts that a call asks for."""
-    # Where the data set has no answer, there is nothing to judge by.
-    answerable = [one for one in asked if one.answers_digest]
-    for setting in planned_answers(call, answerable):
+def planned_verdicts(call: Manifest, asked: Iterable[QuestionRecord]) -> Iterator[Setting]:
+    """Yield the settings of all verdicts that a call plans."""
+    # Questions without a reference answer can't be judged.
+    with_reference = [one for one in asked if one.answers_digest]
+    for setting in planned_answers(call, with_reference):
         yield from ((*setting, judge) for judge in call.definitions.judges)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a kind of work is done."""
+    """The progress of one kind of result."""
 
     done: int
     stale: int
-    """Results in the folder whose inputs have changed; they are not counted."""
+    """The number of stale results, which don't count as done."""
     missing_by_setting: Mapping[str, int]
-    """Results that the calls of the run ask for and the folder does not have, by setting."""
+    """The number of planned results that are missing, by setting."""
 
     @property
     def missing(self) -> int:
-        """Number of missing results."""
+        """The number of missing results."""
         return sum(self.missing_by_setting.values())
 
 
 def progress(state: RunState) -> dict[str, Progress]:
-    """Return what is done, stale and missing, by kind of result."""
+    """Return the progress of each kind of result."""
     asked = list(state.asked.values())
     kinds = (
         ("retrievals", planned_retrievals, state.retrieved, "retrieved"),

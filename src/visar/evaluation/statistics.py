@@ -1,4 +1,4 @@
-"""Intervals, tests and summaries over questions: the same data give the same numbers."""
+"""Deterministic intervals, tests and summaries over questions."""
 
 from __future__ import annotations
 
@@ -12,44 +12,44 @@ from numpy.typing import ArrayLike, NDArray
 from visar.errors import InvalidOption
 
 SAMPLES = 10_000
-"""Number of bootstrap samples and of random exchanges, as in the paper."""
+"""Number of bootstrap samples and of permutations, as in the paper."""
 CONFIDENCE = 0.95
 SEED = 2025
-# Values drawn at a time: 8 MB of them.
-_VALUES_AT_A_TIME = 2**20
+# Number of values drawn at a time, which limits memory to 8 MB.
+_BATCH_VALUES = 2**20
 
 Floats: TypeAlias = NDArray[np.float64]
 Statistic: TypeAlias = Callable[[Floats], Any]
-"""A function of the means of some measures, which are on the last axis."""
+"""A function of the means of measures, on the last axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean, or a function of means, with its 95% bootstrap interval."""
+    """A mean or function of means, with its 95% bootstrap interval."""
 
     mean: float
     low: float
     high: float
     count: int
-    """Number of questions."""
+    """The number of questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The difference of two methods on the same questions."""
+    """The difference between two methods on the same questions."""
 
     value: float
     low: float
     high: float
     p: float
-    """Two-sided p of the paired permutation test."""
+    """The two-sided p-value of the paired permutation test."""
     count: int
-    """Number of questions."""
+    """The number of questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The center and the spread of some numbers."""
+    """The center and spread of values."""
 
     count: int
     mean: float
@@ -61,7 +61,7 @@ class Summary:
 
 
 def first_mean(means: Floats) -> Any:
-    """Return the mean of the first measure: the simplest statistic."""
+    """Return the mean of the first measure."""
     return means[..., 0]
 
 
@@ -79,11 +79,11 @@ def f1_of_means(means: Floats) -> Any:
 def bootstrap(
     values: ArrayLike, statistic: Statistic = first_mean, *, samples: int = SAMPLES
 ) -> Interval:
-    """Return a statistic of means over questions with its percentile bootstrap interval.
+    """Return a statistic of means over questions, with its percentile bootstrap interval.
 
-    ``values`` has a row for each question, and a column for each measure if there are several.
-    Each sample draws n of the n questions with replacement; the interval runs from the 2.5th to
-    the 97.5th percentile. Calls with the same number of questions draw the same ones.
+    ``values`` has a row for each question and, for several measures, a column for each. Each
+    sample draws n of n questions with replacement. The interval is from the 2.5th to the 97.5th
+    percentile. Calls with the same number of questions draw the same samples.
 
     >>> bootstrap([1, 0, 1, 1] * 4)
     Interval(mean=0.75, low=0.5, high=0.9375, count=16)
@@ -92,7 +92,7 @@ def bootstrap(
 
     table = _table(values)
     if samples < 1:
-        raise InvalidOption(f"samples must be at least 1, not {samples}.")
+        raise InvalidOption(f"Invalid number of samples {samples}: use at least 1.")
     value = float(statistic(table.mean(axis=0)))
     if len(table) == 1:
         return Interval(value, value, value, 1)
@@ -106,7 +106,7 @@ def bootstrap(
         paired=True,
         vectorized=True,
         n_resamples=samples,
-        batch=max(1, _VALUES_AT_A_TIME // len(table)),
+        batch=max(1, _BATCH_VALUES // len(table)),
         confidence_level=CONFIDENCE,
         method="percentile",
         rng=np.random.default_rng(SEED),
@@ -115,11 +115,11 @@ def bootstrap(
 
 
 def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_mean) -> Difference:
-    """Return statistic(first) − statistic(second) on the same questions, with interval and test.
+    """Return statistic(first) − statistic(second) on the same questions, with interval and p-value.
 
-    Rows are questions and columns measures, as in `bootstrap`. The interval draws the same
-    questions for both. The test exchanges the two methods in a random choice of questions: p is
-    the share of exchanges after which they differ at least as much.
+    Rows are questions and columns are measures, as in `bootstrap`. The interval uses the same
+    samples for both. The test swaps the methods for random subsets of questions; p is the share of
+    permutations with at least the same difference.
 
     >>> compare([1, 1, 1], [0, 0, 1]).p
     0.5
@@ -129,8 +129,8 @@ def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_me
     one, other = _table(first), _table(second)
     if one.shape != other.shape:
         raise InvalidOption(
-            f"The methods have {one.shape} and {other.shape} questions and measures: compare them "
-            "on the same ones."
+            f"Can't compare {one.shape} with {other.shape} questions and measures: use the same "
+            "questions and measures for both."
         )
     count, measures = one.shape
 
@@ -142,27 +142,27 @@ def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_me
         return Difference(interval.mean, interval.low, interval.high, 1.0, 1)
     means, gap = np.hstack([one, other]).mean(axis=0), other - one
 
-    def exchanged(rows: NDArray[np.int64], _: NDArray[np.int64], axis: int) -> Any:
-        # Rows of the first method are 0 … n − 1 before any exchange.
+    def swapped(rows: NDArray[np.int64], _: NDArray[np.int64], axis: int) -> Any:
+        # The first method's rows are 0 … n − 1 before swapping.
         moved = np.moveaxis(rows >= count, axis, -1).astype(np.float64) @ gap / count
         return differ(means + np.concatenate([moved, -moved], axis=-1))
 
     test = stats.permutation_test(
         (np.arange(count), np.arange(count, 2 * count)),
-        exchanged,
+        swapped,
         permutation_type="samples",
         vectorized=True,
         n_resamples=SAMPLES,
-        batch=max(1, _VALUES_AT_A_TIME // count),
+        batch=max(1, _BATCH_VALUES // count),
         rng=np.random.default_rng(SEED),
     )
     return Difference(interval.mean, interval.low, interval.high, float(test.pvalue), count)
 
 
 def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> float:
-    """Return the p of McNemar's exact test that both methods are right equally often.
+    """Return the p-value of McNemar's exact test that both methods are equally often correct.
 
-    ``first`` and ``second`` say for the same questions whether each method got them right.
+    ``first`` and ``second`` say whether each method is correct, for the same questions.
 
     >>> mcnemar([True, True, True, False, True], [False, False, True, False, True])
     0.5
@@ -172,22 +172,21 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> float:
     one, other = np.asarray(first, bool), np.asarray(second, bool)
     if len(one) != len(other):
         raise InvalidOption(
-            f"The methods answered {len(one)} and {len(other)} questions: compare them on the same "
-            "questions."
+            f"Can't compare {len(one)} with {len(other)} answers: use the same questions for both."
         )
     table = [[(one & other).sum(), (one & ~other).sum()], [(~one & other).sum(), 0]]
     return float(exact_mcnemar(table, exact=True).pvalue)
 
 
-def adjust(chances: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for their number by Holm's method.
+def adjust(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for multiple tests by Holm's method.
 
     >>> [round(p, 4) for p in adjust([0.04, 0.01, 0.03])]
     [0.06, 0.03, 0.06]
     """
     from statsmodels.stats.multitest import multipletests
 
-    return [float(p) for p in multipletests(chances, method="holm")[1]] if len(chances) else []
+    return [float(p) for p in multipletests(p_values, method="holm")[1]] if len(p_values) else []
 
 
 def summarize(values: ArrayLike) -> Summary:
@@ -206,11 +205,11 @@ def _table(values: ArrayLike) -> Floats:
     known = np.asarray(values, np.float64)
     known = known[:, None] if known.ndim == 1 else known
     if known.ndim != 2 or not len(known):
-        raise InvalidOption("There are no values: give a row for each question.")
+        raise InvalidOption("No values given: pass a row for each question.")
     wrong = np.argwhere(~np.isfinite(known))
     if len(wrong):
         row, column = wrong[0]
         raise InvalidOption(
-            f"Value {row + 1} of {len(known)} is {known[row, column]}: leave the question out."
+            f"Value {row + 1} of {len(known)} is {known[row, column]}: remove the question."
         )
     return known

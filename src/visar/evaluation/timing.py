@@ -1,8 +1,8 @@
-"""How long methods take on one's own documents and machine.
+"""Measure the latency of methods on the user's documents and machine.
 
-Every method takes its turn in every round, in changing order, so that whatever else the machine
-does meets all of them alike; a ratio within one run means more than a time. Loading the vectors and
-encoding the question are not part of the times.
+Each round runs all methods in random order, so that other load on the machine affects all of them
+equally. Ratios within one run are more meaningful than times. Times exclude loading the vectors and
+encoding the question.
 """
 
 from __future__ import annotations
@@ -38,82 +38,82 @@ SHORTCUTS = {
     for name, method in METHODS.items()
     if method.group == "acceleration" and len(method.options) == 1
 }
-"""Each of the three shortcuts of the approximation alone, as arguments of ``visar.select``."""
+"""The three shortcuts of the approximation, as arguments of ``visar.select``."""
 
-# Score-Cluster groups the scores once for every size of cluster: 0.15 s for 50 pages, 0.7 s for
-# 200, and many seconds for the longest documents.
+# Score-Cluster clusters the scores for every cluster size: 0.15 s for 50 pages, 0.7 s for 200, and
+# many seconds for the longest documents.
 CLUSTERED_PAGES = 200
 ROUNDS = 5
 QUESTIONS_PER_DOCUMENT = 3
 SHARES = (0.25, 0.5, 0.75, 1.0)
 WORDS_PER_QUESTION = 8
-"""About as many as people's questions have, without function words."""
+"""About as many words as people's questions have, without function words."""
 
 WITHOUT_WORDS = (
     "What is this document about?",
     "What do the figures and tables show?",
     "Which numbers are given, and for which years?",
 )
-"""The questions about documents without words."""
+"""Questions for documents without words."""
 
 Progress = Callable[[int, int], None]
-"""Called with how many questions are measured, and how many there are."""
+"""A callback with the numbers of measured and of all questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long one method takes."""
+    """The measured times of a method."""
 
     method: str
-    """Its name."""
+    """The method's name."""
     milliseconds: Summary
-    """Over all questions and rounds."""
+    """A summary over all questions and rounds."""
     ratio: float
-    """To late interaction: the median over questions of the ratio of their medians."""
+    """The ratio to late interaction: the median over questions of the ratio of medians."""
     stages: Mapping[str, float]
     """The median milliseconds of each stage, for ViSAR's variants."""
 
     def share(self, stage: str) -> float:
-        """The part that a stage has in all stages."""
+        """Return the share of a stage in the total time."""
         return self.stages[stage] / sum(self.stages.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A document, or its first pages, as measured."""
+    """The measurements of a document or of its first pages."""
 
     name: str
     pages: int
     vectors: int
     dimension: int
     k_star: tuple[int, ...]
-    """By question, of exact ViSAR."""
+    """The k* of exact ViSAR, by question."""
     same_pages: int
-    """For how many of these questions exact and approximate ViSAR chose the same pages."""
+    """The number of questions for which exact and approximate ViSAR chose the same pages."""
     timings: Mapping[str, Timing]
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Everything that was measured."""
+    """The results of a benchmark."""
 
     encoder: str
     rounds: int
     machine: Mapping[str, Any]
     encoding: Summary
-    """Milliseconds that encoding a question took."""
+    """The milliseconds for encoding a question."""
     documents: tuple[Part, ...]
     overall: Mapping[str, Timing]
-    """Over all questions of all documents."""
+    """The times over all questions of all documents."""
     sizes: tuple[Part, ...]
-    """The first pages of the longest document, then all of it."""
+    """Parts of the longest document with increasing size, ending with the whole document."""
     notes: tuple[str, ...]
-    """What was left out, and why."""
+    """Notes on what was left out, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """The first pages of a document, with the questions to ask about them."""
+    """The first pages of a document, and the questions to ask about them."""
 
     document: Document
     pages: int
@@ -121,17 +121,13 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
-    """One question: seconds by method and round, stages likewise, and what was chosen."""
+class _Measurement:
+    """The measurement of a question: seconds and stages by method and round, and the choice."""
 
     seconds: dict[str, list[float]]
     stages: dict[str, list[Mapping[str, float]]]
     k_star: int
     same_pages: bool
-
-
-def _silently(done: int, total: int) -> None:
-    """Report no progress."""
 
 
 def bench(
@@ -142,75 +138,58 @@ def bench(
     questions: Sequence[str] | None = None,
     methods: Sequence[str] = (),
     rounds: int = ROUNDS,
-    progress: Progress = _silently,
+    progress: Progress = lambda _done, _total: None,
 ) -> Bench:
-    """Measure documents of an index.
+    """Measure documents of an index by id or name, by default all with vectors of an encoder.
 
-    Parameters
-    ----------
-    index
-        Holds the documents and their vectors.
-    documents
-        Ids or names; by default all that have vectors of the encoder.
-    encoder
-        Whose vectors are used.
-    questions
-        By default a few are made from each document's own words.
-    methods
-        Methods to measure beside the paper's, as ``--method`` takes them.
-    rounds
-        How often each method is measured with each question.
-    progress
-        Called after each question.
+    ``questions`` are asked about each document; by default they are generated from its words.
+    ``methods`` are measured in addition to the paper's. Each method runs ``rounds`` times per
+    question.
 
-    Raises
-    ------
-    InvalidOption
-        If there are no rounds or questions, or a method cannot be measured.
-    NotInIndex
-        If a document, or its vectors, are not in the index.
+    Raises InvalidOption if there are no rounds or questions, or a method can't be measured, and
+    NotInIndex if a document or its vectors aren't in the index.
     """
     compared = _methods(methods)
     if rounds < 1:
-        raise InvalidOption(f"rounds must be at least 1, not {rounds}.")
+        raise InvalidOption(f"Invalid number of rounds {rounds}: use at least 1.")
     if questions is not None and not questions:
-        raise InvalidOption("There are no questions to measure with: give at least one.")
+        raise InvalidOption("No questions given: provide at least one.")
     notes: list[str] = []
     chosen = _measurable(index, documents, encoder, notes)
     milliseconds: list[float] = []
 
-    def encoded(asked: Sequence[str]) -> list[Float32]:
+    def encode(texts: Sequence[str]) -> list[Float32]:
         queries = []
-        for question in asked:
+        for question in texts:
             started = time.perf_counter()
             queries.append(index.encode_question(question, encoder=encoder))
             milliseconds.append((time.perf_counter() - started) * 1e3)
         return queries
 
-    # A model takes longer to answer for the first time.
+    # Warm up, because a model's first call is slower.
     index.encode_question("ready", encoder=encoder)
     calibration = find_calibration(EncoderRef.of(index.encoder(encoder)))
     tasks = [
-        _Task(document, document.pages, encoded(questions or _own_questions(index, document)))
+        _Task(document, document.pages, encode(questions or _own_questions(index, document)))
         for document in chosen
     ]
     longest = max(chosen, key=lambda document: document.pages)
-    # Asked about its first pages, which every shorter version of it still has.
-    first = encoded(questions or _own_questions(index, longest, SHARES[0]))
+    # Generate the questions from the first pages, which all parts include.
+    first = encode(questions or _own_questions(index, longest, SHARES[0]))
     tasks += [_Task(longest, pages, first) for pages in _sizes(index, longest, encoder)]
-    notes += _left_out(compared, longest.pages)
+    notes += _notes_on_skipped(compared, longest.pages)
 
     total = sum(len(task.queries) for task in tasks)
-    parts, measured, done = [], [], 0
+    parts, measurements, done = [], [], 0
     for task in tasks:
         vectors = _load(index, task, encoder)
-        of_task = []
+        task_measurements = []
         for query in task.queries:
             progress(done, total)
-            of_task.append(_measure(query, vectors, compared, rounds, calibration))
+            task_measurements.append(_measure(query, vectors, compared, rounds, calibration))
             done += 1
-        parts.append(_part(task.document.name, vectors, of_task, compared))
-        measured.append(of_task)
+        parts.append(_part(task.document.name, vectors, task_measurements, compared))
+        measurements.append(task_measurements)
     progress(done, total)
     return Bench(
         encoder=encoder,
@@ -218,7 +197,7 @@ def bench(
         machine=_machine(),
         encoding=summarize(milliseconds),
         documents=tuple(parts[: len(chosen)]),
-        overall=_timings([one for each in measured[: len(chosen)] for one in each], compared),
+        overall=_timings([one for each in measurements[: len(chosen)] for one in each], compared),
         sizes=tuple(parts[len(chosen) :]),
         notes=tuple(notes),
     )
@@ -227,10 +206,10 @@ def bench(
 def _measurable(
     index: Index, documents: Sequence[str] | None, encoder: str, notes: list[str]
 ) -> list[Document]:
-    """The documents that have vectors; those of a whole index that have none are noted."""
-    wanted = index.documents() if documents is None else [index.get(d) for d in documents]
+    """Return the documents with vectors; without given documents, note those that have none."""
+    candidates = index.documents() if documents is None else [index.get(d) for d in documents]
     found = []
-    for document in {document.id: document for document in wanted}.values():
+    for document in {document.id: document for document in candidates}.values():
         try:
             rows = len(index.vectors(document.id, encoder=encoder).vectors)
         except NotInIndex as error:
@@ -241,11 +220,11 @@ def _measurable(
         if rows:
             found.append(document)
         else:
-            notes.append(f"left out: {document.name} has no vectors, its pages are empty")
+            notes.append(f"left out: {document.name} has no vectors because its pages are empty")
     if not found:
         raise NotInIndex(
-            f"The index {index.location} has nothing to measure with {encoder}: add a document "
-            "with text first."
+            f"The index {index.location} has no documents with vectors of {encoder}: add a "
+            "document with text first."
         )
     return found
 
@@ -256,13 +235,13 @@ def _methods(names: Sequence[str]) -> list[ComparedMethod]:
     for method in methods:
         if method.needs_evidence:
             raise InvalidOption(
-                f"The method {method.name} needs questions with evidence pages, which a "
-                "measurement does not have."
+                f"Can't measure the method {method.name}, because it needs evidence pages: "
+                "choose another method."
             )
     return sorted(methods, key=lambda m: order.index(m.name) if m.name in order else len(order))
 
 
-def _most_pages(method: ComparedMethod) -> int | None:
+def _max_pages(method: ComparedMethod) -> int | None:
     return CLUSTERED_PAGES if method.cost == "clustering" else method.max_pages
 
 
@@ -271,20 +250,20 @@ def _lacks_package(method: ComparedMethod) -> bool:
 
 
 def _can_measure(method: ComparedMethod, pages: int) -> bool:
-    most = _most_pages(method)
+    most = _max_pages(method)
     return (most is None or pages <= most) and not _lacks_package(method)
 
 
-def _left_out(methods: Sequence[ComparedMethod], pages: int) -> Iterator[str]:
-    """Say which methods are not measured on a document of so many pages."""
+def _notes_on_skipped(methods: Sequence[ComparedMethod], pages: int) -> Iterator[str]:
+    """Yield notes on methods that aren't measured on a document with this number of pages."""
     for method in methods:
         name = method.label or method.name
         if _lacks_package(method):
             yield str(MissingExtra(name, "eval"))
         elif not _can_measure(method, pages):
             yield (
-                f"{name} is measured on documents of up to {_most_pages(method)} pages: it is "
-                "slow, and ever slower with more"
+                f"{name} is only measured on documents of up to {_max_pages(method)} pages, "
+                "because it is slow on longer ones"
             )
 
 
@@ -298,7 +277,7 @@ def _first_pages(pages: int, share: float) -> int:
 
 
 def _sizes(index: Index, document: Document, encoder: str) -> list[int]:
-    """How many first pages of a document are measured; not so few that all are empty."""
+    """Return the numbers of first pages to measure, excluding parts without vectors."""
     offsets = index.vectors(document.id, encoder=encoder).offsets
     sizes = sorted({_first_pages(document.pages, share) for share in SHARES})
     return [pages for pages in sizes if offsets[pages]]
@@ -316,16 +295,16 @@ def _measure(
     methods: Sequence[ComparedMethod],
     rounds: int,
     calibration: Calibration | None,
-) -> _Measured:
+) -> _Measurement:
     pages = DocumentPages(vectors)
     score = partial(ScoredPages, query, pages, calibration=calibration)
     by_name = {method.name: method for method in methods if _can_measure(method, len(vectors))}
-    # Once uncounted: the first call finds nothing in the caches, and may import a package.
+    # Warm up: the first call fills caches and may import packages.
     chosen = {name: method.choose(score()) for name, method in by_name.items()}
     seconds: dict[str, list[float]] = {name: [] for name in by_name}
     stages: dict[str, list[Mapping[str, float]]] = {name: [] for name in by_name}
     for number in range(rounds):
-        # Whoever follows a long calculation finds the caches cold: not always the same one.
+        # Shuffle, because the method after a long computation finds cold caches.
         for name in np.random.default_rng(number).permutation(list(by_name)).tolist():
             scored = score()
             started = time.perf_counter()
@@ -334,11 +313,11 @@ def _measure(
             if isinstance(result, Selection):
                 stages[name].append(result.timings)
     same = set(chosen[EXACT].pages.tolist()) == set(chosen[APPROXIMATE].pages.tolist())
-    return _Measured(seconds, stages, chosen[EXACT].k, same)
+    return _Measurement(seconds, stages, chosen[EXACT].k, same)
 
 
 def _part(
-    name: str, vectors: PageVectors, measured: list[_Measured], methods: Sequence[ComparedMethod]
+    name: str, vectors: PageVectors, measured: list[_Measurement], methods: Sequence[ComparedMethod]
 ) -> Part:
     return Part(
         name=name,
@@ -351,16 +330,16 @@ def _part(
     )
 
 
-def _timings(measured: list[_Measured], methods: Sequence[ComparedMethod]) -> dict[str, Timing]:
+def _timings(measured: list[_Measurement], methods: Sequence[ComparedMethod]) -> dict[str, Timing]:
     by_name = {
         method.name: [one for one in measured if method.name in one.seconds] for method in methods
     }
     return {name: _timing(name, of_method) for name, of_method in by_name.items() if of_method}
 
 
-def _timing(name: str, measured: list[_Measured]) -> Timing:
+def _timing(name: str, measured: list[_Measurement]) -> Timing:
     stages = [timings for one in measured for timings in one.stages[name]]
-    # A selection that fell back to late interaction has no later stages.
+    # A selection that fell back to late interaction has fewer stages.
     known = {stage: None for timings in stages for stage in timings}
     return Timing(
         method=name,
@@ -375,16 +354,16 @@ def _machine() -> dict[str, Any]:
 
 
 def questions_about(pages: Sequence[Page], count: int) -> list[str]:
-    """Ask about up to ``count`` pages, evenly spread over those that have words.
+    """Generate questions about up to ``count`` pages, evenly spread over pages with words.
 
-    Each question names up to ``WORDS_PER_QUESTION`` words of one line of a page: the line with the
-    most different ones, function words and numbers left out. Deterministic.
+    Each question has up to ``WORDS_PER_QUESTION`` words from the line of a page with the most
+    distinct words, excluding function words and numbers. The result is deterministic.
     """
     with_words = [words for page in pages if (words := _richest_line(page))]
     if not with_words:
         return list(WITHOUT_WORDS[:count])
-    asked = min(count, len(with_words))
-    spread = [with_words[(2 * i + 1) * len(with_words) // (2 * asked)] for i in range(asked)]
+    count = min(count, len(with_words))
+    spread = [with_words[(2 * i + 1) * len(with_words) // (2 * count)] for i in range(count)]
     return [f"What does it say about {' '.join(words)}?" for words in spread]
 
 
@@ -396,6 +375,6 @@ def _richest_line(page: Page) -> list[str]:
 
 
 def _content_words(words: Sequence[str]) -> list[str]:
-    """The different words of a line that are neither function words nor numbers."""
+    """Return the distinct words of a line, excluding function words and numbers."""
     terms = [term for term in find_terms(words) if not term.is_stop_word and term.key.isalpha()]
     return list({term.key: words[term.word][term.start : term.end] for term in terms}.values())

@@ -1,7 +1,7 @@
-"""A smoke test of an encoder or a generator: one page and one question, in minutes.
+"""A quick smoke test of an encoder or generator, with three pages and a question.
 
-It compares a model with what is known of it: the number of vectors, the grid of patches, lengths,
-the order of three pages of the example report, and stored values.
+It checks a model's output against known values: the number of vectors, the grid of patches, vector
+lengths, the ranking of three pages of the example report, and stored scores.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from visar.core.selection import maxsim
 from visar.documents.document import open_document
 from visar.documents.options import ReadOptions
+from visar.encoders.encoder import Encoder, PageEmbedding
 from visar.encoders.names import parse_name
-from visar.encoders.protocol import Encoder, PageEmbedding
 from visar.encoders.registry import available_encoders, get_encoder
 from visar.errors import CheckpointError, InvalidOption, InvalidVectors, VisarError
 from visar.generation import extractive
 from visar.generation.answering import Budget, answer_from, page_text
+from visar.generation.generator import Generator
 from visar.generation.prompts import GivenPage, PromptName
-from visar.generation.protocol import Generator
 from visar.generation.registry import available_generators, get_generator, is_served
 from visar.models.checkpoints import is_checkpoint_name
 from visar.models.protocols import identity_of
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 QUESTION = "How long is the warranty on the Aurora 4 lantern?"
 PAGES = (10, 21, 34)
-"""The page of the example report that answers, and two that have nothing to do with it."""
+"""The page of the example report with the answer, and two unrelated pages."""
 ANSWERS = ("seven", "7")
-# Of a unit vector in float16.
+# Tolerance for the length of unit vectors in float16.
 _LENGTH_TOLERANCE = 2e-3
-# Processors multiply 8-bit numbers differently.
+# Tolerance for 8-bit products, which vary by processor.
 _SCORE_TOLERANCE = 0.03
-_MOST_TOKENS = 64
+_MAX_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One fact about a model, as expected and as found."""
+    """The expected and actual value of a property of a model."""
 
     name: str
     expected: str
@@ -75,22 +75,22 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """What is known of an encoder's vectors for an A4 page at 144 dpi."""
+    """The known values of an encoder for an A4 page at 144 dpi."""
 
     patches: int | None = None
     grid: tuple[int, int] | None = None
-    """Rows and columns, where there is a single grid."""
+    """The numbers of rows and columns, if there is a single grid."""
     vectors: int | None = None
     question_vectors: int | None = None
     scores: tuple[float, ...] = ()
-    """Mean cosine of the question's vectors with the closest of each page."""
+    """The mean cosine of the question with each page."""
 
 
 _REFERENCES = {
     "embedded": _Reference(vectors=210, question_vectors=12, scores=(0.653, 0.280, 0.376)),
     "colpali": _Reference(patches=1024, grid=(32, 32), vectors=1030),
     "colqwen2.5": _Reference(patches=736, grid=(32, 23), vectors=747),
-    # Twelve tiles of 64, and the whole page.
+    # Twelve tiles and the whole page, with 64 patches each.
     "colmodernvbert": _Reference(patches=13 * 64),
     "visrag-ret": _Reference(vectors=1),
 }
@@ -99,12 +99,12 @@ _REFERENCES = {
 def open_model(
     name: str, *, base_url: str | None = None, device: str = "auto"
 ) -> Encoder | Generator:
-    """Return the encoder or the generator of a name; a checkpoint is whatever loads it.
+    """Return an encoder or generator by name; a checkpoint is tried as both.
 
-    Raises InvalidOption if there is neither, or the generator has no model.
+    Raises InvalidOption if the name is unknown or the generator has no model.
     """
     if name == extractive.NAME:
-        raise InvalidOption("The generator 'extractive' has no model to verify.")
+        raise InvalidOption("The generator 'extractive' has no model to verify: choose another.")
     known = name.partition("=")[0]
     generators = {info.name for info in available_generators()}
     if is_served(name) or known in generators:
@@ -116,7 +116,7 @@ def open_model(
             encoders = {info.name for info in available_encoders()}
             names = ", ".join(sorted(encoders | generators - {extractive.NAME}))
             raise InvalidOption(
-                f"No encoder or generator {name!r}. There are {names}; or give a checkpoint."
+                f"No encoder or generator {name!r}. Choose {names}, or give a checkpoint."
             ) from refused
         try:
             return get_generator(name, device=device)
@@ -125,7 +125,7 @@ def open_model(
 
 
 def verify(model: Encoder | Generator) -> Verification:
-    """Run a model on a page of the example report, and compare with what is known of it."""
+    """Run a model on pages of the example report and check its output."""
     started = time.perf_counter()
     if isinstance(model, Generator):
         kind, checks = "generator", tuple(_generator_checks(model))
@@ -153,9 +153,9 @@ def _encoder_checks(encoder: Encoder) -> Iterator[Check]:
     first = found[0]
     question = encoder.encode_query(QUESTION)
     invalid = [f"page {n}" for n, one in zip(PAGES, found, strict=True) if one.invalid]
-    yield _same("pages without vectors", "none", ", ".join(invalid) or "none")
-    yield from _form_checks("page", first.vectors, encoder.dimension, "float16")
-    yield from _form_checks("question", question, encoder.dimension, "float32")
+    yield _expect("pages without vectors", "none", ", ".join(invalid) or "none")
+    yield from _vector_checks("page", first.vectors, encoder.dimension, "float16")
+    yield from _vector_checks("question", question, encoder.dimension, "float32")
     yield from _count_checks(first, question, reference)
     (again,) = encoder.encode_pages(pages[:1], given[:1])
     difference = _largest_difference(first.vectors, again.vectors)
@@ -168,9 +168,9 @@ def _encoder_checks(encoder: Encoder) -> Iterator[Check]:
         yield from _order_checks(scores.tolist(), reference)
 
 
-def _form_checks(what: str, vectors: Any, dimension: int, dtype: str) -> Iterator[Check]:
-    yield _same(f"{what}: dimensions", dimension, vectors.shape[-1])
-    yield _same(f"{what}: number format", dtype, vectors.dtype.name)
+def _vector_checks(what: str, vectors: Any, dimension: int, dtype: str) -> Iterator[Check]:
+    yield _expect(f"{what}: dimensions", dimension, vectors.shape[-1])
+    yield _expect(f"{what}: number format", dtype, vectors.dtype.name)
     is_finite = bool(len(vectors)) and bool(np.isfinite(vectors).all())
     yield Check(f"{what}: values", "finite", "finite" if is_finite else "not finite", is_finite)
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1) if is_finite else [math.nan]
@@ -184,18 +184,18 @@ def _count_checks(page: PageEmbedding, question: Any, reference: _Reference) -> 
     within = bool(len(boxes)) and bool((boxes >= 0).all() and (boxes <= 1).all())
     yield Check("page: boxes", "on the page", "on the page" if within else "elsewhere", within)
     if reference.vectors is not None:
-        yield _same("page: vectors", reference.vectors, len(page.vectors))
+        yield _expect("page: vectors", reference.vectors, len(page.vectors))
     if reference.patches is not None:
-        yield _same("page: patches", reference.patches, len(boxes))
+        yield _expect("page: patches", reference.patches, len(boxes))
     if reference.grid is not None:
         rows, columns = (len(np.unique(boxes[:, side])) for side in (1, 0))
-        yield _same("page: grid", "{} × {}".format(*reference.grid), f"{rows} × {columns}")
+        yield _expect("page: grid", "{} × {}".format(*reference.grid), f"{rows} × {columns}")
     if reference.question_vectors is not None:
-        yield _same("question: vectors", reference.question_vectors, len(question))
+        yield _expect("question: vectors", reference.question_vectors, len(question))
 
 
 def _order_checks(scores: Sequence[float], reference: _Reference) -> Iterator[Check]:
-    yield _same("closest page", PAGES[0], PAGES[int(np.argmax(scores))])
+    yield _expect("closest page", PAGES[0], PAGES[int(np.argmax(scores))])
     for number, expected, score in zip(PAGES, reference.scores, scores, strict=False):
         is_near = abs(score - expected) <= _SCORE_TOLERANCE
         yield Check(f"score of page {number}", f"{expected:.3f}", f"{score:.3f}", is_near)
@@ -213,12 +213,12 @@ def _generator_checks(generator: Generator) -> Iterator[Check]:
     page = GivenPage(str(PAGES[0]), "example", PAGES[0], content)
     prompts: tuple[PromptName, ...] = ("default", "paper")
     for prompt in prompts:
-        budget = Budget(answer_tokens=_MOST_TOKENS)
+        budget = Budget(answer_tokens=_MAX_TOKENS)
         answer = answer_from(QUESTION, [page], generator, budget, prompt=prompt)
         sent = answer.generation
-        yield Check(f"{prompt}: reply", "not empty", _shown(sent.raw), bool(sent.raw.strip()))
+        yield Check(f"{prompt}: reply", "not empty", _shorten(sent.raw), bool(sent.raw.strip()))
         is_right = any(word in answer.text.casefold() for word in ANSWERS)
-        yield Check(f"{prompt}: answer", " or ".join(ANSWERS), _shown(answer.text), is_right)
+        yield Check(f"{prompt}: answer", " or ".join(ANSWERS), _shorten(answer.text), is_right)
         counted = bool(sent.input_tokens) and bool(sent.output_tokens)
         tokens = f"{sent.input_tokens} in, {sent.output_tokens} out"
         yield Check(f"{prompt}: tokens", "counted", tokens, counted)
@@ -227,10 +227,10 @@ def _generator_checks(generator: Generator) -> Iterator[Check]:
         yield Check(f"{prompt}: seconds", "any", f"{sent.seconds:.1f}", ok=True)
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:59]}…"
 
 
-def _same(name: str, expected: object, found: object) -> Check:
+def _expect(name: str, expected: object, found: object) -> Check:
     return Check(name, str(expected), str(found), expected == found)

@@ -1,4 +1,4 @@
-"""What the stages of one call of a run share."""
+"""The context shared by the stages of a call of a run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import BaseModel, Field
+
 from visar.core.vectors import Float32
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
 from visar.errors import EmptyQuestion
 from visar.evaluation.calls import ModelCalls
 from visar.evaluation.inputs import Definitions
@@ -15,12 +17,12 @@ from visar.evaluation.manifest import Manifest, Skipped
 from visar.evaluation.plan import Plan
 from visar.evaluation.questions import Question
 from visar.evaluation.records import (
-    Answered,
-    Asked,
-    Judged,
+    AnswerRecord,
+    QuestionRecord,
     Record,
     RecordWriter,
-    Retrieved,
+    RetrievalRecord,
+    VerdictRecord,
 )
 from visar.evaluation.state import RunState
 from visar.index import Index
@@ -30,17 +32,16 @@ from visar.results import Document
 
 @dataclass(frozen=True, slots=True)
 class ProgressListener:
-    """Callbacks that receive the progress of a run."""
+    """Callbacks for the progress of a run."""
 
     document: Callable[[Path], PageProgress]
-    """Called with a document's path; returns the callback for its pages."""
+    """A function of a document's path that returns a callback for its pages."""
     step: Callable[[str, int, int], None]
-    """Called with a stage, how much of it is done, and how much there is."""
+    """A function of stage, number of steps done, and total number of steps."""
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What one call of a run did."""
+class Outcome(BaseModel):
+    """The result of a call of a run."""
 
     questions: int = 0
     documents: int = 0
@@ -48,10 +49,10 @@ class Outcome:
     answered: int = 0
     judged: int = 0
     stale: int = 0
-    """Results found in the folder whose inputs have changed."""
-    skipped: Skipped = field(default_factory=Skipped)
-    failures: dict[str, str] = field(default_factory=dict)
-    """By encoder, generator or judge: how often it failed, and the last reason."""
+    """The number of stale results in the folder."""
+    skipped: Skipped = Field(default_factory=Skipped)
+    failures: dict[str, str] = Field(default_factory=dict)
+    """The number of failures and the last reason, by encoder, generator or judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +60,19 @@ class Row:
     """A question of the run."""
 
     question: Question
-    asked: Asked
+    asked: QuestionRecord
     document: tuple[str, str]
     """The document's data set and name."""
 
     @property
     def search_order(self) -> tuple[int, str]:
-        """Long documents first, so that no core waits for the last; questions of one together."""
+        """A sort key: long documents first for load balancing, grouped by document."""
         return -self.asked.pages, self.asked.document
 
 
 @dataclass(slots=True)
 class Work:
-    """One call of a run, with the questions it asks and the results there are."""
+    """A call of a run, with its questions and results."""
 
     folder: Path
     writer_name: str
@@ -79,20 +80,20 @@ class Work:
     manifest: Manifest
     index: Index
     addresses: dict[str, str]
-    """Names or addresses that the index knows the encoders by."""
+    """The names or addresses of the encoders in the index."""
     listener: ProgressListener
     ray: str | None
     calls: ModelCalls
     outcome: Outcome = field(default_factory=Outcome)
     documents: dict[tuple[str, str], Document] = field(default_factory=dict)
-    """Documents that are in the index, by data set and name."""
+    """The indexed documents, by data set and name."""
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-    """Questions whose documents are in the index, by data set and id."""
+    """The questions about indexed documents, by data set and id."""
     state: RunState = field(default_factory=lambda: RunState({}, (), Definitions()))
     _queries: dict[tuple[str, str], Float32 | None] = field(default_factory=dict)
 
     @property
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[QuestionRecord]:
         return [row.asked for row in self.rows.values()]
 
     def document(self, row: Row) -> Document:
@@ -100,20 +101,22 @@ class Work:
         return self.documents[row.document]
 
     def writer(self, kind: type[Record]) -> RecordWriter[Record]:
-        """Return the writer of this call's records of a kind."""
+        """Return this call's writer for records of a kind."""
         return RecordWriter(self.folder, kind, self.writer_name)
 
     def keep(
         self,
-        writer: RecordWriter[Retrieved] | RecordWriter[Answered] | RecordWriter[Judged],
-        results: list[Retrieved] | list[Answered] | list[Judged],
+        writer: RecordWriter[RetrievalRecord]
+        | RecordWriter[AnswerRecord]
+        | RecordWriter[VerdictRecord],
+        results: list[RetrievalRecord] | list[AnswerRecord] | list[VerdictRecord],
     ) -> None:
-        """Write results and count them as current."""
+        """Write results and add them to the state."""
         writer.write(results)  # type: ignore[arg-type]
         self.state.keep(results)
 
     def encode(self, encoder: Encoder, question: Question) -> Float32 | None:
-        """Return the vectors of a question, encoded once; None if it has no words to encode."""
+        """Return a question's vectors, cached; None if it has no words to encode."""
         key = encoder.name, question.text
         if key not in self._queries:
             self._queries[key] = None

@@ -1,4 +1,4 @@
-"""Which pages each method chooses for the questions of a run, on all cores."""
+"""Run methods on the questions of a run, in parallel on all cores."""
 
 from __future__ import annotations
 
@@ -20,126 +20,147 @@ from visar.core import PageVectors
 from visar.core.vectors import Float32, Float64, Integers
 from visar.errors import VisarError
 from visar.evaluation.methods import TimedPages, find_methods
-from visar.evaluation.records import Asked, Retrieved
+from visar.evaluation.records import QuestionRecord, RetrievalRecord
 from visar.models.devices import usable_cores
 from visar.results import EncoderRef
 from visar.retrieval.calibration import best_cosine, find_calibration
 from visar.retrieval.methods import DocumentPages, Method
 from visar.store import Store, open_store, storage_options
 
-# So few tasks are done before other processes have started.
+# Up to this many tasks finish faster without starting other processes.
 FEW = 8
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A question for which some methods are to choose pages."""
+    """A question for which methods choose pages."""
 
-    asked: Asked
+    asked: QuestionRecord
     document: str
-    """Its id in the index."""
+    """The document's id in the index."""
     encoder: EncoderRef
     query: Float32
     methods: tuple[str, ...]
     depth: int
-    """How many pages are kept of a ranking."""
+    """The number of pages of a ranking to store."""
     invalid_pages: int = 0
-    """Pages of the document that the encoder gave no vectors for."""
+    """The number of pages without vectors."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Searched:
-    """The pages that methods chose for a question, and what its quotes need."""
+class SearchResult:
+    """The pages that methods chose for a question, and the values needed for quotes."""
 
-    asked: Asked
-    retrieved: list[Retrieved]
+    asked: QuestionRecord
+    retrieved: list[RetrievalRecord]
     query: Float32
     token_weights: Float64
     match: float
-    """Cosine of the question with its best page."""
+    """The cosine of the question with its best page."""
 
 
 def retrieve(
     location: str,
     tasks: Sequence[Task],
-    keep: Callable[[Searched], None],
+    keep: Callable[[SearchResult], None],
     progress: Callable[[int, int], None],
     *,
     alone: bool = False,
     ray: str | None = None,
 ) -> None:
-    """Let methods choose pages of the documents of an index, on all cores.
+    """Run methods on the documents of an index, using all cores.
 
-    Tasks of one document should stand together: each process reads a document once for them.
-    ``keep`` is called with the result of each task as soon as it is there, ``progress`` with
-    how many tasks are done, and how many there are. ``alone`` is for latencies: one task after
-    another, each with all cores of this machine. ``ray`` is the address of a cluster whose cores do
-    the rest. Raises VisarError if a method fails; tasks that are done are kept.
+    Raises VisarError if a method fails. Completed tasks are kept.
+
+    Parameters
+    ----------
+    location
+        Location of the index.
+    tasks
+        Tasks, sorted by document, because each process caches the current document.
+    keep
+        Function called with each result as soon as it is available.
+    progress
+        Function called with the numbers of completed and of all tasks.
+    alone
+        Run one task at a time with all cores, to measure latencies.
+    ray
+        Address of a cluster to run the tasks on.
     """
     if not tasks:
         return
     progress(0, len(tasks))
     if alone or len(tasks) <= FEW:
         _open(location)
-        document = None
-        for done, task in enumerate(tasks, start=1):
-            if alone and task.document != document:
-                # Once uncounted: the first call finds nothing in the caches, and may import a
-                # package.
-                _carry_out(task)
-                document = task.document
-            found = _carry_out(task)
-            keep(replace(found, retrieved=[replace(one, alone=alone) for one in found.retrieved]))
-            progress(done, len(tasks))
-        _close()
+        try:
+            _retrieve_here(tasks, keep, progress, alone=alone)
+        finally:
+            _close()
         return
     if ray is not None:
         _retrieve_on_cluster(ray, location, tasks, keep, progress)
         return
     context = get_context("spawn")
     with ProcessPoolExecutor(usable_cores(), context, _start_worker, (location,)) as pool:
-        futures: list[Future[Searched]] = [pool.submit(_carry_out, task) for task in tasks]
+        futures: list[Future[SearchResult]] = [pool.submit(_run_task, task) for task in tasks]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 keep(future.result())
                 progress(done, len(tasks))
         except BrokenProcessPool as error:
             raise VisarError(
-                "A process that searched pages died, often because memory ran out. Results so far "
-                "are kept: run the same command again, with fewer cores (taskset) if it happens "
-                "again."
+                "A worker process died, probably because memory ran out. Results so far are kept. "
+                "Re-run the same command to resume, with fewer cores (taskset) if it happens again."
             ) from error
         except BaseException:
-            workers = list((pool._processes or {}).values())  # noqa: SLF001 - nobody else's
+            workers = list((pool._processes or {}).values())  # noqa: SLF001 - there is no public API
             pool.shutdown(wait=False, cancel_futures=True)
             for process in workers:
                 process.terminate()
             raise
 
 
+def _retrieve_here(
+    tasks: Sequence[Task],
+    keep: Callable[[SearchResult], None],
+    progress: Callable[[int, int], None],
+    *,
+    alone: bool,
+) -> None:
+    document = None
+    for done, task in enumerate(tasks, start=1):
+        if alone and task.document != document:
+            # Warm up: the first call fills caches and may import packages.
+            _run_task(task)
+            document = task.document
+        found = _run_task(task)
+        keep(replace(found, retrieved=[replace(one, alone=alone) for one in found.retrieved]))
+        progress(done, len(tasks))
+
+
 def _retrieve_on_cluster(
     ray: str,
     location: str,
     tasks: Sequence[Task],
-    keep: Callable[[Searched], None],
+    keep: Callable[[SearchResult], None],
     progress: Callable[[int, int], None],
 ) -> None:
     from visar.ingest.ray_cluster import RayCluster
 
-    # Other machines do not have the environment of this one.
+    # Pass storage options explicitly, because other machines have a different environment.
     options = storage_options()
     groups = []
     for _, group in groupby(tasks, key=lambda task: task.document):
-        together = tuple(group)
+        of_document = tuple(group)
         groups += [
-            _Group(location, options, together[start : start + FEW])
-            for start in range(0, len(together), FEW)
+            _Group(location, options, of_document[start : start + FEW])
+            for start in range(0, len(of_document), FEW)
         ]
     done = 0
     with RayCluster(ray) as cluster:
         cluster.check_location(location)
-        for count, found in cluster.map(_carry_out_group, groups):
+        for count, found in cluster.map(_run_group, groups):
             for one in found:
                 keep(one)
             done += count
@@ -148,41 +169,40 @@ def _retrieve_on_cluster(
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Some tasks of one document, for another machine."""
+    """A group of tasks of one document, sent to another machine."""
 
     location: str
     storage_options: Mapping[str, str]
     tasks: tuple[Task, ...]
 
 
-def _carry_out_group(group: _Group) -> tuple[int, list[Searched]]:
-    """Return how many tasks are done, and their results."""
+def _run_group(group: _Group) -> tuple[int, list[SearchResult]]:
+    """Run a group of tasks; return their number and results."""
     if _store is None or _store.location != group.location:
         threadpool_limits(1)
         _open(group.location, group.storage_options)
-    return len(group.tasks), [_carry_out(task) for task in group.tasks]
+    return len(group.tasks), [_run_task(task) for task in group.tasks]
 
 
 _store: Store | None = None
 
 
 def _start_worker(location: str) -> None:
-    """Prepare a process of the pool, which has one thread for its work.
+    """Initialize a single-threaded process of the pool.
 
-    It ends with the process that started it, however that ends. Ctrl-C reaches all of them; the
-    first alone decides what it means.
+    It exits when its parent process ends for any reason, and leaves Ctrl-C to the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    # For libraries that are loaded later, and for those that this module has loaded.
+        threading.Thread(target=_exit_with, args=(parent.sentinel,), daemon=True).start()
+    # The variables are for libraries loaded later, threadpool_limits for those already loaded.
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     threadpool_limits(1)
     _open(location)
 
 
-def _end_with(sentinel: int) -> None:
+def _exit_with(sentinel: int) -> None:
     wait([sentinel])
     os._exit(1)
 
@@ -211,7 +231,7 @@ def _pages(document: str, encoder: EncoderRef) -> DocumentPages:
 _methods = lru_cache(maxsize=8)(find_methods)
 
 
-def _carry_out(task: Task) -> Searched:
+def _run_task(task: Task) -> SearchResult:
     asked = task.asked
     evidence = [page - 1 for page in asked.evidence_pages]
     pages = TimedPages(
@@ -220,15 +240,16 @@ def _carry_out(task: Task) -> Searched:
         evidence=evidence,
         calibration=find_calibration(task.encoder),
     )
-    retrieved = [_retrieved(task, method, pages) for method in _methods(task.methods, task.depth)]
+    retrieved = [_record(task, method, pages) for method in _methods(task.methods, task.depth)]
     relevance = pages.relevance
-    return Searched(asked, retrieved, task.query, relevance.token_weights, best_cosine(relevance))
+    match = best_cosine(relevance)
+    return SearchResult(asked, retrieved, task.query, relevance.token_weights, match)
 
 
-def _retrieved(task: Task, method: Method, pages: TimedPages) -> Retrieved:
+def _record(task: Task, method: Method, pages: TimedPages) -> RetrievalRecord:
     asked = task.asked
     result = pages.run(method)
-    return Retrieved(
+    return RetrievalRecord(
         dataset=asked.dataset,
         question=asked.question,
         encoder=task.encoder.name,

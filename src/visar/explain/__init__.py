@@ -1,1 +1,1 @@
-"""What the method saw, as data and as pictures."""
+"""Explanations of a choice of pages, as data, pictures and reports."""

@@ -1,4 +1,4 @@
-"""Why these pages: everything that the views of a decision show, as data."""
+"""Data behind the views that explain a choice of pages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from visar.core.similarity import PageSimilarity
 from visar.core.weights import Products
 from visar.documents.page import Box, Page
 from visar.errors import InvalidOption
+from visar.quotes.languages import Vocabulary, detect_language
 from visar.results import (
     Explanation,
     MethodChoice,
@@ -31,12 +32,12 @@ from visar.retrieval.corpus import Corpus
 from visar.retrieval.methods import METHODS, DocumentPages, Method, ScoredPages
 from visar.trace import PageId, Trace
 
-# A matrix of more pages than this is too fine to look at.
-MOST_PAGES = 200
+# Maximum number of pages in the similarity matrix: cells of a larger one are too small to see.
+MAX_MATRIX_PAGES = 200
 TOP_T = 50
 FIXED_K = 10
-"""How many pages the fixed top-k takes that methods are compared with."""
-MOST_PAIRS = 6
+"""Number of pages of top-k, as a baseline for other methods."""
+MAX_PAIRS = 6
 _LABELS = {
     "visar": "ViSAR",
     "visar-approx": "ViSAR (Approx.)",
@@ -45,15 +46,15 @@ _LABELS = {
     "calibrated": "Calibrated",
     "top-k": f"Top {FIXED_K}",
 }
-# Score-Cluster clusters the pages once for every size of cluster.
-_CLUSTERED_PAGES = 150
-# Beyond so many pages reading them to count their tokens would take longer than choosing them.
-_COUNTED_PAGES = 50
-# What English text has in the tokenizers of most language models.
+# Score-Cluster clusters the pages once per cluster size, which is slow for many pages.
+_MAX_CLUSTERED = 150
+# With more pages, counting tokens would take longer than choosing the pages.
+_MAX_COUNTED = 50
+# Average of most tokenizers in English text.
 _CHARACTERS_PER_TOKEN = 4
 
 ReadPages: TypeAlias = Callable[[Sequence[int]], Sequence[Page]]
-"""Reads pages by their positions among those chosen from; what `Corpus.read` is."""
+"""Function that reads pages by their positions, such as `Corpus.read`."""
 
 
 def explain(
@@ -62,22 +63,22 @@ def explain(
     page_ids: Sequence[PageId] | None = None,
     read: ReadPages | None = None,
 ) -> Explanation:
-    """Explain a result.
+    """Return the explanation of a search result.
 
     Parameters
     ----------
     found
-        The result of a search on this machine.
+        Result of a local search.
     pages
-        The vectors of the pages that were searched.
+        Vectors of the pages that the method chose from.
     page_ids
-        The same pages by document and number, if not all of them are in the library any more.
+        Ids of these pages; needed if some were removed from the library since the search.
     read
-        Function that reads pages, to count their tokens.
+        Function that reads pages; needed to count tokens.
     """
     trace = trace_of(found)
     page_ids = trace.pages if page_ids is None else page_ids
-    few = len(trace.relevance.active) <= MOST_PAGES
+    few = len(trace.relevance.active) <= MAX_MATRIX_PAGES
     selection = select(trace.question, pages.vectors, full_matrix=few)
     similarity = _similarity(pages, selection)
     positions = {page_id: position for position, page_id in enumerate(page_ids)}
@@ -94,32 +95,35 @@ def explain(
 
 
 def trace_of(found: SearchResult) -> Trace:
-    """Return what a search left behind; raises InvalidOption if it ran on another machine."""
+    """Return the trace of a search; raises InvalidOption if the result comes from a server."""
     if found.trace is None:
-        raise InvalidOption("This result comes from a server: let its client explain it.")
+        raise InvalidOption(
+            "This result comes from a server. Explain it with the client that returned it."
+        )
     return found.trace
 
 
 def patch_pairs(
     found: SearchResult, corpus: Corpus, first: PageId, second: PageId
 ) -> tuple[PatchPair, ...]:
-    """Find what makes two pages alike: the patches that share most, best first.
+    """Return the pairs of patches that contribute most to the similarity of two pages.
 
     Parameters
     ----------
     found
-        What a search has found.
+        Result of a search.
     corpus
-        All pages of the documents that were searched.
+        All pages of the documents searched.
     first, second
-        The pages, by their documents' ids and their numbers.
+        Ids of the two pages.
 
     Returns
     -------
     tuple
-        At most six pairs; of those of the same two words the best. None if a page has no weight.
+        At most six pairs, best first, without repetitions of the same two words. Empty if a page
+        has no weight.
     """
-    sides = [_weighted(found, corpus.page(*place)) for place in (first, second)]
+    sides = [_weighted(found, corpus.page(*page_id)) for page_id in (first, second)]
     products = sides[0].vectors @ sides[1].vectors.T
     if not products.size:
         return ()
@@ -127,12 +131,12 @@ def patch_pairs(
     shared = products[np.arange(len(partners)), partners]
     pairs: dict[object, PatchPair] = {}
     for source in np.argsort(-shared, kind="stable").tolist():
-        if shared[source] <= 0 or len(pairs) == MOST_PAIRS:
+        if shared[source] <= 0 or len(pairs) == MAX_PAIRS:
             break
-        places = source, int(partners[source])
-        texts = [side.texts[place] for side, place in zip(sides, places, strict=True)]
-        boxes = [side.boxes[place] for side, place in zip(sides, places, strict=True)]
-        # A page that says the same word often has as many patches that match alike.
+        patches = source, int(partners[source])
+        texts = [side.texts[patch] for side, patch in zip(sides, patches, strict=True)]
+        boxes = [side.boxes[patch] for side, patch in zip(sides, patches, strict=True)]
+        # Repeated words have many patches with similar matches.
         key = (texts[0].lower(), texts[1].lower()) if all(texts) else source
         pairs.setdefault(
             key, PatchPair(boxes[0], boxes[1], (texts[0], texts[1]), float(shared[source]))
@@ -142,8 +146,10 @@ def patch_pairs(
 
 @dataclass(frozen=True, slots=True)
 class _WeightedPatches:
+    """The patches of a page with a positive weight."""
+
     vectors: NDArray[np.float32]
-    """u_pj = ŵ_pj v_pj of the patches with a weight."""
+    """Weighted vectors u_pj = ŵ_pj v_pj."""
     boxes: list[Box]
     texts: list[str]
 
@@ -151,14 +157,14 @@ class _WeightedPatches:
 def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
     boxes, words = page.patches(0)
     weights = trace_of(found).patch_weights(*page.page_ids[0])
-    if weights is None:  # a neighbour that the method did not choose from
+    if weights is None:  # a neighbor that the method didn't choose from
         weights = np.zeros(len(boxes), np.float32)
     active = np.flatnonzero(weights > 0)
-    written = page.read()[0].words
+    page_words = page.read()[0].words
     return _WeightedPatches(
         page.vectors(0)[active].astype(np.float32) * weights[active, None],
         [(left, top, right, bottom) for left, top, right, bottom in boxes[active].tolist()],
-        [written[n].text if 0 <= n < len(written) else "" for n in words[active].tolist()],
+        [page_words[n].text if 0 <= n < len(page_words) else "" for n in words[active].tolist()],
     )
 
 
@@ -172,39 +178,43 @@ def _words(
     spans = trace.spans
     if spans is None:
         return ()
-    given = _influence(trace.question, selection, pages, chosen)
+    influences = _influence(trace.question, selection, pages, chosen)
+    vocabulary = Vocabulary(detect_language(question.split()))
     words, start = [], 0
     for text in question.split():
         start = question.index(text, start)
         end = start + len(text)
         vectors = tuple(n for n, (first, last) in enumerate(spans) if first < end and last > start)
-        words.append((text, float(given[list(vectors)].sum()), vectors))
+        words.append((text, float(influences[list(vectors)].sum()), vectors))
         start = end
     most = max((influence for _, influence, _ in words), default=0.0) or 1.0
-    return tuple(QuestionWord(text, given / most, vectors) for text, given, vectors in words)
+    return tuple(
+        QuestionWord(text, value / most, vectors, vocabulary.is_stop_word(text))
+        for text, value, vectors in words
+    )
 
 
 def _influence(
     query: NDArray[np.float32], selection: Selection, pages: DocumentPages, chosen: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Return how much each vector of the question speaks for the chosen pages.
+    """Return the influence of each question vector on the choice of pages.
 
-    A patch's weight comes from the largest term of Eq. 8; here it is shared among all vectors in
-    proportion to their terms, since a word that nearly wins everywhere matters too.
+    In Eq. 8, the weight of a patch comes from its largest term. Here it is divided among all
+    vectors in proportion to their terms, since a word that is often a close second matters too.
     """
     vectors = pages.vectors
     activations = Products(query, vectors, keep=False).activation
     means = np.maximum(activations.mean(axis=0), np.finfo(np.float64).tiny)
-    # The normalised spread of a vector's activations is a factor of all of them.
+    # All activations of a vector share the factor of their normalized spread.
     factors = activations / means * activations.std(axis=0) * selection.token_weights
-    given = np.zeros(len(query))
+    influence = np.zeros(len(query))
     for page in chosen:
         rows = np.arange(vectors.offsets[page], vectors.offsets[page + 1])
         cosines = vectors.take(rows, np.ones(len(rows), np.float32)) @ query.T
         terms = np.maximum(cosines, 0) * factors[page] ** 2
         terms /= np.maximum(terms.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        given += selection.patch_weights[page] @ terms
-    return given
+        influence += selection.patch_weights[page] @ terms
+    return influence
 
 
 def _pages(page_ids: Sequence[PageId], selection: Selection) -> tuple[SearchedPage, ...]:
@@ -219,9 +229,9 @@ def _pages(page_ids: Sequence[PageId], selection: Selection) -> tuple[SearchedPa
 
 
 def _similarity(pages: DocumentPages, selection: Selection) -> NDArray[np.float32]:
-    """Sim of the best active pages, in rank order."""
+    """Return the similarity matrix of the best active pages, in rank order."""
     active = set(selection.active.tolist())
-    best = [page for page in selection.ranking.tolist() if page in active][:MOST_PAGES]
+    best = [page for page in selection.ranking.tolist() if page in active][:MAX_MATRIX_PAGES]
     if selection.similarity is not None:
         return selection.similarity[np.ix_(best, best)].astype(np.float32)
     weights = np.concatenate(selection.patch_weights)
@@ -236,13 +246,13 @@ def _choices(
     query, calibration = trace_of(found).question, find_calibration(found.encoder)
     results = []
     for method in _methods(len(pages.vectors), calibrated=calibration is not None):
-        # New for each method: what another has computed would count as no time at all.
+        # Use a new object for each method, so that cached values don't distort the times.
         scored = ScoredPages(query, pages, calibration=calibration)
         started = time.perf_counter()
         chosen = method.choose(scored).pages.tolist()
         results.append((method, chosen, time.perf_counter() - started))
     counted = sorted(
-        {page for _, chosen, _ in results if len(chosen) <= _COUNTED_PAGES for page in chosen}
+        {page for _, chosen, _ in results if len(chosen) <= _MAX_COUNTED for page in chosen}
     )
     read_pages = () if read is None else read(counted)
     tokens = dict(zip(counted, map(_tokens, read_pages), strict=False))
@@ -261,8 +271,8 @@ def _choices(
 
 def _methods(n_pages: int, *, calibrated: bool) -> list[Method]:
     names = ["visar", "visar-approx", "largest-gap"]
-    if n_pages <= _CLUSTERED_PAGES and find_spec("sklearn") is not None:
-        import_module("sklearn.cluster")  # which would count as time to choose
+    if n_pages <= _MAX_CLUSTERED and find_spec("sklearn") is not None:
+        import_module("sklearn.cluster")  # so that the import isn't timed
         names.append("score-cluster")
     if calibrated:
         names.append("calibrated")

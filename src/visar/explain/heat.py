@@ -1,4 +1,4 @@
-"""The heat of a question on a page: its patches coloured by their weight."""
+"""Heat maps: pages with their patches colored by weight."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
     from visar.retrieval.corpus import Corpus
 
-# Orange to red, readable on white and on dark pages, for any colour vision.
+# Orange to red: visible on light and dark pages, and to colorblind people.
 _COOL = np.array([255, 196, 0])
 _HOT = np.array([214, 40, 40])
-_STRONGEST = 0.75
+_MAX_OPACITY = 0.75
 
 
-def heat_of_pixels(
+def pixel_heat(
     boxes: NDArray[np.float32], weights: NDArray[np.float32], width: int, height: int
 ) -> NDArray[np.float32]:
-    """The weight over each pixel, 0 to 1 relative to the page's heaviest patch."""
+    """Return the weight of each pixel, from 0 to 1 for the page's heaviest patch."""
     heat = np.zeros((height, width), np.float32)
-    # What has no place on the page is no measure for what has one.
+    # Vectors without a position can't be shown, so they don't count as the heaviest.
     heaviest = float(weights.max(initial=0, where=boxes.any(axis=1)))
     if heaviest <= 0:
         return heat
@@ -40,16 +40,16 @@ def heat_of_pixels(
     return heat
 
 
-def with_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.float32]) -> Image:
-    """A copy of a page's image with the heat laid over it."""
+def overlay_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.float32]) -> Image:
+    """Return a copy of a page's image with the heat map on top."""
     from PIL.Image import fromarray
 
     pixels = np.asarray(image.convert("RGB"), np.float32)
-    heat = heat_of_pixels(boxes, weights, image.width, image.height)[..., None]
-    colour = _COOL + (_HOT - _COOL) * heat
-    cover = _STRONGEST * heat
-    # Multiplied rather than covered: the words below stay dark.
-    tinted = pixels * (1 - cover) + pixels * colour / 255 * cover
+    heat = pixel_heat(boxes, weights, image.width, image.height)[..., None]
+    color = _COOL + (_HOT - _COOL) * heat
+    cover = _MAX_OPACITY * heat
+    # Multiplying keeps dark text dark.
+    tinted = pixels * (1 - cover) + pixels * color / 255 * cover
     return fromarray(tinted.round().astype(np.uint8))
 
 
@@ -70,9 +70,9 @@ def patches(found: SearchResult, corpus: Corpus, document: str, number: int) -> 
 def pages_with_heat(
     library: Library, found: SearchResult, dpi: float = 144
 ) -> Iterator[tuple[PageHit, Image]]:
-    """Yield each found page with its picture and the question's heat on it."""
+    """Yield each page of a result with its heat map."""
     for hit in found.pages:
         patches = library.patches(found, hit.document, hit.page)
         boxes = np.asarray(patches.boxes, np.float32).reshape(-1, 4)
         image = library.image(hit.document, hit.page, dpi)
-        yield hit, with_heat(image, boxes, np.asarray(patches.weights, np.float32))
+        yield hit, overlay_heat(image, boxes, np.asarray(patches.weights, np.float32))

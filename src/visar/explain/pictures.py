@@ -1,4 +1,4 @@
-"""The views of a decision as single pictures: activity of pages, similarity, and cost."""
+"""Pictures that explain a choice of pages: page activity, similarity and cost."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from visar.results import Explanation, SearchResult
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# The colours of the web page.
+# Colors of the web page.
 _PAPER, _INK, _SOFT, _LINE, _ACCENT = "#ffffff", "#1c1917", "#6b645e", "#e7e5e4", "#c2410c"
 _IDLE = "#cfcac5"
 _MARGIN = 40
-_SCALE = 2  # pixels for each unit, so that pictures are sharp on any screen
-_FINER = 2  # lines are drawn larger and scaled down, which smooths them
+_SCALE = 2  # pixels per unit, for sharp pictures on any screen
+_FINER = 2  # drawing larger and scaling down smooths lines
 _BIG, _SMALL = 22, 17
 
 
 class _Canvas:
-    """A white picture with a title, measured in units; y grows downwards."""
+    """A white picture with a title. Coordinates are units; y grows downward."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         from PIL import Image, ImageDraw, ImageFont
@@ -32,7 +32,7 @@ class _Canvas:
         self._image = Image.new("RGB", (width * self._unit, height * self._unit), _PAPER)
         self._draw = ImageDraw.Draw(self._image)
         self._fonts = {size: ImageFont.load_default(size * self._unit) for size in (_BIG, _SMALL)}
-        self.text(_MARGIN, 42, title, colour=_INK, size=_BIG, anchor="ls")
+        self.text(_MARGIN, 42, title, color=_INK, size=_BIG, anchor="ls")
 
     def box(
         self, left: float, top: float, right: float, bottom: float, *, fill: str | None = None,
@@ -43,10 +43,10 @@ class _Canvas:
             self._draw.rectangle(corners, fill, outline, round(width * self._unit))
 
     def line(
-        self, points: Iterable[tuple[float, float]], colour: str = _LINE, width: float = 1
+        self, points: Iterable[tuple[float, float]], color: str = _LINE, width: float = 1
     ) -> None:
         thick = round(width * self._unit)
-        self._draw.line(self._pixels(points), colour, thick, joint="curve")
+        self._draw.line(self._pixels(points), color, thick, joint="curve")
 
     def dashes(self, x: float, top: float, bottom: float) -> None:
         for start in np.arange(top, bottom, 9):
@@ -56,12 +56,12 @@ class _Canvas:
         self._draw.circle((x * self._unit, y * self._unit), 7 * self._unit, _ACCENT)
 
     def text(
-        self, x: float, y: float, text: str, *, colour: str = _SOFT, size: int = _SMALL,
+        self, x: float, y: float, text: str, *, color: str = _SOFT, size: int = _SMALL,
         anchor: Literal["ls", "ms", "rs"] = "ms",
     ) -> None:  # fmt: skip
-        """Write a line of text; the anchor is its left, middle or right on the baseline."""
+        """Draw a line of text; the anchor is its left, middle or right on the baseline."""
         position = x * self._unit, y * self._unit
-        self._draw.text(position, text, colour, self._fonts[size], anchor=anchor)
+        self._draw.text(position, text, color, self._fonts[size], anchor=anchor)
 
     def paste(self, image: Image, left: float, top: float, side: float) -> None:
         from PIL.Image import Resampling
@@ -80,100 +80,100 @@ class _Canvas:
 
 
 def activity_picture(found: SearchResult, explanation: Explanation) -> Image:
-    """Every page that was searched as a bar: how much of it speaks of the question."""
-    canvas = _Canvas(900, 300, "How much of each page speaks of the question")
+    """Draw a bar for each page; its height shows relevance."""
+    canvas = _Canvas(900, 300, "Relevance of each page")
     chosen = {(hit.document, hit.page) for hit in found.pages}
     step = (900 - 2 * _MARGIN) / len(explanation.pages)
     floor = 250
     labels: list[tuple[float, str, str]] = []
-    for place, page in enumerate(explanation.pages):
+    for position, page in enumerate(explanation.pages):
         taken = (page.document, page.page) in chosen
-        left = _MARGIN + place * step
-        # Thin bars of long documents would blur: those that count keep a width of their own.
+        left = _MARGIN + position * step
+        # In long documents, bars are thin: keep those of chosen pages visible.
         width = max(step * 0.8, 3 if taken else 0.5)
         top = floor - max(2, 170 * page.activity)
         canvas.box(left, top, left + width, floor, fill=_ACCENT if taken else _IDLE)
         labels.append((left + width / 2, str(page.page), _ACCENT if taken else _SOFT))
     canvas.line([(_MARGIN, floor), (900 - _MARGIN, floor)])
-    _write_apart(canvas, labels, floor + 24)
+    _draw_labels(canvas, labels, floor + 24)
     return canvas.finish()
 
 
-def _write_apart(canvas: _Canvas, labels: list[tuple[float, str, str]], y: float) -> None:
-    """Write the labels of chosen pages, then of every fifth, tenth, … where there is room."""
+def _draw_labels(canvas: _Canvas, labels: list[tuple[float, str, str]], y: float) -> None:
+    """Draw the labels of chosen pages, then of every fifth, tenth, … page if there is room."""
     gap = 34.0
     every = next((n for n in (1, 5, 10, 50, 100, 500) if 820 / (len(labels) / n) > 40), 1000)
-    # Of several documents each begins with page 1 again.
+    # Labels can repeat: each document starts with page 1.
     ordered = [one for one in labels if one[2] == _ACCENT]
     ordered += [one for one in labels if one[2] != _ACCENT and int(one[1]) % every == 0]
     taken: list[float] = []
-    for x, text, colour in ordered:
+    for x, text, color in ordered:
         if all(abs(x - other) >= gap for other in taken):
-            canvas.text(x, y, text, colour=colour)
+            canvas.text(x, y, text, color=color)
             taken.append(x)
 
 
 def similarity_picture(found: SearchResult, explanation: Explanation) -> Image:
-    """How alike the best pages are in what was asked, best first; a frame around the chosen."""
+    """Draw the similarity matrix of the best pages, with a frame around the chosen ones."""
     from PIL.Image import fromarray
 
     side, top = 620, 66
-    canvas = _Canvas(side + 2 * _MARGIN, side + 130, "How alike pages are in what was asked")
+    canvas = _Canvas(side + 2 * _MARGIN, side + 130, "How much pages overlap on the question")
     matrix = np.asarray(explanation.similarity)
     count = len(matrix)
     if count:
         share = (matrix / (float(matrix.max()) or 1.0))[..., None]
-        colours = [np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) for c in (_PAPER, _ACCENT)]
-        shades = colours[0] + (colours[1] - colours[0]) * share
+        colors = [np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) for c in (_PAPER, _ACCENT)]
+        shades = colors[0] + (colors[1] - colors[0]) * share
         canvas.paste(fromarray(shades.round().astype(np.uint8)), _MARGIN, top, side)
     canvas.box(_MARGIN, top, _MARGIN + side, top + side, outline=_LINE)
     chosen = {(hit.document, hit.page) for hit in found.pages}
     best = [page for page in explanation.pages if page.rank <= found.k]
-    # Other methods may rank pages in another order.
+    # Other methods can rank pages differently.
     is_first = all((page.document, page.page) in chosen for page in best)
     taken = found.k if is_first else explanation.k_star
     if count:
         framed = side * min(taken, count) / count
         canvas.box(_MARGIN, top, _MARGIN + framed, top + framed, outline=_INK, width=2)
-    said = f"the {taken} taken" if is_first else f"the {taken} that ViSAR would take"
-    said = f"The {count} best pages, best first. The frame holds {said}."
-    canvas.text(_MARGIN, top + side + 32, said, anchor="ls")
+    framed_pages = f"the {taken} chosen" if is_first else f"the {taken} that ViSAR would choose"
+    caption = f"The {count} best pages, best first. Framed: {framed_pages}."
+    canvas.text(_MARGIN, top + side + 32, caption, anchor="ls")
     return canvas.finish()
 
 
 def cost_picture(explanation: Explanation) -> Image:
-    """J(k), and where ViSAR stops."""
-    canvas = _Canvas(900, 520, "The cost of stopping after so many pages")
+    """Draw the cost curve J(k) with its minimum k*."""
+    canvas = _Canvas(900, 520, "Cost of stopping after k pages")
     left, right, top, floor = _MARGIN + 10, 900 - _MARGIN, 90, 440
     known = [(k, cost) for k, cost in enumerate(explanation.cost, start=1) if cost is not None]
     for y in np.linspace(top, floor, 4):
         canvas.line([(left, y), (right, y)])
-    canvas.text((left + right) / 2, floor + 56, "pages taken")
+    canvas.text((left + right) / 2, floor + 56, "number of pages k")
     if len(known) < 2:
-        said = "Too few pages speak of this for a curve."
-        canvas.text((left + right) / 2, (top + floor) / 2, said)
+        message = "Too few relevant pages for a curve."
+        canvas.text((left + right) / 2, (top + floor) / 2, message)
         return canvas.finish()
     chosen = explanation.k_star
     last = max(known[-1][0], chosen)
     costs = [cost for _, cost in known]
     spread = (max(costs) - min(costs)) or 1.0
 
-    def place(k: int, cost: float) -> tuple[float, float]:
+    def point(k: int, cost: float) -> tuple[float, float]:
         x = left + (right - left) * (k - 1) / max(1, last - 1)
         return x, floor - (floor - top) * (cost - min(costs)) / spread
 
-    points = [place(k, cost) for k, cost in known]
+    points = [point(k, cost) for k, cost in known]
     canvas.line(points, _INK, 2.5)
     for k in {1, last}:
-        canvas.text(place(k, costs[0])[0], floor + 28, str(k))
+        canvas.text(point(k, costs[0])[0], floor + 28, str(k))
     cost = explanation.cost[chosen - 1] if chosen <= len(explanation.cost) else None
-    x, y = place(chosen, cost or 0.0)
+    x, y = point(chosen, cost or 0.0)
     canvas.dashes(x, top - 14, floor)
     if cost is not None:
         canvas.dot(x, y)
     is_left = x < (left + right) / 2
     canvas.text(
         x + (10 if is_left else -10), top, f"k* = {chosen}",
-        colour=_ACCENT, anchor="ls" if is_left else "rs",
+        color=_ACCENT, anchor="ls" if is_left else "rs",
     )  # fmt: skip
     return canvas.finish()

@@ -1,7 +1,7 @@
-"""A report of one question: a single HTML file with the answer, the pages and the reasons.
+"""Report of one question: a self-contained HTML file with the answer, its pages and the reasons.
 
-It is drawn by the scripts of the web page, and asks for nothing over the network. The same page
-without data is an MCP App, which the host that shows it sends the data to.
+The scripts of the web page draw it. Without data, the same page is an MCP App, which gets the data
+from its host.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,42 +23,48 @@ from visar.results import Answer, Explanation, PageHit, SearchResult
 from visar.retrieval.wording import numbers
 from visar.serialization import to_plain
 
-MOST_PICTURES = 20
-MOST_COMPARED = 10
-"""Of the chosen pages, each with each."""
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_PICTURES = 20
+"""Maximum number of page images."""
+MAX_COMPARED = 10
+"""Maximum number of pages that are compared with each other."""
 _DPI = 110
 _QUALITY = 75
-# In the order in which they use each other.
-_SCRIPTS = ("dom.js", "matrix.js", "methods.js", "views.js", "report.js")
+# Each script only uses those before it.
+_SCRIPTS = (
+    "dom.js", "markdown.js", "answers.js", "matrix.js", "methods.js", "views.js", "report.js",
+)  # fmt: skip
 _APP_SCRIPTS = (*_SCRIPTS, "app.js")
 _STYLES = ("views.css", "report.css")
 _DECIMALS = 3
 
 
 def html_report(library: Library, answer: Answer, explanation: Explanation) -> str:
-    """Make the report of an answer.
+    """Return the report of an answer.
 
     Parameters
     ----------
     library
-        The library that was asked.
+        Library that gave the answer.
     answer
-        Its answer. The first 20 of its pages are shown as pictures.
+        The answer. The report has images of its first 20 pages.
     explanation
         ``library.explain(answer.search)``.
 
     Returns
     -------
     str
-        A whole HTML document. Nothing in it comes from elsewhere, and a content security policy
-        keeps it so; text of documents is data in it, never markup.
+        A self-contained HTML document with a content security policy. Text of documents is data
+        in it, never markup.
 
     Raises
     ------
     DocumentError
-        If the file of a page is gone, has changed, or needs a password.
+        The file of a page is missing, has changed, or needs a password.
     """
-    # A "<" could end the element that the data is in.
+    # A "<" in the data could close its element.
     data = json.dumps(
         report_data(library, answer, explanation), ensure_ascii=False, separators=(",", ":")
     ).replace("<", "\\u003c")
@@ -67,7 +73,7 @@ def html_report(library: Library, answer: Answer, explanation: Explanation) -> s
 
 
 def html_app() -> str:
-    """Make the report's page as an MCP App: a tool's result brings it `report_data`."""
+    """Return the report as an MCP App, which gets `report_data` from the result of a tool."""
     return _page("ViSAR", _APP_SCRIPTS)
 
 
@@ -77,14 +83,14 @@ def report_data(
     explanation: Explanation,
     *,
     dpi: float = _DPI,
-    most_pictures: int = MOST_PICTURES,
+    max_pictures: int = MAX_PICTURES,
 ) -> dict[str, Any]:
-    """Make what the scripts of the report show; the arguments are those of `html_report`."""
+    """Return the data of a report; for the parameters, see `html_report`."""
     found = answer.search
     return {
         "answer": to_plain(answer, public=True),
         "explanation": to_plain(explanation, public=True),
-        "pictures": [_picture(library, found, hit, dpi) for hit in found.pages[:most_pictures]],
+        "pictures": [_picture(library, found, hit, dpi) for hit in found.pages[:max_pictures]],
         "pairs": _pairs(library, found),
         "numbers": list(numbers(found)),
     }
@@ -108,8 +114,7 @@ def _page(title: str, scripts: Sequence[str], data: str = "") -> str:
 <style>{style}</style>
 </head>
 <body>
-<main><noscript>This report is drawn by a script of its own, which the browser does not run.\
-</noscript></main>
+<main><noscript>This report needs JavaScript, which is disabled in your browser.</noscript></main>
 {data}<script type="module">{script}</script>
 </body>
 </html>
@@ -117,13 +122,11 @@ def _page(title: str, scripts: Sequence[str], data: str = "") -> str:
 
 
 def _picture(library: Library, found: SearchResult, hit: PageHit, dpi: float) -> dict[str, Any]:
-    """A page as JPEG, with its patches for the heat."""
-    image = library.image(hit.document, hit.page, dpi).convert("RGB")
-    encoded = io.BytesIO()
-    image.save(encoded, "JPEG", quality=_QUALITY, optimize=True)
+    """Return the image of a page, and its patches for the heat map."""
+    image = library.image(hit.document, hit.page, dpi)
     patches = library.patches(found, hit.document, hit.page)
     return {
-        "source": f"data:image/jpeg;base64,{_base64(encoded.getvalue())}",
+        "source": data_uri(image),
         "width": image.width,
         "height": image.height,
         "boxes": _rounded(patches.boxes),
@@ -132,15 +135,22 @@ def _picture(library: Library, found: SearchResult, hit: PageHit, dpi: float) ->
     }
 
 
+def data_uri(image: Image) -> str:
+    """Return an image as a data URI, in JPEG."""
+    encoded = io.BytesIO()
+    image.convert("RGB").save(encoded, "JPEG", quality=_QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{_base64(encoded.getvalue())}"
+
+
 def _pairs(library: Library, found: SearchResult) -> dict[str, Any]:
-    """What the first chosen pages share, by ``document/page document/page``."""
-    places = [(hit.document, hit.page) for hit in found.pages[:MOST_COMPARED]]
+    """Return the patch pairs of the first pages, by ``document/page document/page``."""
+    page_ids = [(hit.document, hit.page) for hit in found.pages[:MAX_COMPARED]]
     return {
         f"{first[0]}/{first[1]} {second[0]}/{second[1]}": to_plain(
             library.pairs(found, first, second)
         )
-        for first in places
-        for second in places
+        for first in page_ids
+        for second in page_ids
     }
 
 
@@ -157,7 +167,7 @@ def _static(name: str) -> str:
 
 
 def _without_modules(script: str) -> str:
-    """Let scripts that import each other stand one after the other in one element."""
+    """Return a module without imports and exports, to concatenate it with others."""
     return re.sub(r"^import .*\n|^export ", "", script, flags=re.M)
 
 

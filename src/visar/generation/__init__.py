@@ -1,1 +1,1 @@
-"""Answers written from pages: prompts, language models, and what is read out of their replies."""
+"""Written answers: prompts, language models, and parsing of their replies."""

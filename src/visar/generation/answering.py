@@ -1,4 +1,4 @@
-"""From found pages to an answer: the prompt, the reply, and the pages it cites."""
+"""Turns found pages into an answer: the prompt, the reply, and the pages it cites."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from visar.documents.page import Page
-from visar.errors import InvalidOption, NotInIndex, PromptTooLong, VisarError
+from visar.errors import GenerationError, InvalidOption, NotInIndex, PromptTooLong, VisarError
 from visar.generation import extractive
+from visar.generation.citing import CitedText, cite
+from visar.generation.generator import (
+    Generator,
+    OnText,
+    Prompt,
+    Reply,
+    generate_each,
+    ignore_text,
+    read_pieces,
+    stream_reply,
+)
 from visar.generation.parsing import AnswerPieces, parse_answer
 from visar.generation.prompts import (
     MAX_PIXELS,
@@ -24,18 +35,9 @@ from visar.generation.prompts import (
     page_label,
     paper_prompt,
 )
-from visar.generation.protocol import (
-    Generator,
-    OnText,
-    Prompt,
-    Reply,
-    generate_each,
-    ignore_text,
-    read_pieces,
-    stream_reply,
-)
 from visar.generation.registry import model_class_of
 from visar.results import Answer, Citation, Generation, PageSource, SearchResult
+from visar.telemetry import Span, span
 from visar.text import counted
 
 if TYPE_CHECKING:
@@ -44,14 +46,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much a generator is given and may write. Values below 1 raise `InvalidOption`."""
+    """Limits for a generator's input and output. Values below 1 raise `InvalidOption`."""
 
     pixels: int = MAX_PIXELS
-    """Of all page images together."""
+    """Maximum number of pixels of all page images together."""
     tokens: int = MAX_TOKENS
-    """Of all page texts together, for generators that read text."""
+    """Maximum number of tokens of all page texts together, for generators that read text."""
     answer_tokens: int = 512
-    """Of the reply."""
+    """Maximum number of tokens of the reply."""
 
     def __post_init__(self) -> None:
         for name in ("pixels", "tokens", "answer_tokens"):
@@ -60,13 +62,14 @@ class Budget:
 
 
 USUAL_BUDGET = Budget()
-# Of the tokens that would fit: question and instructions take room too.
+# Share of the tokens that fit into the context: question and instructions need room too.
 _CUT_TO = 0.9
 BUDGETS: Mapping[PromptName, Budget] = {
+    "cited": USUAL_BUDGET,
     "default": USUAL_BUDGET,
     "paper": Budget(answer_tokens=2048),
 }
-"""What evaluations allow with each prompt."""
+"""Budgets of evaluations, by prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,11 @@ class GeneratedAnswer:
     """An answer that a generator wrote."""
 
     text: str
-    """Empty if it says, as our own prompt asks for, that the pages do not hold the answer."""
+    """The answer; empty if the generator found none on the pages."""
     citations: tuple[Citation, ...]
-    """The pages that it names."""
+    """Pages that it cites."""
     generation: Generation
-    """What was sent and what came back."""
+    """Details of prompt and reply."""
 
 
 def answer_from(
@@ -90,21 +93,21 @@ def answer_from(
     *,
     prompt: PromptName = "default",
 ) -> GeneratedAnswer:
-    """Let a generator answer a question from pages, as much of them as the budget allows.
+    """Answer a question with a generator, from as much of the pages as the budget allows.
 
     Parameters
     ----------
     question, pages
-        Pages hold images or texts, as ``generator.reads`` says.
+        Pages hold images or texts, depending on ``generator.reads``.
     on_text
         Called with each piece of the answer's text as soon as it can be shown.
     prompt
-        "paper" asks as the paper's evaluation did.
+        "paper" is the prompt of the paper's evaluation.
 
     Raises
     ------
     GenerationError
-        If there is no reply.
+        The generator gave no reply.
     """
     return read_pieces(stream_answer(question, pages, generator, budget, prompt=prompt), on_text)
 
@@ -117,15 +120,28 @@ def stream_answer(
     *,
     prompt: PromptName = "default",
 ) -> abc.Generator[str, None, GeneratedAnswer]:
-    """Do the same as `answer_from`, but yield the pieces of the answer and return the whole.
+    """Yield the pieces of an answer and return the whole; otherwise the same as `answer_from`.
 
-    Closing the iterator ends the work.
+    Closing the iterator stops the generator.
     """
-    asked = _Asked(question, pages, budget, prompt)
+    request = _Request(question, pages, budget, prompt)
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": generator.name,
+        "gen_ai.request.max_tokens": budget.answer_tokens,
+    }
+    with span(f"chat {generator.name}", attributes) as chat:
+        pieces = chat.follow(_stream_request(request, generator, budget, chat))
+    return (yield from pieces)
+
+
+def _stream_request(
+    request: _Request, generator: Generator, budget: Budget, chat: Span
+) -> abc.Generator[str, None, GeneratedAnswer]:
     started = time.perf_counter()
     answer = AnswerPieces()
     while True:
-        sent = asked.prompt(generator)
+        sent = request.prompt(generator)
         with closing(stream_reply(generator, sent, max_tokens=budget.answer_tokens)) as pieces:
             try:
                 while True:
@@ -135,9 +151,17 @@ def stream_answer(
                 reply: Reply = end.value
                 break
             except PromptTooLong as error:
-                asked = asked.shortened(error, generator)
+                request = request.shortened(error, generator)
     seconds = time.perf_counter() - started
-    written = asked.answer(sent, reply, generator, seconds)
+    written = request.answer(sent, reply, generator, seconds)
+    chat.set(
+        {
+            "gen_ai.response.model": reply.model,
+            "gen_ai.response.finish_reasons": [written.generation.finish],
+            "gen_ai.usage.input_tokens": reply.input_tokens,
+            "gen_ai.usage.output_tokens": reply.output_tokens,
+        }
+    )
     if rest := answer.end(written.text):
         yield rest
     return written
@@ -150,28 +174,31 @@ def answer_each(
     *,
     prompt: PromptName = "default",
 ) -> list[GeneratedAnswer | VisarError]:
-    """Let a generator answer questions, each from its own pages, several at a time if it can.
+    """Answer questions, each from its own pages, in batches if the generator supports it.
 
-    In place of an answer stands the error of a question that has none. The seconds of an answer
-    are those of all. A prompt beyond the model's context is cut, which the answer notes.
+    A question that fails has its error in place of an answer. All answers have the same
+    ``seconds``: the time of the whole call. A prompt that exceeds the model's context is cut, and
+    the answer has a note about it.
     """
-    asked = [_Asked(question, pages, budget, prompt) for question, pages in questions]
-    sent = [one.prompt(generator) for one in asked]
+    requests = [_Request(question, pages, budget, prompt) for question, pages in questions]
+    sent = [request.prompt(generator) for request in requests]
     started = time.perf_counter()
     replies = generate_each(generator, sent, max_tokens=budget.answer_tokens)
-    for place, reply in enumerate(replies):
+    for position, reply in enumerate(replies):
         while isinstance(reply, PromptTooLong):
             try:
-                asked[place] = asked[place].shortened(reply, generator)
+                requests[position] = requests[position].shortened(reply, generator)
             except PromptTooLong:
                 break
-            sent[place] = asked[place].prompt(generator)
-            (reply,) = generate_each(generator, [sent[place]], max_tokens=budget.answer_tokens)
-        replies[place] = reply
+            sent[position] = requests[position].prompt(generator)
+            (reply,) = generate_each(generator, [sent[position]], max_tokens=budget.answer_tokens)
+        replies[position] = reply
     seconds = time.perf_counter() - started
     return [
-        one.answer(given, reply, generator, seconds) if isinstance(reply, Reply) else reply
-        for one, given, reply in zip(asked, sent, replies, strict=True)
+        request.answer(prompt_sent, reply, generator, seconds)
+        if isinstance(reply, Reply)
+        else reply
+        for request, prompt_sent, reply in zip(requests, sent, replies, strict=True)
     ]
 
 
@@ -180,11 +207,11 @@ def _compose(
 ) -> Prompt:
     if name == "paper":
         return paper_prompt(question, pages, generator.reads, model_class_of(generator))
-    return answer_prompt(question, pages)
+    return answer_prompt(question, pages, cited=name == "cited")
 
 
 def prompt_digest(generator: Generator, name: PromptName) -> str:
-    """Return a digest of a generator's prompt and budget that no question or page changes."""
+    """Return a digest of a generator's prompt and budget, independent of question and pages."""
     from PIL import Image
 
     content = Image.new("RGB", (1, 1)) if generator.reads == "images" else ""
@@ -193,7 +220,7 @@ def prompt_digest(generator: Generator, name: PromptName) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """A question about pages, as much of them as a budget and the model's context allow."""
 
     question: str
@@ -201,16 +228,16 @@ class _Asked:
     budget: Budget
     prompt_name: PromptName
     note: str | None = None
-    """What was left out to fit the model's context."""
+    """Note about what was left out to fit the model's context."""
 
     def prompt(self, generator: Generator) -> Prompt:
         fitted = _fitted(self.pages, generator, self.budget)
         return _compose(self.question, fitted, generator, self.prompt_name)
 
-    def shortened(self, error: PromptTooLong, generator: Generator) -> _Asked:
-        """Return the question with less text of its pages, or with fewer of its last images.
+    def shortened(self, error: PromptTooLong, generator: Generator) -> _Request:
+        """Return a copy with less text, or with fewer of the last images.
 
-        Raises the error if nothing more can be left out.
+        Raises the given error if nothing more can be left out.
         """
         if generator.reads == "text":
             texts = fit_tokens(_texts(self.pages), generator.count_tokens, self.budget.tokens)
@@ -228,7 +255,7 @@ class _Asked:
     def answer(
         self, sent: Prompt, reply: Reply, generator: Generator, seconds: float
     ) -> GeneratedAnswer:
-        parsed = parse_answer(reply.text, may_refuse=self.prompt_name == "default")
+        parsed = parse_answer(reply.text, may_refuse=self.prompt_name != "paper")
         given = {page.label: (page.document, page.number) for page in self.pages}
         texts = [sent.system, *(part for part in sent.parts if isinstance(part, str))]
         return GeneratedAnswer(
@@ -262,15 +289,15 @@ def _finish(reply: Reply) -> Literal["complete", "length", "interrupted"]:
 def _fitted(
     pages: Sequence[GivenPage], generator: Generator, budget: Budget
 ) -> Iterator[GivenPage]:
-    """Yield pages, as much of them as the budget allows."""
+    """Yield pages, cut or scaled to the budget."""
     fitted: Sequence[Image] | Sequence[str]
     if generator.reads == "images":
         images = cast("list[Image]", [page.content for page in pages])
         fitted = fit_pixels(images, budget.pixels)
     else:
         fitted = fit_tokens(_texts(pages), generator.count_tokens, budget.tokens)
-    for place, page in enumerate(pages):
-        yield replace(page, content=fitted[place])
+    for position, page in enumerate(pages):
+        yield replace(page, content=fitted[position])
 
 
 def _texts(pages: Sequence[GivenPage]) -> list[str]:
@@ -283,11 +310,11 @@ def gather_pages(
     pages: Sequence[tuple[str, int]],
     documents: Sequence[str],
 ) -> list[GivenPage]:
-    """Return pages in the form that a generator reads: their texts or their pictures.
+    """Return pages in the form that a generator reads: text or images.
 
-    ``pages`` are documents' ids and numbers from 1; ``documents`` the ids of all documents that
-    were searched, which labels count. Raises DocumentError if a picture is wanted of a document
-    whose file is gone.
+    ``pages`` has document ids and page numbers from 1. ``documents`` has the ids of all documents
+    searched; labels number them in this order. Raises DocumentError if an image is needed and the
+    document's file is gone.
     """
     return [
         GivenPage(
@@ -303,36 +330,86 @@ def gather_pages(
 
 
 def page_text(page: Page) -> str:
-    """Return a page's words in reading order, each line of the page on a line."""
+    """Return the words of a page in reading order, line by line."""
     return "\n".join(" ".join(page.words[i].text for i in line) for line in page.lines())
 
 
-def quoted_answer(found: SearchResult) -> abc.Generator[str, None, Answer]:
-    """Yield the quotations of an extractive answer, and return the answer."""
+def quoted_answer(
+    found: SearchResult, *, problem: str | None = None, generation: Generation | None = None
+) -> abc.Generator[str, None, Answer]:
+    """Yield the quotes of an extractive answer, and return the answer.
+
+    If quotes replace a generator's answer, ``problem`` has the reason and ``generation`` the
+    details.
+    """
     text = extractive.quote(found.passages) if found.strength != "none" else ""
     if text:
         yield text
-    return Answer(text, extractive.NAME, found.passages, found)
+    return Answer(
+        text, extractive.NAME, found.passages, found, generation=generation, problem=problem
+    )
 
 
 def written_answer(
     source: PageSource, found: SearchResult, generator: Generator, budget: Budget
 ) -> abc.Generator[str, None, Answer]:
-    """Yield the pieces of a generator's answer from the pages found, and return the answer."""
+    """Yield the pieces of a generator's answer from the pages found, and return the answer.
+
+    If the generator fails or its reply breaks off, the answer has quotes instead, and names the
+    problem.
+    """
     documents = [document.id for document in found.documents]
     given: list[GivenPage] = []
     for hit in found.pages:
-        # A document may be removed after the search: the others still answer.
+        # A document may be removed after the search: answer from the others.
         with suppress(NotInIndex):
             given += gather_pages(source, generator, [(hit.document, hit.page)], documents)
     if not given:
-        raise NotInIndex("The documents with these pages were removed meanwhile: ask again.")
-    written = yield from stream_answer(found.question, given, generator, budget)
+        raise NotInIndex("The documents with these pages have just been removed. Ask again.")
+    try:
+        written = yield from _with_numbers(
+            stream_answer(found.question, given, generator, budget, prompt="cited")
+        )
+    except GenerationError as error:
+        return _last(quoted_answer(found, problem=str(error)))
+    if written.generation.finish == "interrupted":
+        problem = f"The reply of {generator.name} broke off. Ask again for all of it."
+        return _last(quoted_answer(found, problem=problem, generation=written.generation))
+    text = written.text
+    if not any(f"[{cited.label}]" in text for cited in written.citations):
+        # Some models reply in JSON without being asked to, with a list of pages.
+        text += "".join(f" [{cited.label}]" for cited in written.citations)
+    labels = {page.label: (page.document, page.number) for page in given}
+    numbered, citations = cite(text, labels, source.page)
     return Answer(
-        text=written.text,
+        text=numbered,
         generator=generator.name,
         passages=found.passages,
         search=found,
-        citations=written.citations,
+        citations=citations,
         generation=written.generation,
     )
+
+
+def _with_numbers(
+    pieces: abc.Generator[str, None, GeneratedAnswer],
+) -> abc.Generator[str, None, GeneratedAnswer]:
+    """Number the citations in the pieces of an answer."""
+    text = CitedText()
+    with closing(pieces):
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                written: GeneratedAnswer = end.value
+                break
+            if shown := text.add(piece):
+                yield shown
+    if rest := text.end():
+        yield rest
+    return written
+
+
+def _last(pieces: abc.Generator[str, None, Answer]) -> Answer:
+    """Return an answer, discarding its pieces."""
+    return read_pieces(pieces, ignore_text)

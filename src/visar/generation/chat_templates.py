@@ -1,8 +1,8 @@
-"""Prompts rendered with a model's chat template, safe from marks in the text of pages.
+"""Renders prompts with a model's chat template, safe from special tokens in the text of pages.
 
-A page or a question can hold the marks by which a model tells turns and images apart. They are
-broken before the template is applied, and the result is checked to have the template's marks and no
-other.
+A page or question can contain the special tokens that separate turns and images. They are broken
+up before the template is applied, and the result is checked to have only those that the template
+wrote.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from itertools import groupby
 from typing import Any
 
 from visar.errors import CheckpointError, GenerationError
-from visar.generation.protocol import Prompt
+from visar.generation.generator import Prompt
 from visar.text import encodable
 
-# Texts with which a template is tried out; no template holds them.
+# Texts for trying out a template; no template contains them.
 _SYSTEM, _BEFORE, _AFTER = "sys1tried", "bef2tried", "aft3tried"
 _REPLY = "rep4tried"
 
 Part = str | None
-"""A part of a message: a text, or None for the next image."""
+"""Part of a message: a text, or None for the next image."""
 
 
 class ChatTemplate:
     """The chat template of a checkpoint.
 
-    ``renderer`` is its processor, or its tokenizer if it reads text alone. Raises CheckpointError
-    if there is no template, or images cannot be put where they belong.
+    ``renderer`` is the processor, or the tokenizer of a text model. Raises CheckpointError if there
+    is no template, or if images can't be kept in order.
     """
 
     def __init__(self, name: str, renderer: Any, *, with_images: bool) -> None:
@@ -37,46 +37,44 @@ class ChatTemplate:
         self._renderer = renderer
         self._with_images = with_images
         self._tokenizer = getattr(renderer, "tokenizer", renderer)
-        self._marks = _Marks(self._tokenizer, renderer)
-        self._refuse_without_template()
+        self._special_tokens = _SpecialTokens(self._tokenizer, renderer)
+        self._require_template()
         self._has_system = self._keeps_system()
         self._has_order = not with_images or self._keeps_order()
 
     def render(self, prompt: Prompt) -> str:
-        """Return the chat up to the place where the model's reply begins.
+        """Return the chat up to the point where the model's reply begins.
 
-        Raises GenerationError if a text of the prompt would be taken for a mark even after
-        breaking.
+        Raises GenerationError if a text contains a special token that can't be escaped.
         """
-        parts = _merged(prompt)
+        parts = _merge_texts(prompt)
         turn = functools.partial(self._chat, in_template_order=prompt.as_in_paper)
         rendered = turn(
-            self._marks.broken(prompt.system),
-            [None if part is None else self._marks.broken(part) for part in parts],
+            self._special_tokens.escape(prompt.system),
+            [None if part is None else self._special_tokens.escape(part) for part in parts],
         )
         bare = turn(prompt.system and "x", [None if part is None else "x" for part in parts])
-        if self._marks.among(rendered) != self._marks.among(bare):
+        if self._special_tokens.find(rendered) != self._special_tokens.find(bare):
             raise GenerationError(
-                f"The prompt holds a text that {self._name} would take for marks of its own, and "
-                "that could not be broken. Leave out the page it comes from, or choose another "
-                "generator."
+                f"The prompt contains special tokens of {self._name} that can't be escaped. Leave "
+                "out the page they come from, or use another generator."
             )
         return rendered
 
     def end_of_turn(self) -> int | None:
-        """Return the token with which the template ends a reply; None if it writes none."""
+        """Return the token that ends a reply in the template; None if there is none."""
         turns = [self._message("user", ["x"]), self._message("assistant", [_REPLY])]
         try:
             _, _, after = self._apply(turns, reply=False).rpartition(_REPLY)
         except CheckpointError:
             return None
-        tokens = tokenized(self._tokenizer, after)
-        return tokens[0] if tokens and tokens[0] in self._marks.ids else None
+        tokens = tokenize(self._tokenizer, after)
+        return tokens[0] if tokens and tokens[0] in self._special_tokens.ids else None
 
     def _chat(self, system: str, parts: Sequence[Part], *, in_template_order: bool) -> str:
         keeps_order = self._has_order or in_template_order
         if system and not self._has_system:
-            parts = _joined([system, *parts])
+            parts = _join_texts([system, *parts])
         turns = [self._message("user", parts, keeps_order=keeps_order)]
         if system and self._has_system:
             turns.insert(0, self._message("system", [system]))
@@ -88,8 +86,8 @@ class ChatTemplate:
         if not self._with_images:
             return {"role": role, "content": "\n".join(part or "" for part in parts)}
         if not keeps_order:
-            mark = self._renderer.image_token
-            text = "\n".join(mark if part is None else part for part in parts)
+            image_token = self._renderer.image_token
+            text = "\n".join(image_token if part is None else part for part in parts)
             return {"role": role, "content": [{"type": "text", "text": text}]}
         contents = [
             {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts
@@ -107,11 +105,11 @@ class ChatTemplate:
             )
         except TemplateError as error:
             raise CheckpointError(
-                f"The chat template of {self._name} does not take the prompt: {error}"
+                f"The chat template of {self._name} doesn't accept the prompt: {error}"
             ) from error
 
     def _keeps_system(self) -> bool:
-        """Whether the template shows a system message; some refuse it, some drop it."""
+        """Return whether the template keeps a system message: some refuse it, some drop it."""
         turns = [self._message("system", [_SYSTEM]), self._message("user", [_BEFORE])]
         try:
             return _SYSTEM in self._apply(turns)
@@ -119,74 +117,74 @@ class ChatTemplate:
             return False
 
     def _keeps_order(self) -> bool:
-        """Whether an image stays between its texts; some templates put all images first."""
+        """Return whether images stay between texts: some templates put all images first."""
         shown = self._apply([self._message("user", [_BEFORE, None, _AFTER])])
         between = re.search(f"{_BEFORE}(.*){_AFTER}", shown, re.DOTALL)
-        kept = between is not None and bool(between[1].strip())
-        if not kept and not hasattr(self._renderer, "image_token"):
+        keeps_order = between is not None and bool(between[1].strip())
+        if not keeps_order and not hasattr(self._renderer, "image_token"):
             raise CheckpointError(
-                f"The chat template of {self._name} puts images elsewhere than they stand, and its "
-                "processor does not say how to write one. Take another model."
+                f"The chat template of {self._name} moves images, and its processor has no image "
+                "token. Use another model."
             )
-        return kept
+        return keeps_order
 
-    def _refuse_without_template(self) -> None:
+    def _require_template(self) -> None:
         if not getattr(self._renderer, "chat_template", None):
             raise CheckpointError(
-                f"{self._name} has no chat template: it continues texts and answers no questions. "
-                "Take the model that was trained to follow instructions."
+                f"{self._name} has no chat template: it completes text but doesn't answer "
+                "questions. Use its instruction-tuned version."
             )
 
 
-class _Marks:
-    """The strings that a tokenizer or processor takes for something else than text."""
+class _SpecialTokens:
+    """Special tokens: strings that a tokenizer or processor doesn't treat as text."""
 
     def __init__(self, tokenizer: Any, processor: Any) -> None:
         self._tokenizer = tokenizer
-        # Some tokenizers add runs of blanks: those are text.
+        # Some tokenizers add runs of spaces: those are text.
         added = {
             token: str(added.content)
             for token, added in tokenizer.added_tokens_decoder.items()
             if str(added.content).strip()
         }
         self.ids = frozenset(added)
-        # What a processor looks for in a text before it is tokenized, such as image_token.
-        sought = {
+        # Tokens that a processor replaces before tokenization, such as image_token.
+        replaced = {
             value
             for key, value in vars(processor).items()
             if key.endswith("_token") and isinstance(value, str) and value.strip()
         }
-        longest_first = sorted(sought.union(added.values()), key=len, reverse=True)
+        longest_first = sorted(replaced.union(added.values()), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
-    def broken(self, text: str) -> str:
-        """Insert a blank after the first character of each mark."""
+    def escape(self, text: str) -> str:
+        """Insert a space after the first character of each special token."""
         text = encodable(text)
-        while (broken := self._pattern.sub(_break, text)) != text:
-            text = broken
+        while (escaped := self._pattern.sub(_escape_token, text)) != text:
+            text = escaped
         return text
 
-    def among(self, text: str) -> list[int]:
-        """Return the marks that the tokenizer finds in a text, in order."""
-        return [token for token in tokenized(self._tokenizer, text) if token in self.ids]
+    def find(self, text: str) -> list[int]:
+        """Return the special tokens that the tokenizer finds in a text, in order."""
+        return [token for token in tokenize(self._tokenizer, text) if token in self.ids]
 
 
-def _break(mark: re.Match[str]) -> str:
-    first, rest = mark[0][:1], mark[0][1:]
+def _escape_token(token: re.Match[str]) -> str:
+    first, rest = token[0][:1], token[0][1:]
     return f"{first} {rest}" if rest else " "
 
 
-def tokenized(tokenizer: Any, text: str) -> list[int]:
-    """Return the tokens of a text, without those that a tokenizer puts around it."""
+def tokenize(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a text, without those that the tokenizer adds around it."""
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _merged(prompt: Prompt) -> list[Part]:
-    """Join neighbouring texts: a mark must not grow where two of them meet."""
-    return _joined([part if isinstance(part, str) else None for part in prompt.parts])
+def _merge_texts(prompt: Prompt) -> list[Part]:
+    """Join adjacent texts, so that no special token can form where two of them meet."""
+    return _join_texts([part if isinstance(part, str) else None for part in prompt.parts])
 
 
-def _joined(parts: Sequence[Part]) -> list[Part]:
+def _join_texts(parts: Sequence[Part]) -> list[Part]:
     joined: list[Part] = []
     for is_image, group in groupby(parts, lambda part: part is None):
         texts = list(group)

@@ -1,6 +1,6 @@
 """Language models that run on this machine: vision and text models, in transformers.
 
-``docs/generators.md`` says what they need and how far they were tried.
+``docs/generators.md`` says what they need and how they were tested.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from visar.errors import (
     InvalidOption,
     PromptTooLong,
 )
-from visar.generation.chat_templates import ChatTemplate, tokenized
-from visar.generation.parsing import choice_text
-from visar.generation.protocol import (
+from visar.generation.chat_templates import ChatTemplate, tokenize
+from visar.generation.generator import (
     OnText,
     Prompt,
     Reads,
@@ -30,6 +29,7 @@ from visar.generation.protocol import (
     generate_in_turn,
     ignore_text,
 )
+from visar.generation.parsing import choice_text
 from visar.generation.registry import INSTALL, PUBLISHED, missing_packages
 from visar.models.checkpoints import Checkpoint, find_checkpoint
 from visar.models.devices import (
@@ -47,11 +47,11 @@ _logger = logging.getLogger(__name__)
 
 _LLAVA = "LlavaOnevisionForConditionalGeneration"
 _SEED = 0
-# Callers bound a batch by what they give; memory, by what it has room for.
+# Callers choose the batch size; it is halved when memory runs out.
 _LARGEST_BATCH = 1024
-# Held while a model draws tokens: torch has one source of chance for the whole process.
-_CHANCE = threading.Lock()
-# Without what a checkpoint's configuration says of chance.
+# Held while a model samples: torch has one random generator for the whole process.
+_SAMPLING_LOCK = threading.Lock()
+# Overrides the sampling options of a checkpoint's configuration.
 _GREEDY = {
     "do_sample": False,
     "num_beams": 1,
@@ -60,29 +60,29 @@ _GREEDY = {
     "top_k": None,
     "min_p": None,
 }
-_GIVE_LESS = "Give it less: fewer pages (--max-k), or smaller ones (--send-megapixels)."
+_SEND_LESS = "Send fewer pages (--max-k) or smaller ones (--send-megapixels)."
 
 
 class LocalGenerator:
-    """One checkpoint of a language model, loaded when it is first used.
+    """A checkpoint of a language model, loaded when first used.
 
-    Threads that share it are served one at a time.
+    Threads that share it take turns.
 
     Parameters
     ----------
     name
         A model of the paper, also as NAME=FOLDER; the folder of a checkpoint; or a hub name.
     source
-        Where the checkpoint is, if that is not where the name says.
+        Location of the checkpoint, if it differs from the name.
     device
         "auto", "cpu", "cuda" or "mps".
 
     Raises
     ------
     GeneratorUnavailable
-        If packages are missing.
+        Packages are missing.
     CheckpointError
-        If a checkpoint that is no model of the paper is not there, or is no chat model.
+        The name is not a model of the paper, and the checkpoint is missing or not a chat model.
     """
 
     def __init__(
@@ -102,16 +102,16 @@ class LocalGenerator:
 
     @property
     def model_class(self) -> str:
-        """The class that its configuration names."""
+        """Model class that the configuration names."""
         return self._published.model_class if self._published else self._checkpoint.architectures[0]
 
     @property
     def identity(self) -> str:
-        """The checkpoint, with the commit of the hub's repository or a hash of the folder."""
+        """Name of the checkpoint, with its commit at the hub or a hash of its folder."""
         return self._checkpoint.identity
 
     def fetch(self) -> None:
-        """Download the checkpoint if it is not on this machine."""
+        """Download the checkpoint if it isn't on this machine."""
         with self._lock:
             self._checkpoint.folder()
 
@@ -124,7 +124,7 @@ class LocalGenerator:
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, without loading the weights."""
         with self._lock:
-            return len(tokenized(self._tokenizer, text))
+            return len(tokenize(self._tokenizer, text))
 
     def generate(
         self,
@@ -136,8 +136,8 @@ class LocalGenerator:
     ) -> Reply:
         """Write a reply; see `Generator.generate`.
 
-        With ``choices`` the reply is as long as the choice is, whatever ``max_tokens`` says, and
-        ``on_text`` is called with the whole of it.
+        With ``choices``, ``max_tokens`` is ignored, and ``on_text`` is called once with the whole
+        reply.
         """
         with self._lock, self._within_memory():
             (reply,) = self._replies([prompt], max_tokens, choices, on_text)
@@ -150,18 +150,18 @@ class LocalGenerator:
     ) -> list[Reply | Exception]:
         """Write replies to several prompts at a time; see `BatchGenerator.generate_batch`.
 
-        Half as many at a time, from then on, where memory does not suffice. One after another where
-        the model draws tokens by chance, which would depend on the others, and where a batch fails.
+        The batch size is halved, permanently, when memory runs out. Prompts run one by one if the
+        model samples, since a sample would depend on the batch, or if a batch fails.
         """
 
         def write(batch: Sequence[Prompt]) -> Sequence[Reply | Exception]:
-            if len(batch) > 1 and not any(map(self._draws, batch)):
+            if len(batch) > 1 and not any(map(self._samples, batch)):
                 try:
                     return self._replies(batch, max_tokens, choices)
                 except Exception as error:
                     if is_out_of_memory(error):
                         raise
-                    _logger.info("%s: not %d at a time: %s", self.name, len(batch), error)
+                    _logger.info("%s failed on a batch of %d: %s", self.name, len(batch), error)
             return generate_in_turn(self, batch, max_tokens=max_tokens, choices=choices)
 
         with self._lock:
@@ -174,15 +174,15 @@ class LocalGenerator:
         choices: Sequence[str],
         on_text: OnText | None = None,
     ) -> list[Reply]:
-        """Write a reply to each prompt, all in one call of the model; ``on_text`` for one alone."""
+        """Write a reply to each prompt in one batch; ``on_text`` needs a single prompt."""
         if max_tokens < 1:
-            raise InvalidOption(f"A reply has at least one token, not {max_tokens}.")
+            raise InvalidOption(f"max_tokens must be at least 1, not {max_tokens}.")
         inputs = self._inputs(*prompts)
         held = ChoiceTokens(choices, self._tokenizer, self._ends[0]) if choices else None
         limit = held.longest if held else max_tokens
-        self._refuse_beyond_context(inputs, limit)
+        self._check_context(inputs, limit)
         if held:
-            written = self._write(inputs, limit, _held_to(held, inputs))
+            written = self._write(inputs, limit, _constrain_to(held, inputs))
         else:
             streamer = on_text and _streamer(self._tokenizer, on_text)
             written = self._write(inputs, limit, self._decoding(prompts[0]), streamer)
@@ -198,13 +198,13 @@ class LocalGenerator:
         ]
 
     def _inputs(self, *prompts: Prompt) -> Any:
-        """Return what the model is given, on its device: a row for each prompt, padded at left."""
+        """Return the model's inputs on its device: a row for each prompt, padded on the left."""
         images = [
             [image if image.mode == "RGB" else image.convert("RGB") for image in prompt.images]
             for prompt in prompts
         ]
         if any(images) and self.reads == "text":
-            raise GenerationError(f"{self.name} reads text alone, and was given page images.")
+            raise GenerationError(f"{self.name} only reads text, but was given page images.")
         texts = [self._template.render(prompt) for prompt in prompts]
         options: dict[str, Any] = {"text": texts, "return_tensors": "pt"}
         tokenizer = self._tokenizer
@@ -216,14 +216,14 @@ class LocalGenerator:
             if tokenizer.pad_token is None:
                 tokenizer.pad_token = tokenizer.convert_ids_to_tokens(self._ends[0])
         if any(images):
-            # LLaVA-OneVision tiles pages in a flat list, as the paper's program gives them, and
-            # sees each page of a prompt's own list small.
+            # The paper's program passes LLaVA-OneVision a flat list of pages, which are then tiled;
+            # in a list per prompt, each page becomes one small image.
             is_flat = prompts[0].as_in_paper and self.model_class == _LLAVA
             options["images"] = [page for pages in images for page in pages] if is_flat else images
         try:
             batch = self._processor(**options)
         except ValueError as error:
-            raise GenerationError(f"{self.name} cannot read the prompt: {error}") from error
+            raise GenerationError(f"{self.name} can't read the prompt: {error}") from error
         if len(prompts) > 1:
             _pad_with_first(batch["input_ids"], batch["attention_mask"])
         placed = batch.to(self._model.device)
@@ -232,8 +232,8 @@ class LocalGenerator:
                 placed[key] = value.to(self._model.dtype)
         return placed
 
-    def _draws(self, prompt: Prompt) -> bool:
-        """Return whether the model draws the tokens of its reply by chance."""
+    def _samples(self, prompt: Prompt) -> bool:
+        """Return whether the model samples the tokens of its reply."""
         return not self._decoding(prompt) and bool(self._model.generation_config.do_sample)
 
     def _decoding(self, prompt: Prompt) -> dict[str, Any]:
@@ -246,15 +246,15 @@ class LocalGenerator:
     def _write(
         self, inputs: Any, limit: int, decoding: dict[str, Any], streamer: Any = None
     ) -> list[list[int]]:
-        """Return the tokens of each reply. What is raised meanwhile, Ctrl-C too, ends it."""
+        """Return the tokens of each reply. An exception in the streamer, or Ctrl-C, stops it."""
         import torch
 
         with contextlib.ExitStack() as around:
             around.enter_context(torch.inference_mode())
             if not decoding:
-                around.enter_context(_CHANCE)
-                places = [self._model.device] if self._model.device.type == "cuda" else []
-                around.enter_context(torch.random.fork_rng(places))
+                around.enter_context(_SAMPLING_LOCK)
+                devices = [self._model.device] if self._model.device.type == "cuda" else []
+                around.enter_context(torch.random.fork_rng(devices))
                 torch.manual_seed(_SEED)
             written = self._model.generate(
                 **inputs,
@@ -265,20 +265,20 @@ class LocalGenerator:
                 **decoding,
             )
         replies = written[:, inputs["input_ids"].shape[1] :].tolist()
-        # A reply that ends before the others is filled up.
+        # Replies that end before the longest one are padded.
         lengths = (
             next((n for n, token in enumerate(reply, 1) if token in self._ends), len(reply))
             for reply in replies
         )
         return [reply[:length] for reply, length in zip(replies, lengths, strict=True)]
 
-    def _refuse_beyond_context(self, inputs: Any, limit: int) -> None:
+    def _check_context(self, inputs: Any, limit: int) -> None:
         longest = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
         given = inputs["input_ids"].shape[1]
         if longest is not None and given + limit > longest:
             error = PromptTooLong(
-                f"The prompt takes {given} tokens and the reply up to {limit}, together "
-                f"{given + limit}; {self.name} has room for {longest}. {_GIVE_LESS}"
+                f"The prompt has {given} tokens and the reply can have {limit}, but the context of "
+                f"{self.name} has only {longest}. {_SEND_LESS}"
             )
             error.share = max(0, longest - limit) / given
             raise error
@@ -291,8 +291,8 @@ class LocalGenerator:
             if not is_out_of_memory(error):
                 raise
             raise GenerationError(
-                f"The memory of the device ({choose_device(self._device)}) does not suffice for "
-                f"{self.name} and this prompt. {_GIVE_LESS}"
+                f"{self.name} ran out of memory on {choose_device(self._device)} with this prompt. "
+                f"{_SEND_LESS}"
             ) from error
 
     @functools.cached_property
@@ -304,16 +304,21 @@ class LocalGenerator:
         found = find_checkpoint(self._source, self._revision)
         expected = self._published and self._published.model_class
         if expected and expected not in found.architectures:
+            remedy = (
+                "Use the name of its own model."
+                if found.is_local
+                else "The repository may have changed: name the revision you want."
+            )
             raise CheckpointError(
-                f"{found.name} is {', '.join(found.architectures)} where {expected} was expected: "
-                "the repository has changed. Give the revision you want."
+                f"{found.name} is {', '.join(found.architectures)}, but {expected} was expected. "
+                f"{remedy}"
             )
         return found
 
     @functools.cached_property
     def _processor(self) -> Any:
-        """What makes a model's inputs: a tokenizer, for a model that reads text alone."""
-        return self._loaded("AutoProcessor", "AutoTokenizer")
+        """The processor, which makes the model's inputs; a tokenizer for a text model."""
+        return self._load("AutoProcessor", "AutoTokenizer")
 
     @property
     def _tokenizer(self) -> Any:
@@ -333,7 +338,7 @@ class LocalGenerator:
         except EncoderUnavailable as error:
             raise GeneratorUnavailable(str(error)) from error
         try:
-            model, report = self._loaded(
+            model, report = self._load(
                 "AutoModelForImageTextToText",
                 "AutoModelForCausalLM",
                 dtype=choose_dtype(device, self._published.half if self._published else "bfloat16"),
@@ -347,12 +352,12 @@ class LocalGenerator:
             if not is_out_of_memory(error):
                 raise
             raise GenerationError(
-                f"{name} does not fit into the memory of the device ({device}): choose a smaller "
-                "model, another device, or a server that runs it."
+                f"{name} doesn't fit into the memory of {device}. Use a smaller model, another "
+                "device, or a server that runs it."
             ) from error
 
-    def _loaded(self, for_images: str, for_text: str, **options: Any) -> Any:
-        """Load with one of two classes of transformers, after what `reads` says."""
+    def _load(self, for_images: str, for_text: str, **options: Any) -> Any:
+        """Load with the first class of transformers if the model reads images, else the second."""
         folder = self._checkpoint.folder()
         import_torchvision()  # transformers imports it too
         import transformers
@@ -365,19 +370,19 @@ class LocalGenerator:
 
     @functools.cached_property
     def _ends(self) -> list[int]:
-        """The tokens that end a reply: the template's first, then those of the configurations."""
+        """Tokens that end a reply: the template's first, then those of the configurations."""
         configured = self._model.generation_config.eos_token_id
         ends = configured if isinstance(configured, list) else [configured]
         template, tokenizer = self._template, self._tokenizer
         candidates = [template.end_of_turn(), *ends, tokenizer.eos_token_id]
         found = list(dict.fromkeys(token for token in candidates if token is not None))
         if not found:
-            raise CheckpointError(f"{self._checkpoint.name} names no token that ends a reply.")
+            raise CheckpointError(f"{self._checkpoint.name} has no end-of-reply token.")
         return found
 
 
 def _streamer(tokenizer: Any, listen: OnText, *, skip_prompt: bool = True) -> Any:
-    """Return a streamer of transformers that calls a listener with each word as it is written."""
+    """Return a transformers streamer that calls ``listen`` with each word as it is written."""
     from transformers import TextStreamer
 
     class Streamer(TextStreamer):
@@ -394,7 +399,7 @@ def _streamer(tokenizer: Any, listen: OnText, *, skip_prompt: bool = True) -> An
 
 
 def _text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
-    """Return the text of a reply, as it is when streamed: not every tokenizer decodes it so."""
+    """Return the text of a reply as a streamer shows it, which some tokenizers decode otherwise."""
     import torch
 
     pieces: list[str] = []
@@ -406,29 +411,29 @@ def _text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
 
 
 def _pad_with_first(tokens: Any, mask: Any) -> None:
-    """Fill the places before each prompt with its own first token.
+    """Pad each prompt with its own first token.
 
-    The model does not look there, but penalties on repetition do: they fall on a token that is in
-    the prompt anyway, and a reply is the same as to the prompt alone.
+    The model ignores padding, but repetition penalties don't: with a token that is in the prompt
+    anyway, the reply is the same as without padding.
     """
     first = tokens.gather(1, mask.argmax(1, keepdim=True))
     tokens.copy_(tokens.where(mask.bool(), first))
 
 
-def _held_to(choices: ChoiceTokens, inputs: Any) -> dict[str, Any]:
+def _constrain_to(choices: ChoiceTokens, inputs: Any) -> dict[str, Any]:
     given = inputs["input_ids"].shape[1]
 
     def allowed(_: int, tokens: Any) -> list[int]:
         return choices.allowed_after(tokens[given:].tolist())
 
-    # A penalty on what was said before would prefer the choice the prompt does not mention.
+    # A repetition penalty would favor choices that the prompt doesn't mention.
     return {**_GREEDY, "repetition_penalty": 1.0, "prefix_allowed_tokens_fn": allowed}
 
 
 class ChoiceTokens:
-    """The tokens of the replies ``{"choice": …}`` that a model is held to.
+    """The tokens of the replies ``{"choice": …}`` that constrained decoding allows.
 
-    Raises InvalidOption if a choice holds ``end``, the token that ends a reply.
+    Raises InvalidOption if a choice contains ``end``, the token that ends a reply.
     """
 
     def __init__(self, choices: Sequence[str], tokenizer: Any, end: int) -> None:
@@ -437,9 +442,9 @@ class ChoiceTokens:
         self._following: dict[tuple[int, ...], list[int]] = {}
         for choice in choices:
             text = choice_text(choice)
-            tokens = tuple(tokenized(tokenizer, text))
+            tokens = tuple(tokenize(tokenizer, text))
             if end in tokens:
-                raise InvalidOption(f"The choice {choice!r} holds the mark that ends a reply.")
+                raise InvalidOption(f"The choice {choice!r} contains the end-of-reply token.")
             self._texts[tokens] = text
             for length, token in enumerate((*tokens, end)):
                 allowed = self._following.setdefault(tokens[:length], [])
@@ -448,22 +453,22 @@ class ChoiceTokens:
 
     @property
     def longest(self) -> int:
-        """How many tokens the longest reply takes, with the one that ends it."""
+        """Number of tokens of the longest reply, including the one that ends it."""
         return 1 + max(map(len, self._texts))
 
     def allowed_after(self, tokens: Iterable[int]) -> list[int]:
-        """Return the tokens that may follow those of a reply's beginning."""
+        """Return the tokens that may follow the beginning of a reply."""
         return self._following.get(tuple(tokens), [self._end])
 
     def text_of(self, tokens: Sequence[int]) -> str:
-        """Return the reply that the tokens spell, as its JSON is written."""
+        """Return the reply that the tokens stand for, as JSON."""
         return self._texts[tuple(token for token in tokens if token != self._end)]
 
 
 def reads_of(checkpoint: Checkpoint) -> Reads:
-    """Return what a checkpoint reads, by the class its configuration names.
+    """Return whether a checkpoint reads images or text, by its model class.
 
-    Raises CheckpointError if it is an adapter, or no language model that transformers knows.
+    Raises CheckpointError if it is an adapter, or not a language model that transformers supports.
     """
     import_torchvision()  # transformers imports it too
     from transformers.models.auto import modeling_auto
@@ -482,7 +487,6 @@ def reads_of(checkpoint: Checkpoint) -> Reads:
             return reads
     kind = ", ".join(checkpoint.architectures) or f"of type {checkpoint.model_type!r}"
     raise CheckpointError(
-        f"{checkpoint.name} is {kind}, which writes no text, or which transformers does not know "
-        "without code of its own. Take a chat model that transformers loads, such as "
-        "Qwen/Qwen2.5-VL-7B-Instruct."
+        f"{checkpoint.name} is {kind}, which doesn't write text or isn't part of transformers. Use "
+        "a chat model that transformers supports, such as Qwen/Qwen2.5-VL-7B-Instruct."
     )

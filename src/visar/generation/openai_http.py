@@ -1,4 +1,4 @@
-"""The address, the key and the HTTP client with which an OpenAI-compatible server is asked."""
+"""Address, key and HTTP client for OpenAI-compatible servers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from visar.network import is_loopback
 from visar.text import clean_line
 
 with extra_needed("A model behind an OpenAI-compatible server", "openai"):
-    # Under these names for openai_server too.
+    # Exported for openai_server too.
     import httpx2 as httpx2
     import openai as openai
 
 ADDRESS_VARIABLE = "OPENAI_BASE_URL"
 KEY_VARIABLE = "OPENAI_API_KEY"
-# Of an answer that is no reply: an error, a list of models.
+# Maximum size of a response other than a reply: an error, a list of models.
 _MOST_BYTES = 2**20
 NO_QUOTA = "insufficient_quota"
 ABOUT_IMAGES = re.compile(r"\b(images?|image_url|vision|multi-?modal)\b", re.IGNORECASE)
@@ -34,34 +34,33 @@ _NO_COMMENT = re.compile(rb"^[^:\s]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server's address and key; its representation does not show the key."""
+    """A server's address and key; its repr doesn't show the key."""
 
     base_url: str
     key: str | None = field(repr=False)
 
     @classmethod
     def of(cls, base_url: str | None) -> Endpoint:
-        """Return the server at an address, else at that of the environment, else OpenAI's."""
+        """Return the server at an address; by default OPENAI_BASE_URL, then OpenAI's own."""
         address = base_url or os.environ.get(ADDRESS_VARIABLE) or "https://api.openai.com/v1"
         key = (os.environ.get(KEY_VARIABLE) or "").strip() or None
         endpoint = cls(_checked(address.strip()), key)
         if key is None and endpoint.is_openai:
             raise GeneratorUnavailable(
-                f"{endpoint.host} wants a key: set {KEY_VARIABLE} in the environment to yours. For "
-                f"a server of your own, set {ADDRESS_VARIABLE} to its address, for instance "
-                "http://127.0.0.1:8000/v1."
+                f"{endpoint.host} needs an API key: set {KEY_VARIABLE}. For a server of your own, "
+                f"set {ADDRESS_VARIABLE} to its address, such as http://127.0.0.1:8000/v1."
             )
         if key is not None and (not (key.isascii() and key.isprintable()) or " " in key):
             raise GeneratorUnavailable(
-                f"The key in {KEY_VARIABLE} has characters that no key has, such as spaces or line "
-                "breaks: set it anew."
+                f"The key in {KEY_VARIABLE} contains invalid characters, such as spaces or line "
+                "breaks. Set it again."
             )
         is_plain = endpoint.base_url.lower().startswith("http://")
         if key is not None and is_plain and not is_loopback(endpoint.host):
             raise GeneratorUnavailable(
-                f"The key in {KEY_VARIABLE} is not sent to {endpoint.base_url}: anyone on the way "
-                "could read it. Use https:// or a tunnel to a port of this machine, or unset "
-                f"{KEY_VARIABLE} if that server wants none."
+                f"The key in {KEY_VARIABLE} is not sent to {endpoint.base_url}, because plain HTTP "
+                "is not encrypted. Use https:// or a tunnel to a local port, or unset "
+                f"{KEY_VARIABLE} if the server needs no key."
             )
         return endpoint
 
@@ -75,19 +74,19 @@ class Endpoint:
 
     @property
     def is_near(self) -> bool:
-        """True for this machine and private addresses, by the address alone."""
+        """Whether the address belongs to this machine or a private network; nothing is resolved."""
         try:
             return is_loopback(self.host) or ip_address(self.host).is_private
         except ValueError:
             return False
 
-    def quoted(self, said: str) -> str:
-        """Return the beginning of what a server said, without the key and fit for a terminal."""
+    def quoted(self, message: str) -> str:
+        """Return the beginning of a server's message, without the key and safe for a terminal."""
         if self.key is not None:
-            # The key goes first: of one that is cut, a part would stay.
+            # Before the message is cut, which could leave a part of the key.
             for written in (self.key, quote(self.key, safe=""), json.dumps(self.key)[1:-1]):
-                said = said.replace(written, "[key]")
-        return clean_line(said, 400).rstrip(" .")
+                message = message.replace(written, "[key]")
+        return clean_line(message, 400).rstrip(" .")
 
 
 def _checked(address: str) -> str:
@@ -97,30 +96,30 @@ def _checked(address: str) -> str:
         is_bare = is_plain and not (parts.query or parts.fragment)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and is_bare:
             return address.rstrip("/")
-    shown = "What holds a user or password" if "@" in address else repr(address)
+    shown = "An address with a user or password" if "@" in address else repr(address)
     raise InvalidOption(
-        f"{shown} is no address of a server: write http://host:port/v1 or https://host/v1. A key "
-        f"goes into {KEY_VARIABLE} in the environment."
+        f"{shown} isn't a valid server address: use http://host:port/v1 or https://host/v1. Put a "
+        f"key into the environment variable {KEY_VARIABLE}."
     )
 
 
 class UnusableReply(Exception):
-    """A reply that cannot be used; the message continues "MODEL at ADDRESS …"."""
+    """A reply that can't be used; the message continues "MODEL at ADDRESS …"."""
 
 
 class HttpClient(httpx2.Client):
-    """Goes to the given address only, and reads no more than a `Body` allows.
+    """HTTP client that only contacts the given address, and reads no more than a `Body` allows.
 
-    What OpenAI's client must not try again is raised as an error of its own, or marked.
+    Failures that OpenAI's client must not retry are raised as errors of ours, or marked.
     """
 
     def __init__(self, patience: float, *, is_near: bool) -> None:
         self._patience = patience
         self._has_answered = threading.Event()
         super().__init__(
-            # A redirect would take the key and the pages to where nobody sent them.
+            # A redirect would send the key and the pages to another address.
             follow_redirects=False,
-            # A proxy for the world outside does not reach a server in here.
+            # A proxy for the internet can't reach a server in a private network.
             trust_env=not is_near,
             verify=httpx2.create_ssl_context(),
             event_hooks={"request": [_drop_telemetry], "response": [self._check]},
@@ -132,22 +131,22 @@ class HttpClient(httpx2.Client):
         except httpx2.ReadTimeout as error:
             raise openai.APITimeoutError(request=request) from error
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            if self._has_answered.is_set():  # it may be starting anew
+            if self._has_answered.is_set():  # it may be restarting
                 raise
             raise openai.APIConnectionError(request=request) from error
 
     def _check(self, response: httpx2.Response) -> None:
         self._has_answered.set()
-        # A few compressed bytes can stand for any number.
+        # A few compressed bytes can expand to any number.
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise UnusableReply("sends compressed what was asked for as it is")
+            raise UnusableReply("sent a compressed response, which was not requested")
         response.stream = Body(cast("httpx2.SyncByteStream", response.stream), self._patience)
         if _is_lasting(response):
             response.headers["x-should-retry"] = "false"
 
 
 class Body(httpx2.SyncByteStream):
-    """The body of a response, of which at most ``most`` bytes are read."""
+    """The body of a response; at most ``most`` bytes of it are read."""
 
     def __init__(self, chunks: httpx2.SyncByteStream, patience: float) -> None:
         self.most = _MOST_BYTES
@@ -159,8 +158,8 @@ class Body(httpx2.SyncByteStream):
         for chunk in self._chunks:
             read += len(chunk)
             if read > self.most:
-                raise UnusableReply(f"sends more than {self.most} bytes: its reply does not end")
-            # Comments can keep a connection open for ever.
+                raise UnusableReply(f"sent more than {self.most} bytes without finishing")
+            # Comments could keep a connection open forever.
             if _NO_COMMENT.search(chunk):
                 spoke = time.monotonic()
             elif time.monotonic() - spoke > self._patience:
@@ -172,14 +171,14 @@ class Body(httpx2.SyncByteStream):
 
 
 def _drop_telemetry(request: httpx2.Request) -> None:
-    """Drop the headers in which the client tells of the system it runs on."""
+    """Drop the headers in which the client describes the system it runs on."""
     for name in [name for name in request.headers if name.startswith("x-stainless-")]:
         del request.headers[name]
 
 
 def _is_lasting(response: httpx2.Response) -> bool:
-    """True for failures that will not pass, which the client would try again all the same."""
+    """Return whether a failure is permanent, although the client would retry it."""
     if response.status_code not in (429, 500):
         return response.status_code == 501
-    said = response.read().decode("utf-8", "replace")
-    return NO_QUOTA in said or bool(ABOUT_IMAGES.search(said))
+    content = response.read().decode("utf-8", "replace")
+    return NO_QUOTA in content or bool(ABOUT_IMAGES.search(content))

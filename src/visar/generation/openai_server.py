@@ -1,7 +1,7 @@
 """Models behind servers with OpenAI's chat API: vLLM, Ollama, llama.cpp, LM Studio, OpenAI.
 
-Requests, streams and retries are those of OpenAI's client. Here is what it leaves to its users: who
-is sent the key, how much is read, which parameters a server knows, and what its errors mean.
+Requests, streams and retries are those of OpenAI's client. This module adds what the client lacks:
+who gets the key, limits on what is read, parameters that a server doesn't know, and clear errors.
 """
 
 from __future__ import annotations
@@ -20,6 +20,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from visar._version import __version__
 from visar.errors import GenerationError, InvalidOption, PromptTooLong
+from visar.generation.generator import (
+    OnText,
+    Pieces,
+    Prompt,
+    Reads,
+    Reply,
+    ignore_text,
+    read_pieces,
+)
 from visar.generation.openai_http import (
     ABOUT_IMAGES,
     KEY_VARIABLE,
@@ -32,32 +41,24 @@ from visar.generation.openai_http import (
     openai,
 )
 from visar.generation.parsing import choice_text, find_choice
-from visar.generation.protocol import (
-    OnText,
-    Pieces,
-    Prompt,
-    Reads,
-    Reply,
-    ignore_text,
-    read_pieces,
-)
+from visar.generation.registry import sampled_in_paper
 from visar.text import encodable
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
     from PIL.Image import Image
 
-# A large model that reads many pages on a processor is silent for minutes before it speaks.
+# A large model that reads many pages on a CPU is silent for minutes before it replies.
 SECONDS_OF_SILENCE = 600.0
 RETRIES = 5
 _SECONDS_TO_CONNECT = 10.0
-# An event of one token, with all that servers add to it, takes some 300 bytes.
+# An event with one token takes about 300 bytes, with everything that servers add.
 _BYTES_PER_TOKEN = 4096
 # Most servers know the first, OpenAI's newer models only the second.
 _LIMITS = ("max_tokens", "max_completion_tokens")
-# What a reply can be had without.
-_SPARE = ("stream_options", "response_format", "seed", "temperature")
-# What a server that cannot hold a model to a schema may call it.
+# Parameters that a request can do without.
+_OPTIONAL = ("stream_options", "response_format", "seed", "temperature")
+# Words in the errors of servers that don't support constrained decoding.
 _SCHEMA = re.compile(r"json_schema|structured output|guided|grammar", re.IGNORECASE)
 _TOO_LONG = re.compile(
     r"context[ _-]?(length|size|window)"
@@ -72,8 +73,8 @@ _NO_MODEL = re.compile(
 )
 _WORD = re.compile(r" ?[A-Za-z]+")
 _MODELS_SHOWN = 12
-# Pages of more are smaller as JPEG, and those of fewer exact as PNG.
-_FEW_COLOURS = 64
+# Images with more colors are smaller as JPEG; others are sent as PNG, without loss.
+_MAX_PNG_COLORS = 64
 
 
 class OpenAIGenerator:
@@ -84,22 +85,22 @@ class OpenAIGenerator:
     Parameters
     ----------
     model
-        Its name at the server.
+        Name of the model at the server.
     reads
-        Whether it is given page images or page texts.
+        Whether it gets page images or page texts.
     base_url
-        The server's address; by default ``OPENAI_BASE_URL``, else OpenAI's own.
+        Address of the server; by default ``OPENAI_BASE_URL``, then OpenAI's own.
     timeout
-        The seconds of silence after which a reply is given up.
+        Seconds without any output after which a request fails.
     retries
-        How often a server that is busy, failing or absent is asked again.
+        Maximum number of retries if the server is busy, fails or can't be reached.
 
     Raises
     ------
     InvalidOption
-        If an argument is out of range, or the address is none.
+        An argument is out of range, or the address is invalid.
     GeneratorUnavailable
-        If the key is missing, malformed, or must not be sent to that address.
+        The key is missing or malformed, or must not be sent to that address.
     """
 
     def __init__(
@@ -112,11 +113,11 @@ class OpenAIGenerator:
         retries: int = RETRIES,
     ) -> None:
         if not model.strip():
-            raise InvalidOption("The server's model has no name: write openai:MODEL.")
+            raise InvalidOption("The model has no name: use openai:MODEL.")
         if not 0 < timeout < inf or retries < 0:
             raise InvalidOption(
-                f"timeout is {timeout} and retries is {retries}: give the seconds of silence to "
-                "bear, and how often to ask again."
+                f"timeout is {timeout} and retries is {retries}: timeout must be a positive number "
+                "of seconds, and retries at least 0."
             )
         self.name = f"openai:{model}" if reads == "images" else f"openai-text:{model}"
         self.reads: Reads = reads
@@ -127,16 +128,16 @@ class OpenAIGenerator:
         self._lock = threading.Lock()
         self._shared_client: openai.OpenAI | None = None
         self._refused: frozenset[str] = frozenset()
-        """Parameters that the server was found not to know."""
+        """Parameters that the server doesn't support."""
 
     def __repr__(self) -> str:
         return f"OpenAIGenerator({self.name!r}, at={self._endpoint.base_url!r})"
 
     def count_tokens(self, text: str) -> int:
-        """Return an upper estimate: one for every two letters of a word, one for each other byte.
+        """Return an upper estimate: a token per two letters of a word, and per other byte.
 
-        On reports, code and tables this is 1.1 to 2.2 times what a small model's tokenizer counts;
-        only strings of random letters come out up to a quarter too low.
+        On reports, code and tables, this is 1.1 to 2.2 times the count of a small model's
+        tokenizer. It is too low, by up to a quarter, only for strings of random letters.
 
         >>> generator = OpenAIGenerator("any", base_url="http://127.0.0.1:1/v1")
         >>> generator.count_tokens("Warranty: 60 months")
@@ -165,36 +166,36 @@ class OpenAIGenerator:
         kind = GenerationError
         while True:
             request = _without(refused, whole, choices)
-            written, failure, unknown = _Written(), None, None
-            # What the client raises holds the key: nothing of it is left in what is raised here.
+            partial, failure, unknown = _PartialReply(), None, None
+            # The client's exceptions contain the key, so they are not chained to ours.
             try:
-                yield from self._pieces(request, written, max_tokens)
+                yield from self._pieces(request, partial, max_tokens)
             except openai.APIStatusError as error:
                 unknown = _unknown_parameter(error, request)
                 if unknown is None or {*_LIMITS} <= refused | {unknown}:
                     failure = self._about_refusal(error, with_images=bool(prompt.images))
                     kind = PromptTooLong if _is_too_long(error) else GenerationError
             except Exception as error:  # a server can send anything
-                failure = self._about_failure(error, written)
+                failure = self._about_failure(error, partial)
             if failure is not None or unknown is None:
                 break
             refused |= {unknown}
-        if failure := failure or self._about_reply(written, max_tokens, choices):
+        if failure := failure or self._about_reply(partial, max_tokens, choices):
             raise kind(f"{self._model} at {self._endpoint.base_url} {failure}.")
         with self._lock:
             self._refused |= refused
-        text, model = "".join(written.pieces), written.model or self._model
-        # A stream that ends without a reason has lost its end.
-        interrupted = written.finish_reason is None
-        complete = written.finish_reason not in (None, "length", "max_tokens")
+        text, model = "".join(partial.pieces), partial.model or self._model
+        # A stream without a finish reason was cut off.
+        interrupted = partial.finish_reason is None
+        complete = partial.finish_reason not in (None, "length", "max_tokens")
         if choices:
-            # A choice is whole, whatever the model added up to the limit.
+            # A choice is complete even if the model wrote more, up to the limit.
             text, complete = choice_text(find_choice(text, choices) or ""), True
-        used = written.input_tokens, written.output_tokens
+        used = partial.input_tokens, partial.output_tokens
         return Reply(text, model, *used, complete, interrupted and not complete)
 
     def _request(self, prompt: Prompt, max_tokens: int, choices: Sequence[str]) -> dict[str, Any]:
-        """Return a request with every parameter; both names of the limit, the likelier first."""
+        """Return a request with every parameter, and both names of the limit, likelier first."""
         content = [_part(part) for part in prompt.parts]
         limits = reversed(_LIMITS) if self._endpoint.is_openai else _LIMITS
         system = {"role": "system", "content": encodable(prompt.system)}
@@ -208,18 +209,22 @@ class OpenAIGenerator:
             "seed": 0,
             **dict.fromkeys(limits, max_tokens),
         }
+        if prompt.as_in_paper and sampled_in_paper(self._model):
+            del request["temperature"]  # the server's default is that of the checkpoint
         return request | ({"response_format": _choice_format(choices)} if choices else {})
 
-    def _pieces(self, request: dict[str, Any], written: _Written, max_tokens: int) -> Iterator[str]:
-        """Ask once, with the client's retries; note in ``written`` what is no piece of text."""
+    def _pieces(
+        self, request: dict[str, Any], partial: _PartialReply, max_tokens: int
+    ) -> Iterator[str]:
+        """Send a request and yield the pieces of the reply, which is collected in ``partial``."""
         with self._client().chat.completions.create(**request) as stream:
             cast("Body", stream.response.stream).most += _BYTES_PER_TOKEN * max_tokens
             kind = stream.response.headers.get("Content-Type", "")
             for event in [_whole(stream.response)] if "json" in kind else stream:
-                if piece := written.take(event):
+                if piece := partial.take(event):
                     yield piece
-        if not written.has_begun and "json" not in kind and "event-stream" not in kind:
-            raise UnusableReply(f"does not answer as OpenAI's API does (but with {kind!r})")
+        if not partial.has_begun and "json" not in kind and "event-stream" not in kind:
+            raise UnusableReply(f"doesn't respond like OpenAI's API (content type {kind!r})")
 
     def _client(self) -> openai.OpenAI:
         with self._lock:
@@ -239,88 +244,87 @@ class OpenAIGenerator:
             return self._shared_client
 
     def _about_reply(
-        self, written: _Written, max_tokens: int, choices: Sequence[str]
+        self, partial: _PartialReply, max_tokens: int, choices: Sequence[str]
     ) -> str | None:
-        """Say why a reply that came is none."""
-        text, quoted = "".join(written.pieces), self._endpoint.quoted
-        if written.refusal:
-            return f"refuses to answer ({quoted(written.refusal)})"
-        if written.finish_reason == "content_filter":
-            return "withheld its reply (content filter): ask otherwise, or use another model"
-        if not text.strip() and written.reasoned:
+        """Return what is wrong with a reply; None if nothing is."""
+        text, quoted = "".join(partial.pieces), self._endpoint.quoted
+        if partial.refusal:
+            return f"refused to answer ({quoted(partial.refusal)})"
+        if partial.finish_reason == "content_filter":
+            return "withheld its reply (content filter): rephrase, or use another model"
+        if not text.strip() and partial.reasoned:
             return (
-                f"wrote thoughts and no answer in {max_tokens} tokens: allow it more, or turn its "
-                "reasoning off at the server"
+                f"used all {max_tokens} tokens for reasoning: allow more, or turn reasoning off at "
+                "the server"
             )
         if not text.strip():
-            return "gave an empty reply: ask again, or use another model"
+            return "returned an empty reply: ask again, or use another model"
         if choices and find_choice(text, choices) is None:
             return (
-                f"answers with none of {', '.join(choices)} but ({quoted(text)}): use a server "
-                "that knows response_format with json_schema, or another model"
+                f"replied with none of {', '.join(choices)} ({quoted(text)}): use a server that "
+                "supports response_format with json_schema, or another model"
             )
         return None
 
-    def _about_failure(self, error: Exception, written: _Written) -> str | None:
-        """Say what an error means that is no refusal; None if the reply was whole before it."""
+    def _about_failure(self, error: Exception, partial: _PartialReply) -> str | None:
+        """Explain an error other than a refusal; None if the reply was complete before it."""
         *others, first = _causes(error)
-        said = self._endpoint.quoted(str(first))
-        if "[SSL" in said:
-            return f"cannot be trusted ({said})"
+        message = self._endpoint.quoted(str(first))
+        if "[SSL" in message:
+            return f"failed the TLS handshake ({message})"
         if any(isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout) for cause in others):
-            return (
-                f"cannot be asked: no server answers there ({said}). Is it running? "
-                "docs/generators.md says how to start one"
-            )
+            return f"can't be reached ({message}). Start the server, or check the address"
         if isinstance(error, UnusableReply):
             return str(error)
         if isinstance(error, openai.APITimeoutError):
             return (
-                f"has said nothing for {self._timeout:g} s: it may be overloaded, or loading the "
-                "model; ask again, or with fewer pages"
+                f"timed out after {self._timeout:g} s: it may be overloaded or loading the model. "
+                "Ask again, or with fewer pages"
             )
         if isinstance(error, openai.APIConnectionError):
-            if written.finish_reason is not None:  # only the account of what it cost is lost
+            if partial.finish_reason is not None:  # only the token counts are lost
                 return None
-            begun = "in the middle of its reply" if written.has_begun else "without a reply"
-            return f"breaks off {begun} ({type(first).__name__}): ask again"
+            when = "in the middle of its reply" if partial.has_begun else "without a reply"
+            return f"broke off {when} ({type(first).__name__}): ask again"
         if isinstance(error, openai.APIError):
             return f"broke off with an error ({self._endpoint.quoted(_reason(error.body))})"
-        return f"does not answer as OpenAI's API does ({type(error).__name__})"
+        return f"doesn't respond like OpenAI's API ({type(error).__name__})"
 
     def _about_refusal(self, error: openai.APIStatusError, *, with_images: bool) -> str:
-        """Say what a refusal means, and what to do."""
+        """Explain a refusal, and what to do."""
         status, reason, headers = error.status_code, _reason(error.body), error.response.headers
-        said = f"({status}: {self._endpoint.quoted(reason)})"
+        details = f"({status}: {self._endpoint.quoted(reason)})"
         if 300 <= status < 400:
             target = self._endpoint.quoted(headers.get("Location", "elsewhere"))
-            return f"sends on to {target}, which is not followed: give that address if you trust it"
+            return f"redirects to {target}, which is not followed: use that address if you trust it"
         if status in (401, 403):
-            wants = "wants a key" if self._endpoint.key is None else "does not accept the key"
-            return f"{wants} {said}: check {KEY_VARIABLE} in the environment"
+            needs = "needs a key" if self._endpoint.key is None else "rejected the key"
+            return f"{needs} {details}: check the environment variable {KEY_VARIABLE}"
         if _is_too_long(error):
             return (
-                f"cannot take so much at once {said}: lower --max-k or --send-megapixels, or serve "
-                "the model with a longer context"
+                f"was sent too much {details}: lower --max-k or --send-megapixels, or serve the "
+                "model with a longer context"
             )
         if status == 404 or (status in (400, 422) and _NO_MODEL.search(reason)):
-            return f"is not there {said}: {self._about_models()}"
+            return f"was not found {details}: {self._about_models()}"
         if status == 429 and NO_QUOTA in _everything(error):
-            return f"has no quota left for this key {said}: see your account there"
+            return f"has no quota left for this key {details}: check your account"
         if status == 429:
             seconds = headers.get("Retry-After", "")
             when = f"in {seconds} s" if re.fullmatch("[0-9]{1,9}", seconds) else "later"
-            return f"is asked too often {said}: try again {when}"
+            return f"has reached its rate limit {details}: try again {when}"
         if with_images and ABOUT_IMAGES.search(reason):
             return (
-                f"does not take these page images {said}: lower --max-k if they are too many, or "
-                f"use openai-text:{self._model}, which is given their text"
+                f"doesn't accept these page images {details}: lower --max-k if there are too many, "
+                f"or use openai-text:{self._model}, which gets their text"
             )
-        return f"fails {said}: its log may say why" if status >= 500 else f"refuses {said}"
+        if status >= 500:
+            return f"failed {details}: see its log"
+        return f"rejected the request {details}"
 
     def _about_models(self) -> str:
         offered: list[str] = []
-        with suppress(Exception):  # a server need not tell, and can tell anything
+        with suppress(Exception):  # servers may not have this route, or return anything
             client = self._client().with_options(max_retries=0, timeout=_SECONDS_TO_CONNECT)
             offered = [str(model.id) for model in client.models.list().data]
         if offered and self._model not in offered:
@@ -328,18 +332,18 @@ class OpenAIGenerator:
             listed = ", ".join(map(self._endpoint.quoted, offered[:_MODELS_SHOWN]))
             return f"the server offers {listed}{more}"
         if not self._endpoint.base_url.endswith("/v1"):
-            return "most servers' addresses end in /v1"
-        return "check the model's name and the server's address"
+            return "most server addresses end in /v1"
+        return "check the name of the model and the address of the server"
 
 
 @dataclass(slots=True)
-class _Written:
-    """What a server has sent of a reply."""
+class _PartialReply:
+    """A reply as far as the server has sent it."""
 
     pieces: list[str] = field(default_factory=list)
     refusal: str = ""
     reasoned: bool = False
-    """True if the model thought in a field of its own, which is no part of its reply."""
+    """Whether the model sent reasoning in a separate field, which isn't part of the reply."""
     model: str | None = None
     finish_reason: str | None = None
     input_tokens: int | None = None
@@ -350,25 +354,25 @@ class _Written:
         return bool(self.pieces or self.refusal or self.reasoned)
 
     def take(self, event: ChatCompletionChunk | ChatCompletion) -> str:
-        """Take a piece of the reply, or all of it; return its text."""
-        # The client builds events from whatever a server sends: types are not what they say.
+        """Add an event of a stream, or a whole reply; return its text."""
+        # The client doesn't validate what servers send: fields can have any type.
         if event.model:
             self.model = str(event.model)
         if event.usage:
             counts = event.usage.prompt_tokens, event.usage.completion_tokens
             self.input_tokens, self.output_tokens = map(_count, counts)
-        if not event.choices:  # the event with the usage has none
+        if not event.choices:  # the event with the token counts has none
             return ""
         choice: Any = event.choices[0]
         self.finish_reason = choice.finish_reason or self.finish_reason
-        said = getattr(choice, "delta", None) or getattr(choice, "message", None)
-        if said is None:
+        message = getattr(choice, "delta", None) or getattr(choice, "message", None)
+        if message is None:
             return ""
         thoughts = ("reasoning_content", "reasoning")
-        self.reasoned = self.reasoned or any(getattr(said, name, None) for name in thoughts)
-        self.refusal += said.refusal or ""
-        text = said.content or ""
-        if isinstance(text, list):  # some servers write parts
+        self.reasoned = self.reasoned or any(getattr(message, name, None) for name in thoughts)
+        self.refusal += message.refusal or ""
+        text = message.content or ""
+        if isinstance(text, list):  # some servers send parts
             text = "".join(part["text"] for part in text if part.get("type") == "text")
         self.pieces += [str(text)] if text else []
         return str(text)
@@ -379,7 +383,7 @@ def _count(tokens: object) -> int | None:
 
 
 def _whole(response: httpx2.Response) -> ChatCompletion:
-    """Read a reply that comes in one piece, from a server that does not stream."""
+    """Read the reply of a server that doesn't stream."""
     from openai.types.chat import ChatCompletion
 
     content = json.loads(response.read())
@@ -389,14 +393,14 @@ def _whole(response: httpx2.Response) -> ChatCompletion:
 
 
 def _unknown_parameter(error: openai.APIStatusError, request: dict[str, Any]) -> str | None:
-    """Return the parameter of a request that a refusal names, if a reply can be had without it."""
+    """Return the parameter that a refusal names, if the request can do without it."""
     if error.status_code not in (400, 422, 501) or _is_too_long(error):
         return None
-    said = _everything(error)
-    for name in (*_LIMITS, *_SPARE):
-        if name in request and re.search(rf"\b{name}\b", said):
+    text = _everything(error)
+    for name in (*_LIMITS, *_OPTIONAL):
+        if name in request and re.search(rf"\b{name}\b", text):
             return name
-    return "response_format" if "response_format" in request and _SCHEMA.search(said) else None
+    return "response_format" if "response_format" in request and _SCHEMA.search(text) else None
 
 
 def _is_too_long(error: openai.APIStatusError) -> bool:
@@ -409,15 +413,15 @@ def _everything(error: openai.APIStatusError) -> str:
 
 
 def _reason(body: Any) -> str:
-    """Return what a server says went wrong; they differ in where."""
-    said = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
-    if not said:
+    """Return a server's error message, which can be in several fields."""
+    reason = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
+    if not reason:
         return "no reason given"
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    return reason if isinstance(reason, str) else json.dumps(reason, ensure_ascii=False)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what led to it, back to the first."""
+    """Yield an error and its causes, back to the first."""
     while error is not None:
         yield error
         error = error.__cause__
@@ -438,7 +442,7 @@ def _choice_format(choices: Sequence[str]) -> dict[str, Any]:
 def _without(
     refused: frozenset[str], request: dict[str, Any], choices: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a request in the form that a server understands which refused parameters."""
+    """Return a request without the parameters that the server refused."""
     known = {name: value for name, value in request.items() if name not in refused}
     for other in [name for name in known if name in _LIMITS][1:]:
         del known[other]
@@ -446,28 +450,28 @@ def _without(
     content = user["content"]
     if choices and "response_format" in refused:
         listed = " or ".join(map(choice_text, choices))
-        asked = f"Reply with one of these JSON objects and nothing else: {listed}"
-        content = [*content, _part(asked)]
-    if all(part["type"] == "text" for part in content):  # servers of text may know no lists
+        instruction = f"Reply with one of these JSON objects and nothing else: {listed}"
+        content = [*content, _part(instruction)]
+    if all(part["type"] == "text" for part in content):  # text servers may not support lists
         content = "\n".join(part["text"] for part in content)
     return known | {"messages": [*before, {"role": "user", "content": content}]}
 
 
 def _part(part: str | Image) -> dict[str, Any]:
-    """Return a text or an image as a part of a message."""
+    """Return a text or an image as a message part."""
     if isinstance(part, str):
         return {"type": "text", "text": encodable(part)}
     return {"type": "image_url", "image_url": {"url": _data_uri(part)}}
 
 
 def _data_uri(image: Image) -> str:
-    """Return an image as a data URI, without transparency, which servers paint black."""
+    """Return an image as a data URI, without transparency, which servers show as black."""
     if image.mode not in ("L", "RGB"):
         from PIL import Image as Images
 
         white = Images.new("RGBA", image.size, "white")
         image = Images.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-    kind = "jpeg" if image.getcolors(_FEW_COLOURS) is None else "png"
+    kind = "jpeg" if image.getcolors(_MAX_PNG_COLORS) is None else "png"
     buffer = io.BytesIO()
     image.save(buffer, kind, quality=90)
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,4 +1,4 @@
-"""What a model wrote: the answer and the pages it cites, or one of a few choices."""
+"""Parsing of replies: the answer and the pages it cites, or one of a few choices."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from visar.text import clean_text
+from visar.text import clean_line, clean_text
 
 _THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _FENCE = re.compile(r"```[a-zA-Z]*")
 _LABEL = re.compile(r"\d+(?:\s*:\s*\d+)?")
-# Matched with a whole text, without its punctuation. Words such as "none" or "n/a" can be answers.
+# Must match the whole text, without punctuation. "None" and "n/a" are missing: they can be answers.
 _NOT_ANSWERABLE = re.compile(
     r"(?:(?:the|this) question (?:is )?|it (?:is )?)?"
     r"(?:not answerable|unanswerable|no answer|(?:cannot|can not|can t) be answered"
@@ -21,58 +21,59 @@ _NOT_ANSWERABLE = re.compile(
     r"(?: (?:from|in|by|with|using|based on) (?:the|these|this)(?: \w+)? "
     r"(?:pages?|documents?|images?|text|context))?"
 )
-# The beginning of an answer object that was cut off in the text of the answer, or in an escape.
+# The beginning of an answer object that is cut off inside the answer, or inside an escape.
 _CUT_ANSWER = re.compile(r'\{\s*"[aA]nswer"\s*:\s*"((?:[^"\\]|\\.)*)')
 _CUT_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
-# What may become an answer object, a code fence or a thought with the next piece.
+# Text that can turn into an answer object, a code fence or reasoning with the next piece.
 _PENDING = re.compile(r'(?:\{\s*"?\w*"?\s*:?\s*|`{1,2}|<\w{0,5})\Z')
-# A model may think aloud for long; its choice comes last.
-_LONGEST_LOOK = 10_000
+# Characters at the end of a reply that are searched for a choice: reasoning comes before it.
+_CHOICE_TAIL = 10_000
+_MAX_QUESTION = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """What a reply says."""
+    """The answer in a reply."""
 
     text: str
-    """Empty if it says, as our own prompt asks for, that the pages do not hold the answer."""
+    """The answer; empty if the reply says that the pages don't have it."""
     pages: tuple[str, ...]
-    """The labels it cites, each once, in its order."""
+    """Labels of the cited pages, without repetitions, in the order of the reply."""
     well_formed: bool
-    """True if it was the JSON object asked for; otherwise the whole reply is the answer."""
+    """Whether the reply has a JSON object with the answer; otherwise all of it is the answer."""
 
 
 def parse_answer(reply: str, *, may_refuse: bool = True) -> ParsedAnswer:
-    r"""Find the answer in a reply: in code fences, after stray text, among several objects.
+    r"""Find the answer in a reply, also in code fences, after other text, or in several objects.
 
-    ``may_refuse`` is whether the prompt offers to say that there is no answer; the paper's does
-    not, and an answer's words stand whatever they say.
+    ``may_refuse`` tells whether the prompt lets the model say that there is no answer. The
+    paper's prompt doesn't; then a text such as "not answerable" is an answer like any other.
 
     >>> parse_answer('Here: ```json\n{"answer": ["A", "B"], "pages": [3, "page 7"]}\n```')
     ParsedAnswer(text='A, B', pages=('3', '7'), well_formed=True)
     >>> parse_answer("It is 42.")
     ParsedAnswer(text='It is 42.', pages=(), well_formed=False)
     """
-    said = _said(reply)
+    visible = _visible(reply)
     # The paper's prompt asks for the key "Answer".
-    folded = ({key.casefold(): found[key] for key in found} for found in _objects(said))
+    folded = ({key.casefold(): found[key] for key in found} for found in _objects(visible))
     answers = [found for found in folded if "answer" in found]
     if answers:
-        # A model that writes several corrects itself: the last one counts.
-        text = _shown(_as_text(answers[-1]["answer"]))
+        # A model that writes several answers corrects itself: use the last.
+        text = _clean(_as_text(answers[-1]["answer"]))
         pages = tuple(dict.fromkeys(_labels(answers[-1].get("pages"))))
     else:
-        cut = _CUT_ANSWER.search(said)
-        text, pages = _shown(said if cut is None else _unescaped(cut[1])), ()
+        cut = _CUT_ANSWER.search(visible)
+        text, pages = _clean(visible if cut is None else _unescaped(cut[1])), ()
     if may_refuse and is_not_answerable(text):
         text, pages = "", ()
     return ParsedAnswer(text, pages, well_formed=bool(answers))
 
 
 def is_not_answerable(text: str) -> bool:
-    """True if a text as a whole says that there is no answer, or holds no letter or digit.
+    """Return whether a text only says that there is no answer, or has no letters or digits.
 
-    Generators and judges, of references and of answers, all ask this function.
+    The one definition for generators and judges, for references and answers.
 
     >>> is_not_answerable("Not answerable from these pages."), is_not_answerable("None of them")
     (True, False)
@@ -82,46 +83,46 @@ def is_not_answerable(text: str) -> bool:
 
 
 class AnswerPieces:
-    """Turns the pieces of a reply, as they come, into pieces of the answer that can be shown."""
+    """Converter from the pieces of a streamed reply to pieces of its answer."""
 
     def __init__(self) -> None:
         self._reply = ""
         self._shown = ""
 
     def add(self, piece: str) -> str:
-        """Take a piece of the reply; return what it adds to the answer, often nothing."""
+        """Add a piece of the reply; return the text it adds to the answer, often empty."""
         self._reply += piece
         text = answer_so_far(self._reply)
         return "" if self._shown.startswith(text) else self._advance(text)
 
     def end(self, answer: str) -> str:
-        """Take the whole answer; return what was not shown of it."""
+        """Finish with the whole answer; return the rest that was not shown yet."""
         return self._advance(answer) if answer else ""
 
     def _advance(self, text: str) -> str:
-        # Text before an answer object was no part of the answer: that begins on a new line.
-        begins_anew = not text.startswith(self._shown)
-        new = f"\n{text}" if begins_anew else text[len(self._shown) :]
+        # Text before an answer object isn't part of the answer, which starts on a new line.
+        restarts = not text.startswith(self._shown)
+        new = f"\n{text}" if restarts else text[len(self._shown) :]
         self._shown = text
         return new
 
 
 def answer_so_far(reply: str) -> str:
-    """Return what can be shown of an answer while its reply is still being written.
+    """Return the part of an answer that can be shown while its reply is still being written.
 
     >>> answer_so_far('{"answer": "The rate is 1')
     'The rate is 1'
     >>> answer_so_far('{"ans')
     ''
     """
-    said = _said(reply)
-    if (cut := _CUT_ANSWER.search(said)) is not None:
-        return _shown(_unescaped(cut[1]))
-    return "" if said.startswith("{") else _shown(_PENDING.sub("", said))
+    visible = _visible(reply)
+    if (cut := _CUT_ANSWER.search(visible)) is not None:
+        return _clean(_unescaped(cut[1]))
+    return "" if visible.startswith("{") else _clean(_PENDING.sub("", visible))
 
 
 def choice_text(choice: str) -> str:
-    """Return the reply that makes a choice.
+    """Return a choice as the JSON object of a reply.
 
     >>> choice_text("correct")
     '{"choice": "correct"}'
@@ -130,7 +131,7 @@ def choice_text(choice: str) -> str:
 
 
 def find_choice(text: str, choices: Sequence[str]) -> str | None:
-    """Return the one choice that a reply makes; None if there is none, or more than one.
+    """Return the choice in a reply; None if there is none, or more than one.
 
     >>> find_choice('Sure! {"choice": "no"}', ("yes", "no"))
     'no'
@@ -140,32 +141,48 @@ def find_choice(text: str, choices: Sequence[str]) -> str | None:
     >>> find_choice("<think>yes? no?</think>no", ("yes", "no"))
     'no'
     """
-    said = text.rpartition("</think>")[2][-_LONGEST_LOOK:]
-    named = {str(found["choice"]) for found in _objects(said) if found.get("choice") in choices}
+    visible = text.rpartition("</think>")[2][-_CHOICE_TAIL:]
+    named = {str(found["choice"]) for found in _objects(visible) if found.get("choice") in choices}
     if not named:
-        bare = said.strip().strip("\"'`*.").casefold()
+        bare = visible.strip().strip("\"'`*.").casefold()
         named = {choice for choice in choices if choice.casefold() == bare}
     return named.pop() if len(named) == 1 else None
 
 
-def _said(reply: str) -> str:
-    """Return a reply without its thoughts and code fences."""
+def find_rewritten(reply: str) -> str | None:
+    """Return the rewritten question in a reply; None if there is none.
+
+    >>> find_rewritten('Sure: {"question": "When was the auditor appointed?"}')
+    'When was the auditor appointed?'
+    >>> find_rewritten("I can't answer that.")
+    """
+    found = [clean_line(one["question"]) for one in _objects(_visible(reply)) if _has_question(one)]
+    return found[-1] if found else None
+
+
+def _has_question(found: dict[str, Any]) -> bool:
+    question = found.get("question")
+    return isinstance(question, str) and 0 < len(question.strip()) <= _MAX_QUESTION
+
+
+def _visible(reply: str) -> str:
+    """Return a reply without reasoning and code fences."""
     return _FENCE.sub("", _THINKING.sub("", reply)).strip()
 
 
-def _shown(text: str) -> str:
+def _clean(text: str) -> str:
     return clean_text(text).strip()
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield every JSON object in a text that is not inside another."""
+    """Yield the outermost JSON objects in a text."""
     decoder = json.JSONDecoder(strict=False)
-    place = 0
-    while (place := text.find("{", place)) >= 0:
+    position = 0
+    while (position := text.find("{", position)) >= 0:
         try:
-            value, place = decoder.raw_decode(text, place)
+            value, position = decoder.raw_decode(text, position)
         except (json.JSONDecodeError, RecursionError):
-            place += 1
+            position += 1
         else:
             if isinstance(value, dict):
                 yield value

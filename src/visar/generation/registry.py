@@ -1,16 +1,18 @@
-"""The generators that can be chosen by name, and whether they can run here."""
+"""Registry of generators: those that can be chosen by name, and what they need to run."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Literal
 
 from visar.errors import GeneratorUnavailable, InvalidOption, install_hint
 from visar.generation import extractive
-from visar.generation.protocol import Generator, Reads
+from visar.generation.generator import Generator, Reads
+from visar.generation.servers import SERVERS, sees_images
 from visar.models.checkpoints import is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
@@ -18,36 +20,37 @@ from visar.models.protocols import State
 from visar.plugins import entry_points, is_object_name, make, package_of, unknown_name
 
 GROUP = "visar.generators"
-"""Entry points of other packages: a class or function that returns a generator."""
+"""Entry point group of other packages: a class or function that returns a generator."""
 INTERNVL = "OpenGVLab/InternVL3_5-8B-Instruct"
-"""The paper's InternVL; `PUBLISHED` has the repository that transformers loads, which differs."""
+"""The paper's InternVL. `PUBLISHED` has another repository: the one that transformers can load."""
 INSTALL = install_hint("local")
 _PACKAGES = ("torch", "torchvision", "transformers")
 _SERVED: dict[str, Reads] = {"openai": "images", "openai-text": "text"}
+_ADDRESS = re.compile(r"@(https?://\S+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel:
-    """A language model at the Hugging Face hub."""
+    """A language model on the Hugging Face Hub."""
 
     repository: str
     model_class: str
-    """The class that its configuration must name."""
+    """Class that its configuration must name."""
     reads: Reads
     parameters: str
     gigabytes: int
-    """Of its weights, which are bfloat16."""
+    """Size of its bfloat16 weights."""
     decoding: Literal["greedy", "checkpoint"]
-    """Always the likeliest token, or as its own generation_config.json says, from a fixed seed."""
+    """Greedy decoding, or sampling with its generation_config.json and a fixed seed."""
     description: str
     paper_decoding: Literal["greedy", "checkpoint"] | None = None
-    """The decoding of the paper's program, where ours is another."""
+    """Decoding in the paper's program, if it differs from ours."""
     half: Literal["bfloat16", "float16"] = "bfloat16"
-    """The 16-bit format that the paper's program runs it in."""
+    """16-bit format in the paper's program."""
     revision: str = "main"
 
 
-# The paper does not say which revisions it used: replies record the commit that was loaded.
+# The paper doesn't name revisions; replies record the commit that was loaded.
 PUBLISHED = {
     "qwen2.5-vl": PublishedModel(
         "Qwen/Qwen2.5-VL-7B-Instruct",
@@ -74,7 +77,7 @@ PUBLISHED = {
         "8.5 B",
         17,
         "checkpoint",
-        "InternVL3.5-8B (MPO): pages in tiles; not the weights of the paper",
+        "InternVL3.5-8B (MPO): reads pages in tiles; not the paper's weights",
         paper_decoding="greedy",
     ),
     "idefics3": PublishedModel(
@@ -84,7 +87,7 @@ PUBLISHED = {
         "8.5 B",
         17,
         "checkpoint",
-        "Idefics3-8B-Llama3: pages in tiles",
+        "Idefics3-8B-Llama3: reads pages in tiles",
     ),
     "llava-onevision": PublishedModel(
         "llava-hf/llava-onevision-qwen2-7b-ov-hf",
@@ -93,7 +96,7 @@ PUBLISHED = {
         "8.0 B",
         16,
         "checkpoint",
-        "LLaVA-OneVision-Qwen2-7B: several pages are seen small",
+        "LLaVA-OneVision-Qwen2-7B: reads several pages at low resolution",
         half="float16",
     ),
     "qwen2.5-7b": PublishedModel(
@@ -103,7 +106,7 @@ PUBLISHED = {
         "7.6 B",
         15,
         "greedy",
-        "Qwen2.5-7B-Instruct: the pages' words, as in the paper's ColBERTv2 row",
+        "Qwen2.5-7B-Instruct: reads text, as in the paper's ColBERTv2 row",
         paper_decoding="checkpoint",
     ),
     "qwen2.5-14b": PublishedModel(
@@ -113,7 +116,7 @@ PUBLISHED = {
         "14.8 B",
         30,
         "greedy",
-        "Qwen2.5-14B-Instruct: the pages' words; the paper's judge",
+        "Qwen2.5-14B-Instruct: reads text; the paper's judge",
         paper_decoding="checkpoint",
     ),
 }
@@ -121,18 +124,18 @@ PUBLISHED = {
 
 @dataclass(frozen=True, slots=True)
 class GeneratorInfo:
-    """What a person choosing a generator wants to know."""
+    """Description of a generator for people who choose one."""
 
     name: str
     description: str
     reads: Reads | None
-    """None if only loading it would tell."""
+    """None if it isn't known before loading."""
     size: str
-    """Of its model, in words."""
+    """Size of the model as text."""
     install: str | None
-    """What to run before it can be used here; None when nothing is missing."""
+    """Command that installs what is missing; None if nothing is."""
     download: int | None = None
-    """Gigabytes that are downloaded when it is first used; None when there is nothing to load."""
+    """Gigabytes to download on first use; None if there is nothing to download."""
 
     @property
     def state(self) -> State:
@@ -142,27 +145,49 @@ class GeneratorInfo:
 
 
 def is_served(name: str) -> bool:
-    """Whether a name means a model behind a server, which a base URL can go with.
+    """Return whether a name belongs to a model behind a server.
 
-    >>> is_served("openai:gpt"), is_served("qwen2.5-vl")
-    (True, False)
+    >>> is_served("openai:gpt"), is_served("ollama:qwen2.5vl:7b"), is_served("qwen2.5-vl")
+    (True, True, False)
     """
-    return name.partition(":")[0] in _SERVED and ":" in name
+    kind, colon, _ = name.partition(":")
+    return bool(colon) and (kind in _SERVED or kind in SERVERS)
+
+
+def without_address(name: str) -> str:
+    """Return the name of a generator without its server's address.
+
+    >>> without_address("openai:Qwen/Qwen3-VL-8B@http://10.0.0.7:8000/v1")
+    'openai:Qwen/Qwen3-VL-8B'
+    """
+    return _ADDRESS.sub("", name) if is_served(name) else name
+
+
+def _served(name: str, base_url: str | None) -> Generator:
+    from visar.generation.openai_server import OpenAIGenerator
+
+    kind, _, model = without_address(name).partition(":")
+    if kind in SERVERS:
+        reads: Reads = "images" if sees_images(kind, model) else "text"
+        return OpenAIGenerator(model, reads=reads, base_url=SERVERS[kind])
+    if address := _ADDRESS.search(name):
+        base_url = address[1]
+    return OpenAIGenerator(model, reads=_SERVED[kind], base_url=base_url)
 
 
 def internvl_hint() -> str:
-    """Say how to run the paper's InternVL, whose code needs an environment of its own."""
+    """Return instructions to run the paper's InternVL, which needs a separate environment."""
     return (
         f"`python3 -m venv internvl && internvl/bin/pip install vllm && internvl/bin/vllm serve "
         f"{INTERNVL} --trust-remote-code --chat-template-content-format string "
-        "--interleave-mm-strings --limit-mm-per-prompt '{\"image\": 10}'` runs the paper's own, in "
-        f"an environment of its own; then use --generator openai:{INTERNVL} --base-url "
+        "--interleave-mm-strings --limit-mm-per-prompt '{\"image\": 10}'` runs the paper's, in a "
+        f"separate environment. Then use --generator openai:{INTERNVL} --base-url "
         "http://127.0.0.1:8000/v1"
     )
 
 
 def model_class_of(generator: Generator) -> str | None:
-    """Return the class of a generator's model; None if only its server knows."""
+    """Return the class of a generator's model; None if it isn't known."""
     known = getattr(generator, "model_class", None)
     if isinstance(known, str):
         return known
@@ -171,49 +196,57 @@ def model_class_of(generator: Generator) -> str | None:
     return (names | {INTERNVL: "InternVLChatModel"}).get(model)
 
 
+def sampled_in_paper(model: str) -> bool:
+    """Return whether the paper's program sampled a model's replies, by its repository.
+
+    >>> sampled_in_paper("Qwen/Qwen2.5-14B-Instruct"), sampled_in_paper(INTERNVL)
+    (True, False)
+    """
+    decodings = {one.repository: one.paper_decoding or one.decoding for one in PUBLISHED.values()}
+    return decodings.get(model) == "checkpoint"
+
+
 def get_generator(
     generator: str | Generator, *, base_url: str | None = None, device: str = "auto"
 ) -> Generator:
-    """Return the generator of a name; a generator is returned as it is.
+    """Return a generator by name; a generator is returned unchanged.
 
     Parameters
     ----------
     generator
-        ``openai:MODEL`` or ``openai-text:MODEL`` for a model behind an OpenAI-compatible server,
-        given page images or page texts; a model of the paper, also in a folder of yours as
+        ``openai:MODEL`` (reads page images) or ``openai-text:MODEL`` (reads text) for a model
+        behind an OpenAI-compatible server, also with its address: ``openai:MODEL@URL``;
+        ``ollama:MODEL`` and other local `SERVERS`; a model of the paper, also from a local folder:
         ``NAME=FOLDER``; an entry point of the group ``visar.generators``; ``module:Class``; or the
         folder or hub name of a checkpoint.
     base_url
-        Where the server of ``openai:MODEL`` is.
+        Address of the server for ``openai:MODEL``, unless the name has one.
     device
-        Where a local model runs: "auto", "cpu", "cuda" or "mps". It is loaded when first used.
+        Device of a local model: "auto", "cpu", "cuda" or "mps". It is loaded on first use.
 
     Raises
     ------
     InvalidOption
-        If there is no such generator, or an option does not go with it.
+        There is no such generator, or it doesn't support an option.
     GeneratorUnavailable
-        If packages, settings or a key are missing.
+        Packages, settings or a key are missing.
     """
     if not isinstance(generator, str):
         return generator
     check_device(device)
     if is_served(generator):
-        from visar.generation.openai_server import OpenAIGenerator
-
-        kind, _, model = generator.partition(":")
-        return OpenAIGenerator(model, reads=_SERVED[kind], base_url=base_url)
+        return _served(generator, base_url)
     if base_url is not None:
-        raise InvalidOption(f"A base URL goes with openai:MODEL, not with {generator!r}.")
+        raise InvalidOption(f"A base URL only works with openai:MODEL, not with {generator!r}.")
     if generator.partition("=")[0] not in PUBLISHED:
         if generator in entry_points(GROUP):
-            return _made_by(entry_points(GROUP)[generator], generator, device)
+            return _create(entry_points(GROUP)[generator], generator, device)
         if is_object_name(generator):
-            return _made_by(generator, generator, device)
+            return _create(generator, generator, device)
         if not is_checkpoint_name(generator):
             known = [info.name for info in available_generators()]
             hint = (
-                " Or give module:Class, the folder of a checkpoint, or its name at the hub, such as"
+                " You can also use module:Class, or the folder or hub name of a checkpoint, such as"
                 " Qwen/Qwen2.5-VL-3B-Instruct."
             )
             raise unknown_name("generator", generator, known, hint)
@@ -222,37 +255,54 @@ def get_generator(
     return LocalGenerator(generator, device=device)
 
 
-def _made_by(factory: str | EntryPoint, name: str, device: str) -> Generator:
-    made = make(factory, "generator", name, device, GeneratorUnavailable)
-    if isinstance(made, type) or not isinstance(made, Generator):
+def _create(factory: str | EntryPoint, name: str, device: str) -> Generator:
+    generator = make(factory, "generator", name, device, GeneratorUnavailable)
+    if isinstance(generator, type) or not isinstance(generator, Generator):
         raise InvalidOption(
-            f"{name} returned {made!r}, which is no generator: it must be a class or function that "
-            "returns an object with the members of visar.generation.protocol.Generator."
+            f"{name} returned {generator!r}, which isn't a generator. Use a class or function that "
+            "returns an object with the members of visar.generation.generator.Generator."
         )
-    return made
+    return generator
 
 
 def available_generators() -> list[GeneratorInfo]:
-    """Return every generator, the default first, then those of other packages; import none."""
-    lacks = _lacking_for_servers()
+    """Return every generator, default first, other packages' last, without importing any."""
+    missing = _missing_for_servers()
     return [
         GeneratorInfo(
-            extractive.NAME, "Quotes the passages that match best: no model", "text", "", None
+            extractive.NAME, "Quotes the best passages; needs no model", "text", "", None
         ),
         GeneratorInfo(
-            "openai:MODEL", "A vision model behind an OpenAI-compatible server", "images", "", lacks
+            "openai:MODEL",
+            "A vision model behind an OpenAI-compatible server",
+            "images",
+            "",
+            missing,
         ),
-        GeneratorInfo("openai-text:MODEL", "A text model behind such a server", "text", "", lacks),
+        GeneratorInfo(
+            "openai-text:MODEL",
+            "A text model behind an OpenAI-compatible server",
+            "text",
+            "",
+            missing,
+        ),
+        GeneratorInfo(
+            "ollama:MODEL",
+            "A local Ollama model; also lmstudio:, vllm: and llama.cpp:",
+            None,
+            "",
+            install_hint("openai") if importlib.util.find_spec("openai") is None else None,
+        ),
         *available_local_generators(),
         *(
-            GeneratorInfo(name, f"{point.value}, of {package_of(point)}", None, "", None)
+            GeneratorInfo(name, f"{point.value} from {package_of(point)}", None, "", None)
             for name, point in entry_points(GROUP).items()
         ),
     ]
 
 
 def available_local_generators() -> list[GeneratorInfo]:
-    """Return the models of the paper with what each needs here; nothing is downloaded."""
+    """Return the models of the paper, without downloading any."""
     install = INSTALL if missing_packages() else None
     return [
         GeneratorInfo(
@@ -268,13 +318,13 @@ def available_local_generators() -> list[GeneratorInfo]:
 
 
 def missing_packages() -> list[str]:
-    """Return the packages that a local generator lacks here."""
+    """Return the missing packages that local generators need."""
     return [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
 
 
-def _lacking_for_servers() -> str | None:
+def _missing_for_servers() -> str | None:
     if importlib.util.find_spec("openai") is None:
         return install_hint("openai")
     if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
         return None
-    return "set OPENAI_API_KEY, or name a server of your own with --base-url"
+    return "set OPENAI_API_KEY, or use your own server with --base-url"

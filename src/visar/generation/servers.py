@@ -1,4 +1,4 @@
-"""Language models that servers on this machine offer: Ollama, LM Studio, vLLM, llama.cpp."""
+"""Language models of local servers: Ollama, LM Studio, vLLM and llama.cpp."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from visar.text import clean_line
 if TYPE_CHECKING:
     import httpx2
 
-USUAL_ADDRESSES = (
-    "http://127.0.0.1:11434/v1",  # Ollama
-    "http://127.0.0.1:1234/v1",  # LM Studio
-    "http://127.0.0.1:8000/v1",  # vLLM
-    "http://127.0.0.1:8080/v1",  # llama.cpp
-)
-# They are on this machine: who has not answered by then is something else, or busy.
-_SECONDS_TO_ANSWER = 2.0
-_MOST_MODELS = 20
-_MOST_BYTES = 2**20
+SERVERS = {
+    "ollama": "http://127.0.0.1:11434/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+}
+"""Local model servers, and their default addresses."""
+# A local server answers fast; otherwise it is busy, or something else.
+_TIMEOUT = 2.0
+_MAX_MODELS = 20
+_MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,54 +33,69 @@ class ServedModel:
     name: str
     base_url: str
     sees_images: bool
-    """Whether its server says so; False if it does not tell."""
+    """Whether the model reads images; False if the server doesn't say so."""
 
     @property
     def generator(self) -> str:
-        """The name that ``--generator`` takes."""
-        return f"{'openai' if self.sees_images else 'openai-text'}:{self.name}"
+        """Name for ``--generator``."""
+        for server, address in SERVERS.items():
+            if self.base_url == address:
+                return f"{server}:{self.name}"
+        return f"{'openai' if self.sees_images else 'openai-text'}:{self.name}@{self.base_url}"
 
 
-def find_served_models(addresses: Iterable[str] = USUAL_ADDRESSES) -> list[ServedModel]:
-    """Return the chat models of the servers that answer at some addresses.
+def find_served_models(addresses: Iterable[str] | None = None) -> list[ServedModel]:
+    """Return the chat models of the servers at these addresses, by default those of `SERVERS`.
 
-    Those that see images come first. A server that refuses, says nothing for two seconds, or talks
-    of something else has none.
+    Models that see images come first. Servers that fail, or don't answer within two seconds, are
+    ignored.
     """
     with ThreadPoolExecutor() as pool:
-        found = [model for models in pool.map(_models_at, addresses) for model in models]
+        found = [
+            model
+            for models in pool.map(_models_at, addresses or SERVERS.values())
+            for model in models
+        ]
     return sorted(found, key=lambda model: not model.sees_images)
+
+
+def sees_images(server: str, model: str) -> bool:
+    """Return whether one of `SERVERS` reports that a model sees images; only Ollama does."""
+    import httpx2
+
+    with httpx2.Client(timeout=_TIMEOUT, trust_env=False) as client:
+        return "vision" in _capabilities(client, SERVERS[server], model)
 
 
 def _models_at(base_url: str) -> list[ServedModel]:
     import httpx2
 
     base_url = base_url.rstrip("/")
-    # A proxy for the world outside does not reach a server in here.
-    with httpx2.Client(timeout=_SECONDS_TO_ANSWER, trust_env=False) as client:
-        listed = _asked(client, "GET", f"{base_url}/models").get("data")
-        entries = listed[:_MOST_MODELS] if isinstance(listed, list) else []
+    # A proxy may not reach local servers.
+    with httpx2.Client(timeout=_TIMEOUT, trust_env=False) as client:
+        listed = _fetch_object(client, "GET", f"{base_url}/models").get("data")
+        entries = listed[:_MAX_MODELS] if isinstance(listed, list) else []
         names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
         found = []
         for name in names:
             if not isinstance(name, str) or name != clean_line(name) or not name:
                 continue
-            able = _abilities(client, base_url, name)
-            if not able or "completion" in able:
-                found.append(ServedModel(name, base_url, "vision" in able))
+            capabilities = _capabilities(client, base_url, name)
+            if not capabilities or "completion" in capabilities:
+                found.append(ServedModel(name, base_url, "vision" in capabilities))
         return found
 
 
-def _abilities(client: httpx2.Client, base_url: str, model: str) -> list[Any]:
-    """Return what a model can do as Ollama tells it; other servers do not know the question."""
+def _capabilities(client: httpx2.Client, base_url: str, model: str) -> list[Any]:
+    """Return the capabilities of a model from Ollama's API; empty for other servers."""
     parts = urlsplit(base_url)
     address = f"{parts.scheme}://{parts.netloc}/api/show"
-    able = _asked(client, "POST", address, json={"model": model}).get("capabilities")
-    return able if isinstance(able, list) else []
+    found = _fetch_object(client, "POST", address, json={"model": model}).get("capabilities")
+    return found if isinstance(found, list) else []
 
 
-def _asked(client: httpx2.Client, method: str, url: str, **options: Any) -> dict[str, Any]:
-    """Return the JSON object that is at an address; an empty one if there is none."""
+def _fetch_object(client: httpx2.Client, method: str, url: str, **options: Any) -> dict[str, Any]:
+    """Return the JSON object at an address; an empty one if there is none."""
     import json
 
     import httpx2
@@ -91,9 +107,9 @@ def _asked(client: httpx2.Client, method: str, url: str, **options: Any) -> dict
                 return {}
             for part in response.iter_raw():
                 received += part
-                if len(received) > _MOST_BYTES:
+                if len(received) > _MAX_BYTES:
                     return {}
-        said = json.loads(received)
+        content = json.loads(received)
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}

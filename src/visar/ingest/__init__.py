@@ -1,1 +1,1 @@
-"""Adding documents to an index: read pages, encode them, commit them."""
+"""Adding documents to an index: reading, encoding and committing pages."""

@@ -1,4 +1,4 @@
-"""What is added: files and folders of this machine, and objects in object storage."""
+"""Inputs: local files and folders, objects in object storage, and web addresses."""
 
 from __future__ import annotations
 
@@ -10,177 +10,192 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from visar.documents import Limits, find_documents
 from visar.documents.finding import DOCUMENT_SUFFIXES, natural_key
 from visar.errors import DocumentError, InvalidOption, MissingExtra
+from visar.ingest.downloads import download, is_web_url, safe_name, url_source
 from visar.ingest.sources import file_source
 from visar.results import Document, EncoderRef, Refusal
 from visar.text import clean_line
 
-# An object is taken for the one that was added if it is older than the addition by so much: longer
-# than a download takes, and than clocks are apart.
-_SETTLED = timedelta(hours=1)
-_LONGEST_NAME = 200
+if TYPE_CHECKING:
+    from visar.ingest.pipeline import Progress
+
+# An object counts as unchanged if it was written this long before the addition, which allows for
+# long downloads and clock differences.
+_MIN_AGE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A document to be added."""
+    """A document to add."""
 
-    place: str
-    """The path of a file or of a folder of page images, or the address of an object."""
+    path: str
+    """Path of a file or of a folder of page images, URL of an object, or web address."""
     size: int = 0
-    """Of an object, in bytes."""
+    """Size of an object in bytes."""
     modified: datetime | None = None
-    """When the object was written."""
+    """Modification time of an object."""
 
     @property
     def is_object(self) -> bool:
-        """Whether it lies in object storage."""
-        return is_address(self.place)
+        """True for an object in object storage or on the web."""
+        return is_url(self.path)
 
     @property
     def source(self) -> str:
-        """Where the index says that the document comes from."""
-        return self.place if self.is_object else file_source(self.place)
+        """Source of the document in the index."""
+        if is_web_url(self.path):
+            return url_source(self.path)
+        return self.path if self.is_object else file_source(self.path)
 
     def is_stored(self, document: Document | None, encoder: EncoderRef) -> bool:
-        """Whether a document of the same source is this object, so that it need not be read."""
+        """Return whether a stored document with the same source is this object, unchanged."""
         return (
             self.modified is not None
             and document is not None
             and document.has(encoder)
             and document.size == self.size
-            and self.modified + _SETTLED < document.added
+            and self.modified + _MIN_AGE < document.added
         )
 
     @contextlib.contextmanager
-    def local(self, limits: Limits, options: Mapping[str, str]) -> Iterator[Path]:
-        """Give a path where it can be read: its own, or that of a download, removed afterwards.
+    def local(
+        self, limits: Limits, options: Mapping[str, str], progress: Progress | None = None
+    ) -> Iterator[Path]:
+        """Context manager: a local path of the document, which may be a temporary download.
 
-        Raises DocumentError if it is too large or cannot be downloaded.
+        Raises DocumentError if the object is too large or can't be downloaded.
         """
         if not self.is_object:
-            yield Path(self.place)
+            yield Path(self.path)
+            return
+        if is_web_url(self.path):
+            with download(self.path, limits, progress) as path:
+                yield path
             return
         if self.size > limits.max_bytes:
             raise DocumentError(
-                clean_line(self.place),
-                f"has {self.size:,} bytes, more than the limit of {limits.max_bytes:,} "
+                clean_line(self.path),
+                f"has {self.size:,} bytes, but the limit is {limits.max_bytes:,} "
                 "(Limits.max_bytes)",
             )
         with tempfile.TemporaryDirectory(prefix="visar-") as folder:
-            path = Path(folder) / _file_name(self.place)
-            with _refusals(self.place):
-                files, key = filesystem(self.place, options)
+            path = Path(folder) / safe_name(self.path)
+            with _storage_errors(self.path):
+                files, key = filesystem(self.path, options)
                 with files.open_input_stream(key) as stream, path.open("wb") as file:
                     shutil.copyfileobj(stream, file, 1 << 20)
             yield path
 
 
-def is_address(place: str | os.PathLike[str]) -> bool:
-    """Whether a place is the address of objects, such as ``s3://bucket/prefix``."""
-    return isinstance(place, str) and "://" in place
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a URL of objects, such as ``s3://bucket/prefix``."""
+    return isinstance(path, str) and "://" in path
 
 
 def find_inputs(
-    places: Iterable[str | os.PathLike[str]], options: Mapping[str, str]
-) -> tuple[list[Input], list[Refusal]]:
-    """Expand folders and prefixes to the documents in them; say what cannot be used, and why.
+    paths: Iterable[str | os.PathLike[str]], options: Mapping[str, str]
+) -> tuple[list[Input], list[Refusal], list[str]]:
+    """Expand folders and prefixes to documents.
 
-    Files are found as `visar.documents.find_documents` does. Of the objects under a prefix
-    those with the suffix of a known kind are documents, each image one of its own; hidden ones are
-    passed over. ``options`` are those of the storage.
+    Returns the documents, the paths that can't be used, and the skipped files, whose suffix isn't
+    supported. Files are found by `visar.documents.find_documents`. A web address is one document.
+    In object storage, each object with a supported suffix is a document; hidden objects are
+    ignored. ``options`` are storage options.
     """
-    found: dict[str, Input] = {}
+    by_path: dict[str, Input] = {}
     refused: list[Refusal] = []
-    for place in places:
-        if is_address(place):
+    skipped: list[str] = []
+    for path in paths:
+        if is_web_url(path):
+            inputs = [Input(path)]
+        elif is_url(path):
             try:
-                inputs = _objects(str(place), options)
+                inputs, others = _objects(str(path), options)
+                skipped += others
             except DocumentError as error:
-                refused.append(Refusal(str(place), str(error)))
+                refused.append(Refusal(str(path), str(error)))
                 continue
         else:
-            documents = find_documents([place])
+            documents = find_documents([path])
             inputs = [Input(str(path)) for path in documents.paths]
             refused += [Refusal(str(path), reason) for path, reason in documents.refused]
-        found |= {one.place: one for one in inputs}
-    return list(found.values()), refused
+            skipped += map(str, documents.skipped)
+        by_path |= {one.path: one for one in inputs}
+    return list(by_path.values()), refused, [one for one in skipped if one not in by_path]
 
 
-def _objects(address: str, options: Mapping[str, str]) -> list[Input]:
-    scheme = address.partition("://")[0]
-    with _refusals(address):
-        files, key = filesystem(address, options)
+def _objects(url: str, options: Mapping[str, str]) -> tuple[list[Input], list[str]]:
+    """Return the documents at a URL, and the objects that were skipped."""
+    scheme = url.partition("://")[0]
+    with _storage_errors(url):
+        files, key = filesystem(url, options)
         from pyarrow.fs import FileSelector, FileType
 
-        given = files.get_file_info(key)
-        if given.type == FileType.File:
-            listed = [given]
+        root = files.get_file_info(key)
+        if root.type == FileType.File:
+            infos = [root]
         else:
-            listed = files.get_file_info(FileSelector(key, recursive=True, allow_not_found=True))
-    inputs = [
-        Input(f"{scheme}://{info.path}", info.size, info.mtime or datetime.now(UTC))
-        for info in listed
-        if info.type == FileType.File and (info is given or _is_document(info.path, key))
-    ]
+            infos = files.get_file_info(FileSelector(key, recursive=True, allow_not_found=True))
+    inputs, skipped = [], []
+    for info in infos:
+        if info.type != FileType.File or (info is not root and _is_hidden(info.path, key)):
+            continue
+        path = f"{scheme}://{info.path}"
+        if info is root or PurePosixPath(info.path).suffix.lower() in DOCUMENT_SUFFIXES:
+            inputs.append(Input(path, info.size, info.mtime or datetime.now(UTC)))
+        else:
+            skipped.append(path)
     if not inputs:
-        raise DocumentError(clean_line(address), "does not exist, or has no documents")
-    return sorted(inputs, key=lambda one: (natural_key(one.place), one.place))
+        raise DocumentError(clean_line(url), "doesn't exist, or has no documents")
+    return sorted(inputs, key=lambda one: (natural_key(one.path), one.path)), skipped
 
 
-def _is_document(path: str, prefix: str) -> bool:
-    key = PurePosixPath(path)
-    below = key.relative_to(prefix).parts
-    hidden = any(part.startswith((".", "~$")) for part in below)
-    return key.suffix.lower() in DOCUMENT_SUFFIXES and not hidden
+def _is_hidden(path: str, prefix: str) -> bool:
+    parts = PurePosixPath(path).relative_to(prefix).parts
+    return any(part.startswith((".", "~$")) for part in parts)
 
 
-def filesystem(address: str, options: Mapping[str, str]) -> tuple[Any, str]:
-    """Open the storage of an address; return pyarrow's file system, and the key in it.
+def filesystem(url: str, options: Mapping[str, str]) -> tuple[Any, str]:
+    """Return pyarrow's file system for a URL, and the key in it.
 
-    ``options`` are named as LanceDB names them; what they leave out comes from the environment.
+    ``options`` have the same names as in LanceDB; missing options come from the environment.
     """
     try:
         from pyarrow import fs
     except ImportError as error:
         raise MissingExtra("Object storage", "cloud") from error
-    scheme, _, key = address.partition("://")
-    given = {name.removeprefix("aws_").removeprefix("azure_storage_"): value
-             for name, value in options.items()}  # fmt: skip
+    scheme, _, key = url.partition("://")
+    values = {name.removeprefix("aws_").removeprefix("azure_storage_"): value
+              for name, value in options.items()}  # fmt: skip
     if scheme == "s3":
-        endpoint = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL")
+        endpoint = values.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL")
         files = fs.S3FileSystem(
-            access_key=given.get("access_key_id"),
-            secret_key=given.get("secret_access_key"),
-            session_token=given.get("session_token"),
-            region=given.get("region") or os.environ.get("AWS_REGION"),
+            access_key=values.get("access_key_id"),
+            secret_key=values.get("secret_access_key"),
+            session_token=values.get("session_token"),
+            region=values.get("region") or os.environ.get("AWS_REGION"),
             endpoint_override=endpoint,
         )
     elif scheme in ("gs", "gcs"):
         files = fs.GcsFileSystem()
     elif scheme == "az":
-        account = given.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
-        files = fs.AzureFileSystem(account, account_key=given.get("account_key"))
+        account = values.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+        files = fs.AzureFileSystem(account, account_key=values.get("account_key"))
     else:
-        raise InvalidOption(f"{clean_line(address)} is no address of s3://, gs:// or az://.")
+        raise InvalidOption(
+            f"Can't read {clean_line(url)}: supported URLs start with https://, http://, s3://, "
+            "gs:// or az://."
+        )
     return files, key.rstrip("/")
 
 
 @contextlib.contextmanager
-def _refusals(address: str) -> Iterator[None]:
+def _storage_errors(url: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DocumentError(clean_line(address), f"cannot be read: {error}") from error
-
-
-def _file_name(address: str) -> str:
-    """A file name for a download: the last part of the key, if it can be one."""
-    name = PurePosixPath(address).name
-    if len(name.encode()) > _LONGEST_NAME or not name.isprintable():
-        return f"document{PurePosixPath(name).suffix[:8]}"
-    return name
+        raise DocumentError(clean_line(url), f"can't be read: {error}") from error

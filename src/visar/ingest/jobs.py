@@ -1,8 +1,8 @@
-"""Uploaded documents on their way into an index: a queue in a folder that servers share.
+"""The queue of uploaded documents that wait to be added, in a folder that servers share.
 
-``jobs.sqlite`` is the only state, and ``uploads/`` holds the files of jobs that may need them. Each
-running server has a folder in ``owners/`` with a lock, and with the uploads that are arriving. The
-lock of a server that has died is free: then its jobs wait for another server, or for the next one.
+``jobs.sqlite`` has the complete state, and ``uploads/`` the files of jobs. Each running server has
+a folder in ``owners/`` with a lock and its incoming uploads. If a server dies, its lock is
+released, and its jobs wait for another server or the next start.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from visar.errors import NotInIndex, StoreError
-from visar.files import sync_folder
+from visar.files import make_folder, sync_folder
 from visar.results import Job, JobState
 from visar.serialization import from_plain, to_plain
-from visar.store.checks import advice
+from visar.store.checks import store_error
 
-KEPT = 500
-"""Number of finished jobs that are remembered; the oldest are forgotten first."""
+MAX_FINISHED = 500
+"""Maximum number of finished jobs to keep; the oldest are deleted first."""
 _logger = logging.getLogger(__name__)
 _DATABASE = "jobs.sqlite"
 _SECONDS_BUSY = 5.0
@@ -44,16 +44,28 @@ CREATE TABLE IF NOT EXISTS jobs (
     content TEXT NOT NULL   -- the job as JSON; its state is the one above
 ) STRICT
 """
+# Columns that a table of an older version may lack.
+_NEW_COLUMNS = {
+    "crashes": "INTEGER NOT NULL DEFAULT 0",  # of its process since it was last submitted
+    "is_long": "INTEGER NOT NULL DEFAULT 0",  # took longer than a turn of the worker for short jobs
+}
+_MAX_CRASHES = 1
 _INSERT = "INSERT OR REPLACE INTO jobs (id, state, owner, changed, content) VALUES (?, ?, ?, ?, ?)"
 _UPDATE = """
-UPDATE jobs SET state = ?, owner = ?, changed = ?, content = json_patch(content, ?)
+UPDATE jobs SET state = ?, owner = ?, changed = ?, content = json_patch(content, ?),
+crashes = iif(state = 'running', crashes, 0)  -- a retry starts anew
 WHERE id = ? AND state IN (SELECT value FROM json_each(?)) AND json_valid(content)
+"""
+_REQUEUE = """
+UPDATE jobs SET state = 'waiting', owner = ?, changed = ?,
+crashes = crashes + ?, is_long = is_long OR ?
+WHERE id = ? AND state = 'running' AND owner = ? AND crashes + ? <= ?
 """
 _RELEASE = "UPDATE jobs SET state = 'waiting', owner = NULL WHERE owner = ?"
 _FINISHED = "state IN ('done', 'failed', 'cancelled')"
-_FORGET_OLDEST = f"""
+_DELETE_OLDEST = f"""
 DELETE FROM jobs WHERE number IN (
-    SELECT number FROM jobs WHERE {_FINISHED} ORDER BY number DESC LIMIT -1 OFFSET {KEPT}
+    SELECT number FROM jobs WHERE {_FINISHED} ORDER BY number DESC LIMIT -1 OFFSET {MAX_FINISHED}
 )
 """  # noqa: S608
 _NEWEST_FIRST = "1 ORDER BY number DESC"
@@ -61,58 +73,61 @@ _DELETED = "The upload was deleted to make room. Upload the file again."
 
 
 def jobs_folder(location: str) -> Path | None:
-    """Return the folder of the jobs of a local index; None for an index in object storage."""
+    """Return the folder for jobs of a local index, or None for an index in object storage."""
     return None if "://" in location else Path(location) / "jobs"
 
 
 def read_jobs(location: str) -> list[Job]:
-    """Return the jobs of a local index, the newest first; creates nothing."""
+    """Return the jobs of a local index, newest first, without creating any file."""
     folder = jobs_folder(location)
     if folder is None or not (folder / _DATABASE).exists():
         return []
-    with _connected(folder / _DATABASE) as database:
+    with _connection(folder / _DATABASE) as database:
         return list(_select(database, _NEWEST_FIRST))
 
 
 class JobStore:
-    """The queue in a folder, as one running server sees it. Safe for threads.
+    """The queue of one running server. Thread-safe.
 
     Parameters
     ----------
     folder
-        Created if it is missing.
+        Folder of the queue, which is created if it is missing.
     older
-        Folders in which older versions kept jobs; their jobs are moved here.
+        Folders with queues of older versions, whose jobs are moved here.
     """
 
     def __init__(self, folder: Path, older: Iterable[Path] = ()) -> None:
         self.owner = uuid.uuid4().hex
         self.incoming = folder / "owners" / self.owner
-        """Folder for uploads that are arriving."""
+        """Folder for incoming uploads."""
         self._folder = folder
         self._uploads = folder / "uploads"
         self._alive = FileLock(self.incoming / "lock", thread_local=False)
-        with explained():
-            self._uploads.mkdir(parents=True, exist_ok=True)
-            # Servers may start at the same moment.
+        with translate_errors():
+            make_folder(self._uploads)
+            # Several servers may start at the same time.
             with FileLock(folder / "lock"):
                 for path in (folder / "owners").glob("*"):
                     self._is_alive(path.name)
                 self.incoming.mkdir(parents=True)
                 self._alive.acquire()
-                with _connected(folder / _DATABASE, "rwc") as database:
+                with _connection(folder / _DATABASE, "rwc") as database:
                     database.execute("PRAGMA journal_mode = WAL")
                     database.execute(_SCHEMA)
+                    columns = {column[1] for column in database.execute("PRAGMA table_info(jobs)")}
+                    for name in _NEW_COLUMNS.keys() - columns:
+                        database.execute(f"ALTER TABLE jobs ADD {name} {_NEW_COLUMNS[name]}")
                 for one in older:
-                    self._take_over(one)
-            # Never writes: SQLite tells a connection only about the changes of others.
+                    self._import_older(one)
+            # This connection never writes, because data_version only counts changes of others.
             self._watch = _connect(folder / _DATABASE, check_same_thread=False)
         self._watch_lock = threading.Lock()
         self._changes = 0
 
     def close(self) -> None:
-        """Let the jobs of this server wait again, and end its ownership."""
-        # If it fails, another server will find the lock free, and do it.
+        """Requeue the jobs of this server, and end its ownership."""
+        # If this fails, another server does it once the lock is free.
         with contextlib.suppress(StoreError), self._transaction() as database:
             database.execute(_RELEASE, (self.owner,))
         self._alive.release()
@@ -122,53 +137,57 @@ class JobStore:
 
     @property
     def changes(self) -> int:
-        """A number that differs from an earlier one if any server has changed a job since."""
+        """A number that changes whenever any server changes a job."""
         with contextlib.suppress(sqlite3.Error), self._watch_lock:
             self._changes = int(self._watch.execute("PRAGMA data_version").fetchone()[0])
         return self._changes
 
     def jobs(self) -> list[Job]:
-        """Return all jobs, the newest first."""
-        with _connected(self._folder / _DATABASE) as database:
+        """Return all jobs, newest first."""
+        with _connection(self._folder / _DATABASE) as database:
             return list(_select(database, _NEWEST_FIRST))
 
     def get(self, id_: str) -> Job:
-        """Return a job by its id; raises NotInIndex if it does not exist."""
-        with _connected(self._folder / _DATABASE) as database:
+        """Return a job by its id; raise NotInIndex if it doesn't exist."""
+        with _connection(self._folder / _DATABASE) as database:
             for job in _select(database, "id = ?", id_):
                 return job
-        raise NotInIndex(f"No job {id_}: it may have been dismissed.")
+        raise unknown_job(id_)
 
     def upload(self, id_: str) -> Path:
-        """Return the path of the uploaded file of a job. It never has the name it came with."""
+        """Return the path of the uploaded file of a job, which doesn't contain its name."""
         return self._uploads / id_
 
     def add(self, job: Job, file: Path, *, own: bool = False) -> None:
-        """Queue a job, for any server or only for this one, and move its file here.
+        """Add a job for any server, or only for this one, and move its file to the queue.
 
-        Both are on disk when this returns.
+        Both are on disk when the call returns.
         """
         owner = self.owner if own else None
         values = (job.id, job.state, owner, time.time(), json.dumps(to_plain(job)))
         with self._transaction() as database:
             database.execute(_INSERT, values)
             # Within the transaction, so that `tidy` never sees a file without its row.
-            with contextlib.suppress(FileNotFoundError):  # jobs that are done have none
+            with contextlib.suppress(FileNotFoundError):  # finished jobs have no file
                 file.replace(self.upload(job.id))
             sync_folder(self._uploads)
 
-    def claim(self, running: Container[str] = ()) -> Job | None:
-        """Take the waiting job that came first, except those that still run here.
+    def claim(self, running: Container[str] = (), *, short: bool = False) -> Job | None:
+        """Claim the first waiting job that isn't in ``running``; return None if there is none.
 
-        Returns None if there is none. Jobs of servers that have died wait again.
+        ``short`` claims the smallest upload instead, and skips jobs that are known to be long
+        (`requeue`). Jobs of servers that have died are requeued first.
         """
         owners = "SELECT DISTINCT owner FROM jobs WHERE owner IS NOT NULL AND owner != ?"
-        waiting = "state = 'waiting' AND (owner IS NULL OR owner = ?) ORDER BY number"
+        waiting = "state = 'waiting' AND (owner IS NULL OR owner = ?)"
+        if short:
+            waiting += " AND NOT is_long"
         with self._transaction() as database:
             for (owner,) in database.execute(owners, (self.owner,)).fetchall():
                 if not self._is_alive(owner):
                     database.execute(_RELEASE, (owner,))
-            for job in _select(database, waiting, self.owner):
+            jobs = list(_select(database, f"{waiting} ORDER BY number", self.owner))
+            for job in sorted(jobs, key=self._upload_size) if short else jobs:
                 if job.id not in running:
                     query = "UPDATE jobs SET state = 'running', owner = ? WHERE id = ?"
                     database.execute(query, (self.owner, job.id))
@@ -187,30 +206,41 @@ class JobStore:
     ) -> bool:
         """Change the state and other fields of a job that is in one of these states.
 
-        ``own`` leaves the job alone unless it is this server's. Returns whether it was changed.
+        With ``own``, only a job of this server is changed. Returns whether it was changed.
         """
-        given = (state, owner, time.time(), json.dumps(values), id_, json.dumps(states))
+        arguments = (state, owner, time.time(), json.dumps(values), id_, json.dumps(states))
         query, more = (f"{_UPDATE} AND owner = ?", (self.owner,)) if own else (_UPDATE, ())
         with self._transaction() as database:
-            return database.execute(query, (*given, *more)).rowcount == 1
+            return database.execute(query, (*arguments, *more)).rowcount == 1
+
+    def requeue(self, id_: str, *, crashed: bool, own: bool = False) -> bool:
+        """Requeue a running job of this server, because its process crashed or it is long.
+
+        With ``own``, only this server can claim it. Returns False without a change if its process
+        has crashed before, or if it no longer runs on this server.
+        """
+        owner = self.owner if own else None
+        values = (owner, time.time(), crashed, not crashed, id_, self.owner, crashed, _MAX_CRASHES)
+        with self._transaction() as database:
+            return database.execute(_REQUEUE, values).rowcount == 1
 
     def forget(self, id_: str) -> None:
-        """Drop a finished job with its upload."""
+        """Delete a finished job with its upload."""
         with self._transaction() as database:
             query = f"DELETE FROM jobs WHERE id = ? AND {_FINISHED}"  # noqa: S608
             if database.execute(query, (id_,)).rowcount:
                 self.upload(id_).unlink(missing_ok=True)
 
     def tidy(self, max_bytes: int, max_days: float) -> None:
-        """Forget the oldest finished jobs, and delete uploads that are not needed.
+        """Delete the oldest finished jobs, and uploads that aren't needed.
 
-        Failed and cancelled jobs keep theirs for a retry, up to a total size and an age. The oldest
-        go first.
+        Uploads of failed and cancelled jobs are kept for a retry, up to a total size and an age.
+        The oldest are deleted first.
         """
         oldest = time.time() - max_days * 86_400
         query = "SELECT id, state, changed FROM jobs WHERE state != 'done' ORDER BY changed DESC"
         with self._transaction() as database:
-            database.execute(_FORGET_OLDEST)
+            database.execute(_DELETE_OLDEST)
             files = {path.name: path for path in self._uploads.iterdir()}
             for id_, state, changed in database.execute(query).fetchall():
                 if id_ in files and state in ("failed", "cancelled"):
@@ -228,12 +258,18 @@ class JobStore:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with _connected(self._folder / _DATABASE) as database, database:
+        with _connection(self._folder / _DATABASE) as database, database:
             database.execute("BEGIN IMMEDIATE")
             yield database
 
+    def _upload_size(self, job: Job) -> int:
+        try:
+            return self.upload(job.id).stat().st_size
+        except FileNotFoundError:  # the process that runs the job will report it
+            return 0
+
     def _is_alive(self, owner: str) -> bool:
-        """Return whether a server holds its lock; the folder of a dead one is deleted."""
+        """Return whether a server holds its lock; delete the folder of a dead server."""
         folder = self.incoming.with_name(owner)
         if (folder / "lock").exists():
             try:
@@ -243,61 +279,68 @@ class JobStore:
         shutil.rmtree(folder, ignore_errors=True)
         return False
 
-    def _take_over(self, folder: Path) -> None:
-        """Move the jobs that an older version kept in a folder, unless it is still running."""
+    def _import_older(self, folder: Path) -> None:
+        """Import the jobs of an older version from a folder, unless it is still running."""
         if not (folder / _DATABASE).exists():
             return
         try:
-            held = FileLock(folder / "lock").acquire(blocking=False)
+            lock = FileLock(folder / "lock").acquire(blocking=False)
         except Timeout:
             return
-        with held, _connected(folder / _DATABASE) as database:
+        with lock, _connection(folder / _DATABASE) as database:
             for job in list(_select(database, "1 ORDER BY created")):
                 waiting = job if job.is_finished else replace(job, state="waiting")
                 self.add(waiting, folder / "uploads" / job.id / "file")
                 database.execute("DELETE FROM jobs WHERE id = ?", (job.id,))
             if database.execute("SELECT 1 FROM jobs").fetchone():
-                return  # those that can't be read stay there, with their uploads
+                return  # keep jobs that can't be read, with their uploads
         shutil.rmtree(folder / "uploads", ignore_errors=True)
         for name in (_DATABASE, "server-id", "lock"):
             (folder / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # it may hold something else
+        with contextlib.suppress(OSError):  # the folder may contain other files
             folder.rmdir()
 
 
+def unknown_job(id_: str) -> NotInIndex:
+    """Return the error for the id of a missing job."""
+    return NotInIndex(f"No job {id_}: it may have been dismissed.")
+
+
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Turn errors of SQLite and of files into StoreErrors that say what to do."""
+def translate_errors() -> Iterator[None]:
+    """Convert errors of SQLite and the system to StoreError with advice."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        reason = advice(getattr(error, "strerror", None) or str(error))
-        raise StoreError(f"Can't use the job queue: {reason}.") from error
+        reason = getattr(error, "strerror", None) or str(error)
+        raise store_error("Can't use the job queue", reason) from error
 
 
 def _connect(path: Path, mode: str = "rw", **options: Any) -> sqlite3.Connection:
     options |= {"uri": True, "timeout": _SECONDS_BUSY, "isolation_level": None}
     database: sqlite3.Connection
     database = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", **options)
+    # Some builds of SQLite sync the log less often by default.
+    database.execute("PRAGMA synchronous = FULL")
     return database
 
 
 @contextlib.contextmanager
-def _connected(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
-    with explained(), contextlib.closing(_connect(path, mode)) as database:
+def _connection(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    with translate_errors(), contextlib.closing(_connect(path, mode)) as database:
         yield database
 
 
 def _select(database: sqlite3.Connection, where: str, *values: str) -> Iterator[Job]:
-    """Yield jobs; rows that this version can't read are left out."""
+    """Yield jobs, except rows that this version can't read."""
     rows = database.execute(f"SELECT state, content FROM jobs WHERE {where}", values)  # noqa: S608
     return filter(None, (_read(*row) for row in rows))
 
 
-# Most rows are the same as when they were last read.
+# Cached, because most rows don't change between two reads.
 @lru_cache(maxsize=4096)
 def _read(state: str, content: str) -> Job | None:
-    """Return a job; None, with a warning in the log, if this version can't read it."""
+    """Return a job, or None with a warning in the log if this version can't read it."""
     try:
         job = from_plain(Job, {**json.loads(content), "state": state})
     except (TypeError, ValueError) as error:

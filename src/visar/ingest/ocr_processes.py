@@ -1,8 +1,8 @@
-"""OCR in processes of its own: pictures in, words out, on as many cores as there are.
+"""OCR in separate processes, one per core.
 
-The processes are shared by all threads of the program, started when a picture needs one, and end
-after a while without work, or with the program. They are no children of ``multiprocessing``, which
-would run the user's script again in each: ``python -m visar.ingest.ocr_processes`` is one.
+All threads of the program share the processes. They are started on demand, and end when they are
+idle for a while, or with the program. They don't use ``multiprocessing``, which would run the
+user's script again in each process, but run ``python -m visar.ingest.ocr_processes``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from visar.documents import OcrEngine, ocr
 from visar.documents.layout import Piece
 from visar.documents.ocr import OcrFailed
 from visar.documents.processes import ChildDied, ChildProcess, answer_stream, receive, send
+from visar.documents.sandbox import restrict
 from visar.errors import MissingExtra
 from visar.models.devices import usable_cores
 
@@ -28,80 +29,80 @@ if TYPE_CHECKING:
 
 Request: TypeAlias = tuple[dict[str, Any], bytes]
 
-# As long as Tesseract may take for a picture.
+# The same timeout as for Tesseract.
 _LONGEST_SECONDS = 120.0
 _IDLE_SECONDS = 30.0
 _LARGEST_PICTURE = 1 << 30
 
 
 class OcrClient:
-    """Reads pictures of one document in the shared processes; can be stopped at once.
+    """A client of the shared processes for the pictures of one document.
 
     Parameters
     ----------
     threads
-        How many threads each process computes with.
+        Number of threads in each process.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._stopped = False
-        self._using: set[ChildProcess] = set()
+        self._active: set[ChildProcess] = set()
 
     def read_image(
         self, image: Image, engine: OcrEngine, threads: int | None = None
     ) -> list[Piece]:
-        """The words of a picture, as `visar.documents.ocr.read_image` gives them."""
-        # Tesseract is a process already, and what is not installed is refused here as anywhere.
-        if engine != "rapidocr" or not ocr.installed(engine):
+        """Return the words of a picture, like `visar.documents.ocr.read_image`."""
+        # Tesseract is a separate process anyway, and a missing engine raises its usual error.
+        if engine != "rapidocr" or not ocr.is_installed(engine):
             return ocr.read_image(image, engine, threads)
         threads = threads or self._threads
         request = {"size": image.size, "engine": engine, "threads": threads}
-        answer = self._ask(request, image.tobytes())
+        answer = self._request(request, image.tobytes())
         if "missing" in answer:
-            # Raises the same error here.
+            # This raises the same error in this process.
             return ocr.read_image(image, engine, threads)
         if "failed" in answer:
             raise OcrFailed(str(answer["failed"]))
         return [Piece(*values) for values in answer["words"]]
 
-    def _ask(self, request: dict[str, Any], pixels: bytes) -> dict[str, Any]:
+    def _request(self, request: dict[str, Any], pixels: bytes) -> dict[str, Any]:
         while True:
             with OCR_PROCESSES.process() as process:
-                self._using.add(process)
+                self._active.add(process)
                 try:
                     if self._stopped:
-                        raise OcrFailed("was not read to the end: it was interrupted")
+                        raise OcrFailed("wasn't read completely: it was interrupted")
                     return process.ask(request, pixels, seconds=_LONGEST_SECONDS)[0]
                 except ChildDied as death:
-                    if death.code == 0:  # it ended for lack of work just when there was some again
+                    if death.code == 0:  # the process ended because it was idle: retry
                         continue
                     raise OcrFailed(
-                        f"made the OCR process stop ({death}): it took longer than "
+                        f"crashed the OCR process ({death}): it took longer than "
                         f"{_LONGEST_SECONDS:g} seconds, needed too much memory, or was interrupted"
                     ) from death
                 finally:
-                    self._using.discard(process)
+                    self._active.discard(process)
 
     def stop(self) -> None:
-        """End what is under way, and refuse more."""
+        """Kill active requests, and reject new ones."""
         self._stopped = True
-        for process in list(self._using):
+        for process in list(self._active):
             process.kill()
 
 
 class OcrProcesses:
-    """The processes of this program: at most one for each core."""
+    """The OCR processes of this program, at most one per core."""
 
     def __init__(self) -> None:
         self._idle: list[ChildProcess] = []
-        self._places = threading.BoundedSemaphore(usable_cores())
+        self._slots = threading.BoundedSemaphore(usable_cores())
 
     @contextlib.contextmanager
     def process(self) -> Iterator[ChildProcess]:
-        """A process that nobody else uses meanwhile."""
-        with self._places:
-            process = self._take()
+        """Lease a process for exclusive use."""
+        with self._slots:
+            process = self._get()
             try:
                 yield process
             finally:
@@ -110,10 +111,10 @@ class OcrProcesses:
                 else:
                     process.end()
 
-    def _take(self) -> ChildProcess:
+    def _get(self) -> ChildProcess:
         while True:
             try:
-                # The one used last: the others may end.
+                # Use the most recent process, so that the others can end.
                 process = self._idle.pop()
             except IndexError:
                 return ChildProcess("visar.ingest.ocr_processes")
@@ -122,19 +123,28 @@ class OcrProcesses:
             process.end()
 
     def close(self) -> None:
-        """End the processes without work; those at work end with the program."""
+        """End the idle processes; busy ones end with the program."""
         while self._idle:
             self._idle.pop().end()
 
+    def disown(self) -> None:
+        """Leave the processes to the parent program after a fork."""
+        # Keep references, because ending a process could wait for a thread that doesn't exist here.
+        self._foreign, self._idle = self._idle, []
+        self._slots = threading.BoundedSemaphore(usable_cores())
+
 
 OCR_PROCESSES = OcrProcesses()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=OCR_PROCESSES.disown)
 
 
 def main() -> None:
-    """Answer requests until the other side is gone, or has had none for a while."""
-    # The program that started it decides what Ctrl-C means.
+    """Answer requests until the parent program ends or the process is idle for a while."""
+    # The parent program handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = answer_stream()
+    restrict([])
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
     while True:
@@ -150,7 +160,7 @@ def _listen(stream: BinaryIO, requests: queue.SimpleQueue[Request]) -> None:
         while True:
             requests.put(receive(stream, _LARGEST_PICTURE))
     except (EOFError, OSError, ValueError):
-        # Even in the middle of a picture: nobody waits for it.
+        # End even during OCR, because the parent program is gone.
         os._exit(1)
 
 

@@ -1,13 +1,14 @@
-"""Read, encode, commit: the three steps that add a document to an index.
+"""The three steps of adding a document to an index: read, encode, commit.
 
-Each is a function of plain values, so that they can run in one process, in several, or on several
-machines: pages in, pages with vectors out, one commit at the end. `add_document` joins them
-in this process, with the next pages being read in other processes while these are encoded.
+Each step is a function of plain values, so that it can run in this process, in others, or on other
+machines. `add_document` runs them in this process, and reads the next pages in other processes
+while it encodes.
 """
 
 from __future__ import annotations
 
 import copy
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,12 +29,20 @@ from visar.documents import (
     identify,
     open_document,
 )
-from visar.encoders.protocol import Encoder, PageEmbedding, page_without_vectors
-from visar.errors import DocumentError, NotInIndex
+from visar.documents.finding import text_format
+from visar.encoders.encoder import (
+    Encoder,
+    PageEmbedding,
+    check_embeddings,
+    page_without_vectors,
+)
+from visar.errors import DocumentError, EncoderError, NotInIndex, PageError
 from visar.ingest.ocr_processes import OcrClient
 from visar.ingest.sources import file_source, is_object_source, source_path
 from visar.models.devices import usable_cores
 from visar.models.loading import load_ahead
+from visar.plugins import failing_as
+from visar.query import check_collection
 from visar.results import NO_TEXT, Document, EncoderRef
 from visar.store import Store
 from visar.store.checks import check_metadata
@@ -41,17 +50,23 @@ from visar.store.checks import check_metadata
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Stage: TypeAlias = Literal["reading", "ocr", "encoding"]
+Stage: TypeAlias = Literal["downloading", "reading", "ocr", "encoding"]
 Progress: TypeAlias = Callable[[Stage, int, int], None]
-"""Called with a stage, how many pages it has done, and how many there are."""
+"""Callback that takes a stage, the number of pages done, and the total.
 
-# Pages encoded in one call: few at first, so that it begins soon, then twice as many each time up
-# to these. Words take no room; an image of a page takes 6 MB.
+Downloads count bytes instead; the total is 0 if the server doesn't send it."""
+
+# Pages to encode in one call: few at first, so that encoding starts early, then doubled up to these
+# limits. An image of a page takes 6 MB.
 _FIRST_BATCH = 4
 _BATCH = {"words": 16, "image": 8}
-# Starting a process takes as long as reading so many pages.
+# The size of slower batches is halved, because progress, limits and commits work between batches.
+_SECONDS_PER_BATCH = 5.0
+# Starting a process takes as long as reading this many pages.
 _PAGES_WORTH_A_READER = 32
-# How often a document is added again that another process removes meanwhile.
+# Size in points of a page that can't be read.
+_A4 = (595.0, 842.0)
+# Number of attempts if another process removes the document in the meantime.
 _ATTEMPTS = 5
 
 EncodedPage: TypeAlias = tuple[Page, PageEmbedding]
@@ -59,15 +74,17 @@ EncodedPage: TypeAlias = tuple[Page, PageEmbedding]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadPage:
-    """A page that was read."""
+    """A page, or the reason why it can't be read."""
 
     page: Page
     image: Image | None = None
-    """For encoders that look at pages."""
+    """Image of the page, for encoders that use images."""
+    problem: str | None = None
+    """Reason why the page can't be read, or None."""
 
 
 class PageReader(Protocol):
-    """Reads pages, as `read_pages` does."""
+    """A function that reads pages, such as `read_pages`."""
 
     def __call__(
         self,
@@ -95,46 +112,45 @@ def add_document(
     collection: str | None = None,
     read: PageReader | None = None,
 ) -> Document:
-    """Add a document to a store, or the vectors of another encoder to one that is there.
+    """Add a document to a store, or vectors of another encoder to a stored document.
 
-    A document that is there with vectors of this encoder is only identified, not opened. An
-    interrupted call goes on where it stopped. Words that the store has are not read again.
-    The same content at another path keeps its name and source as long as the first file is there;
-    after that it has moved.
+    A document that is stored with vectors of this encoder is only identified, not opened. An
+    interrupted call can be repeated to resume. Stored words aren't read again. If the same content
+    is added from another path, its name and source change only if the first file is gone.
 
     Parameters
     ----------
     store
-        Several threads and processes may add to it, also the same document.
+        Store, to which several threads and processes can add, even the same document.
     path
         A file, or a folder of page images.
     encoder
-        Is called in this thread.
+        Encoder, which is called in this thread.
     options
-        How the document is read.
+        Options for reading the document.
     progress
-        Is called in this thread.
+        Progress callback, which is called in this thread.
     name
-        Of the document, if not that of the file. The file then counts as a passing copy: what the
-        store keeps of it is all there is.
+        Name of the document, if ``path`` is a temporary copy without a permanent source.
     source
-        Where the document lies, if ``path`` is a passing copy of it.
+        Source of the document, if ``path`` is a temporary copy of it.
     workers
-        How many pages are read at once; each page that needs OCR takes a process. All usable
-        cores by default.
+        Number of pages to read in parallel, all usable cores by default. Each page that needs OCR
+        uses a process.
     metadata
-        Are set beside, or in place of, those that the file or the store has.
+        Metadata to add to, or override, that of the file or the stored document.
     collection
-        The document is put into it.
+        Collection to add the document to.
     read
-        What reads pages; `read_pages` by default.
+        Function that reads pages, `read_pages` by default.
 
     Raises
     ------
     DocumentError
-        The document cannot be read; a ``PageError`` names the page.
+        The document can't be read, or none of its pages. Single pages that can't be read are
+        added without vectors (`Document.invalid`).
     StoreError
-        The store cannot be written.
+        The store can't be written.
     """
     path = Path(path)
     options = options or ReadOptions()
@@ -143,28 +159,30 @@ def add_document(
     if source is None:
         source = file_source(path) if name is None else ""
     identity = replace(identity, name=name or identity.name)
-    given = check_metadata(metadata or {})
+    values = check_metadata(metadata or {})
+    if collection is not None:
+        check_collection(collection)
     read = read or partial(read_pages, workers=workers)
 
     def add() -> Document:
-        added = _add(store, path, source, identity, encoder, options, progress, read, given)
-        return describe(store, added, given, collection)
+        added = _add(store, path, source, identity, encoder, options, progress, read, values)
+        return update_metadata(store, added, values, collection)
 
     for _ in range(_ATTEMPTS - 1):
         try:
             return add()
-        except NotInIndex:  # removed since it was found there
+        except NotInIndex:  # another process removed the document
             continue
     return add()
 
 
-def describe(
+def update_metadata(
     store: Store, document: Document, metadata: Mapping[str, Any], collection: str | None
 ) -> Document:
-    """Set metadata of a stored document beside those it has, and put it into a collection."""
-    known = document.metadata
-    if any(name not in known or known[name] != metadata[name] for name in metadata):
-        document = store.set_metadata(document.id, {**known, **metadata})
+    """Add metadata to a stored document, and add it to a collection."""
+    current = document.metadata
+    if any(name not in current or current[name] != metadata[name] for name in metadata):
+        document = store.set_metadata(document.id, {**current, **metadata})
     if collection is not None and collection not in document.collections:
         store.collect(collection, [document.id])
         document = store.get(document.id)
@@ -182,33 +200,42 @@ def _add(
     read: PageReader,
     metadata: Mapping[str, Any],
 ) -> Document:
+    started = time.monotonic()
     reference = EncoderRef.of(encoder)
-    known = _known(store, identity.id)
+    stored = _find_stored(store, identity.id)
+    if stored is not None and identity.kind == "text":
+        stored_format = text_format(stored.name)
+        # The stored pages depend on the format, which the name determines.
+        if stored_format != text_format(identity.name):
+            identity = replace(identity, name=stored.name)
     with ExitStack() as stack:
         document = None
-        complete = known is not None and known.has(reference)
+        complete = stored is not None and stored.has(reference)
         if not complete:
-            load_ahead(encoder)  # while the file is opened
-        if not complete and (known is None or encoder.reads == "image"):
+            load_ahead(encoder)  # loads while the file is opened
+        if not complete and (stored is None or encoder.reads == "image"):
             document = stack.enter_context(open_document(path, options, identity=identity))
-        total = known.pages if known is not None else len(document or ())
+        total = stored.pages if stored is not None else len(document or ())
         name = identity.name
-        if known is not None and (known.source == source or _still_there(known)):
-            name, source = known.name, known.source
-        said = {**document.metadata, **metadata} if document is not None else metadata
-        new = Document(identity.id, name, total, identity.size, source=source, metadata=said)
+        if stored is not None and (stored.source == source or _source_exists(stored)):
+            name, source = stored.name, stored.source
+        merged = {**document.metadata, **metadata} if document is not None else metadata
+        new = Document(identity.id, name, total, identity.size, source=source, metadata=merged)
         addition = stack.enter_context(store.adding(new, reference, path))
         if addition.stored is not None:
             return addition.stored
         written = addition.written
         missing = [number for number in range(1, total + 1) if number not in written]
-        words = store.pages(identity.id, missing) if known is not None else None
+        words = store.pages(identity.id, missing) if stored is not None else None
         images = encoder.reads == "image"
         reading = read(document, missing, words=words, images=images)
-        # Closed here: after an error in the store its traceback keeps the generators alive.
+        # Close explicitly: after an error in the store, its traceback keeps the generators alive.
         pages: Iterator[ReadPage] = stack.enter_context(closing(reading))
+        pages = _with_timeout(pages, started, identity.name, options.limits)
+        if not written:
+            pages = _require_readable_page(pages, identity.name)
         if words is None:
-            pages = _reported(pages, progress, len(written), total)
+            pages = _with_progress(pages, progress, len(written), total)
         for done, (page, embedding) in enumerate(encode_pages(encoder, pages), len(written) + 1):
             addition.put(page, embedding)
             progress("encoding", done, total)
@@ -223,30 +250,30 @@ def read_pages(
     images: bool = False,
     workers: int | None = None,
 ) -> Generator[ReadPage, None, None]:
-    """Read pages in the order of their numbers, several at once and ahead of the caller.
+    """Read pages in the order of ``numbers``, in parallel and ahead of the caller.
 
     Parameters
     ----------
     document
-        None if ``words`` are given and no images are wanted.
+        Document to read; None if ``words`` is given and no images are needed.
     numbers
-        Of the pages, from 1.
+        Page numbers, from 1.
     words
-        The same pages with their words, if these are known already.
+        The same pages with their words, if they are known.
     images
-        Whether the images of the pages are wanted too.
+        True to also render images of the pages.
     workers
-        How many pages are read at once; all usable cores by default.
+        Number of pages to read in parallel, all usable cores by default.
 
     Raises
     ------
     DocumentError
-        A page cannot be read. After an error, or if the iterator is closed before its end, the
-        document is closed: what is still being read for it ends at once.
+        The document can't be read. After an error, or if the generator is closed early, the
+        document is closed, which interrupts pending reads.
     """
-    known = dict(zip(numbers, words, strict=True)) if words is not None else {}
+    by_number = dict(zip(numbers, words, strict=True)) if words is not None else {}
     if document is None:
-        yield from (ReadPage(known[number]) for number in numbers)
+        yield from (ReadPage(by_number[number]) for number in numbers)
         return
     workers = max(1, min(workers or usable_cores(), len(numbers)))
     readers = [document, *(copy.copy(document) for _ in range(1, _readers(workers, len(numbers))))]
@@ -255,12 +282,10 @@ def read_pages(
         reader.read_image = ocr.read_image
 
     def read(number: int) -> ReadPage:
-        reader = readers[number % len(readers)]
-        page = known[number] if words is not None else reader.page(number)
-        return ReadPage(page, reader.image(number) if images else None)
+        return _read_page(readers[number % len(readers)], number, by_number.get(number), images)
 
     pool = ThreadPoolExecutor(workers, "visar-read")
-    # The next batch is read while one is encoded.
+    # Read the next batch while one is being encoded.
     ahead = 2 * _BATCH["image" if images else "words"]
     waiting: deque[Future[ReadPage]] = deque()
     try:
@@ -282,54 +307,110 @@ def read_pages(
         pool.shutdown()
 
 
+def _read_page(
+    reader: OpenedDocument, number: int, page: Page | None, with_image: bool
+) -> ReadPage:
+    try:
+        page = page or reader.page(number)
+        return ReadPage(page, reader.image(number) if with_image else None)
+    except PageError as error:
+        empty = Page(number, *_A4, rotation=0, words=(), text_source="none", blocks=())
+        return ReadPage(page or empty, problem=f"it {error.reason}")
+
+
 def _readers(workers: int, pages: int) -> int:
-    """How many processes read the file: as a rule encoding and OCR need the other cores."""
+    """Return the number of processes that read the file; encoding and OCR need other cores."""
     return max(1, min(workers // 2, pages // _PAGES_WORTH_A_READER))
 
 
 def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:
-    """Encode pages in batches, in order. An encoder of words gets no vectors of blank pages.
+    """Encode pages in batches, in order.
+
+    Pages that can't be read get no vectors, nor do blank pages with an encoder of words.
 
     Parameters
     ----------
     encoder
-        Is called in the thread that takes the pages.
+        Encoder, which is called in the thread of the consumer.
     pages
-        With images, if the encoder reads them.
+        Pages, with images if the encoder uses them.
     """
     waiting, size = iter(pages), _FIRST_BATCH
     while batch := list(islice(waiting, size)):
-        size = min(2 * size, _BATCH[encoder.reads])
-        images = [read.image for read in batch] if encoder.reads == "image" else []
-        read = [item.page for item in batch]
-        for page, embedding in zip(read, encoder.encode_pages(read, images), strict=True):
-            if encoder.reads == "words" and not page.words:
-                embedding = page_without_vectors(encoder.dimension, NO_TEXT)
-            yield page, embedding
+        readable = [item for item in batch if item.problem is None]
+        images = [item.image for item in readable] if encoder.reads == "image" else []
+        pages_read = [item.page for item in readable]
+        started = time.monotonic()
+        first = batch[0].page.number
+        with failing_as(EncoderError, f"The encoder {encoder.name} failed, from page {first} on"):
+            results = encoder.encode_pages(pages_read, images) if readable else []
+        check_embeddings(encoder, pages_read, results)
+        is_slow = time.monotonic() - started > _SECONDS_PER_BATCH
+        size = max(1, size // 2) if is_slow else min(2 * size, _BATCH[encoder.reads])
+        embeddings = dict(zip((page.number for page in pages_read), results, strict=True))
+        for item in batch:
+            problem = item.problem
+            if problem is None and encoder.reads == "words" and not item.page.words:
+                problem = NO_TEXT
+            if problem is None:
+                yield item.page, embeddings[item.page.number]
+            else:
+                yield item.page, page_without_vectors(encoder.dimension, problem)
 
 
-def _known(store: Store, identity: str) -> Document | None:
+def _require_readable_page(pages: Iterable[ReadPage], name: str) -> Iterator[ReadPage]:
+    """Yield pages if at least one of them is readable; otherwise raise PageError."""
+    unreadable: list[ReadPage] = []
+    waiting = iter(pages)
+    for read in waiting:
+        unreadable.append(read)
+        if read.problem is None:
+            yield from unreadable
+            yield from waiting
+            return
+    if unreadable:
+        first = unreadable[0]
+        raise PageError(name, first.page.number, str(first.problem).removeprefix("it "))
+
+
+def _with_timeout(
+    pages: Iterable[ReadPage], started: float, name: str, limits: Limits
+) -> Iterator[ReadPage]:
+    """Yield pages; raise DocumentError once adding the document takes too long."""
+    for read in pages:
+        if time.monotonic() - started > limits.seconds_per_document:
+            raise DocumentError(
+                name,
+                f"took longer than the limit of {limits.seconds_per_document:,g} seconds "
+                "(Limits.seconds_per_document, visar serve --seconds-per-document)",
+            )
+        yield read
+
+
+def _find_stored(store: Store, identity: str) -> Document | None:
     try:
         return store.get(identity)
     except NotInIndex:
         return None
 
 
-def _still_there(known: Document) -> bool:
-    """Whether the file that a document was added from is on this computer as it was then.
+def _source_exists(document: Document) -> bool:
+    """Return whether the file of a document exists on this computer, unchanged.
 
-    Of an object that is taken for granted: to look would be a download.
+    Objects in object storage are assumed to exist, because checking would need a download.
     """
-    if is_object_source(known.source):
+    if is_object_source(document.source):
         return True
-    path = source_path(known.source)
+    path = source_path(document.source)
     try:
-        return path is not None and identify(path, Limits(max_bytes=known.size)).id == known.id
+        return (
+            path is not None and identify(path, Limits(max_bytes=document.size)).id == document.id
+        )
     except DocumentError:
         return False
 
 
-def _reported(
+def _with_progress(
     pages: Iterable[ReadPage], progress: Progress, done: int, total: int
 ) -> Iterator[ReadPage]:
     for count, read in enumerate(pages, start=done + 1):
@@ -339,4 +420,4 @@ def _reported(
 
 
 def _ignore(stage: Stage, done: int, total: int) -> None:
-    """Report no progress."""
+    """Ignore progress."""

@@ -1,10 +1,10 @@
 """Adding documents on a Ray cluster: tasks read pages, actors encode and commit them.
 
-The three steps are those of `visar.ingest.pipeline`. An actor takes one document at a time
-through them: it has tasks on any CPU of the cluster read the pages, encodes them where it is, and
-commits to the index, which all nodes reach. What an actor has written when its node is lost is in
-the index as the draft of an interrupted addition: the next actor goes on with it, and since a
-document is known by its content and a page by its number, each is there once.
+The steps are those of `visar.ingest.pipeline`. An actor processes one document at a time: tasks on
+any CPU of the cluster read the pages, the actor encodes them on its node and commits to the shared
+index. If a node is lost, the pages of its actor are in the index as an interrupted addition, which
+the next actor resumes. Since documents are identified by content and pages by number, nothing is
+added twice.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from visar.ingest.ray_nodes import (
     EncoderActor,
     Settings,
     Shipment,
-    returning_errors,
-    value_of,
+    return_errors,
+    unwrap,
 )
 from visar.results import Document, EncoderRef, Refusal
 
@@ -50,8 +50,8 @@ class RayCluster:
     Parameters
     ----------
     address
-        Of the head, such as ``10.0.0.1:6379``; "auto" finds the cluster of this machine, "local"
-        starts one for as long as it is needed.
+        Address of the head node, such as ``10.0.0.1:6379``; "auto" finds the cluster on this
+        machine, "local" starts a temporary one.
 
     Raises
     ------
@@ -68,15 +68,17 @@ class RayCluster:
         host, _, port = address.rpartition(":")
         try:
             if host and port.isdecimal() and "://" not in address:
-                # Ray itself tries for minutes.
+                # Ray itself would retry for minutes.
                 socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
             with warnings.catch_warnings():
-                # LanceDB warns of forks; the processes that Ray starts run other programs.
+                # LanceDB warns about forks, but the processes that Ray starts run other programs.
                 warnings.filterwarnings("ignore", "lancedb fork support", RuntimeWarning)
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
-            raise InvalidOption(f"There is no Ray cluster at {address!r}: {reason}") from error
+            raise InvalidOption(
+                f"Can't connect to a Ray cluster at {address!r}: {reason}"
+            ) from error
         self._ray: Any = ray
 
     def __enter__(self) -> Self:
@@ -86,32 +88,32 @@ class RayCluster:
         self.close()
 
     def close(self) -> None:
-        """End the connection, and with it everything that was started through it."""
+        """Close the connection, and end everything that was started through it."""
         self._ray.shutdown()
 
     def check_location(self, location: str) -> None:
-        """Raise InvalidOption if other machines of the cluster cannot open the index."""
+        """Raise InvalidOption if other machines of the cluster can't open the index."""
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         others = {node["NodeManagerHostname"] for node in nodes} - {socket.gethostname()}
         if "://" not in location and others:
             raise InvalidOption(
-                f"The index {location} is a folder of this machine, which {', '.join(others)} "
-                "cannot write to: use an index in object storage (--index s3://bucket/prefix)."
+                f"The index {location} is a local folder, which {', '.join(others)} can't write "
+                "to. Use an index in object storage (--index s3://bucket/prefix)."
             )
 
     def map(self, function: Callable[[Task], Value], tasks: Iterable[Task]) -> Iterator[Value]:
-        """Call a function with each task on any CPU of the cluster; give results as they come.
+        """Call a function with each task on the cluster; yield results as soon as they are ready.
 
-        A task whose node is lost is done again. An error that the function raises is raised here.
+        Tasks of lost nodes are repeated. Errors of the function are raised here.
         """
         ray = self._ray
-        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(returning_errors)
+        remote = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(return_errors)
         waiting = [remote.remote(function, task) for task in tasks]
         try:
             while waiting:
                 ready, waiting = ray.wait(waiting, timeout=_SECONDS_PER_POLL)
                 for reference in ready:
-                    yield value_of(ray.get(reference))
+                    yield unwrap(ray.get(reference))
         except BaseException:
             for reference in waiting:
                 ray.cancel(reference, force=True)
@@ -120,14 +122,14 @@ class RayCluster:
     def add(
         self, batch: Batch, inputs: Iterable[Input], progress: BeginProgress | None
     ) -> Iterator[Result]:
-        """Add documents to an index that all nodes reach.
+        """Add documents to an index that all nodes can access.
 
-        Interrupted, it can be called again: what is in the index is not read again.
+        Repeat an interrupted call to resume it.
 
         Raises
         ------
         VisarError
-            The index or the encoder fails; documents that cannot be read are refused one by one.
+            The index or the encoder fails. Documents that can't be read are yielded as refusals.
         """
         settings = self._settings(batch)
         pool = _EncoderPool(self._ray, settings, on_gpu=batch.encoder.reads == "image")
@@ -136,19 +138,19 @@ class RayCluster:
         try:
             while waiting or pool.busy:
                 waiting.extendleft(pool.resize())
-                for worker in pool.idle():
+                for handle in pool.idle():
                     if not waiting:
                         break
                     item = waiting.popleft()
                     try:
                         shipment = self._ship(item, batch)
                     except DocumentError as error:
-                        yield item, Refusal(item.place, str(error))
+                        yield item, Refusal(item.path, str(error))
                         continue
                     if isinstance(shipment, Document):
                         yield item, shipment
                     else:
-                        worker.start(shipment, progress(item.place) if progress else None)
+                        handle.start(shipment, progress(item.path) if progress else None)
                 for item, result in pool.results():
                     if result is not None:
                         yield item, result
@@ -156,18 +158,20 @@ class RayCluster:
                         losses[item] += 1
                         waiting.appendleft(item)
                     else:
-                        reason = f"{Path(item.place).name} made {ATTEMPTS} processes stop."
-                        yield item, Refusal(item.place, reason)
+                        reason = f"{Path(item.path).name} crashed {ATTEMPTS} processes."
+                        yield item, Refusal(item.path, reason)
         finally:
             pool.close()
 
     def _settings(self, batch: Batch) -> Settings:
-        """What nodes are told; raises InvalidOption if they could do nothing with it."""
+        """Return the settings for the nodes; raise InvalidOption if they can't use them."""
         self.check_location(batch.store.location)
         if not isinstance(batch.encoder_name, str):
-            raise InvalidOption("Other machines need the name of an encoder, not an object.")
+            raise InvalidOption("A Ray cluster needs the name of an encoder, not an object.")
         if self._ray.cluster_resources().get("CPU", 0) == 1:
-            raise InvalidOption("The cluster has one CPU: one reads, and another one encodes.")
+            raise InvalidOption(
+                "The Ray cluster has one CPU, but needs two: one to read, and one to encode."
+            )
         return Settings(
             batch.store.location,
             batch.store.storage_options,
@@ -180,14 +184,14 @@ class RayCluster:
         )
 
     def _ship(self, item: Input, batch: Batch) -> Shipment | Document:
-        """Make a document ready to be sent; one that is in the store already is given instead."""
+        """Prepare a document for the cluster, or return it if it is stored already."""
         if item.is_object:
             return Shipment(item, item.source)
-        identity = identify(item.place, batch.options.limits)
+        identity = identify(item.path, batch.options.limits)
         with contextlib.suppress(NotInIndex):
             if batch.store.get(identity.id).has(EncoderRef.of(batch.encoder)):
-                # Not opened; only where it lies may change.
-                return batch.add_here(item.place, source=item.source)
+                # This only updates the source, without opening the file.
+                return batch.add_locally(item.path, source=item.source)
         is_folder = identity.kind == "images"
         content = {
             file.path.name if is_folder else "": file.path.read_bytes() for file in identity.files
@@ -196,9 +200,9 @@ class RayCluster:
 
 
 class _EncoderPool:
-    """As many actors as the cluster has room for at the moment.
+    """A pool of actors that adapts to the size of the cluster.
 
-    An actor takes a GPU, or one of two CPUs: the other one reads.
+    An actor uses a GPU, or one of two CPUs, with the other one for reading.
     """
 
     def __init__(self, ray: Any, settings: Settings, *, on_gpu: bool) -> None:
@@ -209,114 +213,116 @@ class _EncoderPool:
             and settings.device in ("auto", "cuda")
             and ray.cluster_resources().get("GPU", 0) >= 1
         )
-        self._workers: list[_Worker] = []
+        self._handles: list[_ActorHandle] = []
         self._failed_starts = 0
 
     @property
     def busy(self) -> bool:
-        return any(worker.job is not None for worker in self._workers)
+        return any(handle.job is not None for handle in self._handles)
 
-    def idle(self) -> list[_Worker]:
-        return [worker for worker in self._workers if worker.ready and worker.job is None]
+    def idle(self) -> list[_ActorHandle]:
+        return [handle for handle in self._handles if handle.ready and handle.job is None]
 
     def resize(self) -> list[Input]:
-        """Follow the cluster as it grows and shrinks; return what was taken from actors."""
+        """Adapt to the size of the cluster; return the inputs of removed actors."""
         resources = self._ray.cluster_resources()
         cpus = int(resources.get("CPU", 0))
-        # One at least: a cluster that grows with its work begins with it.
-        wanted = max(1, int(resources.get("GPU", 0)) if self._on_gpu else cpus // 2)
-        ahead = max(4, cpus // wanted)
-        while len(self._workers) < wanted:
-            self._workers.append(_Worker(self._ray, self._settings, self._on_gpu, ahead))
-        taken = []
-        # More actors than that would take the CPUs that read for them.
-        self._workers.sort(key=lambda worker: worker.job is None)
-        for worker in self._workers[wanted:]:
-            if worker.input is not None:
-                taken.append(worker.input)
-            self._remove(worker)
-        return taken
+        # At least one, because an autoscaling cluster only grows if there is work.
+        target = max(1, int(resources.get("GPU", 0)) if self._on_gpu else cpus // 2)
+        ahead = max(4, cpus // target)
+        while len(self._handles) < target:
+            self._handles.append(_ActorHandle(self._ray, self._settings, self._on_gpu, ahead))
+        inputs = []
+        # More actors would take the CPUs that read for them. Remove idle ones first.
+        self._handles.sort(key=lambda handle: handle.job is None)
+        for handle in self._handles[target:]:
+            if handle.input is not None:
+                inputs.append(handle.input)
+            self._remove(handle)
+        return inputs
 
     def results(self) -> Iterator[tuple[Input, Document | Refusal | None]]:
-        """Wait a moment; give what was done since, with None for what was lost with a node."""
+        """Wait briefly; yield the results since the last call, with None for lost actors."""
         ray = self._ray
-        for worker in self._workers:
-            worker.poll()
-        references = [one for w in self._workers for one in (w.job, w.polling) if one is not None]
+        for handle in self._handles:
+            handle.poll()
+        references = [one for h in self._handles for one in (h.job, h.polling) if one is not None]
         if not references:
-            time.sleep(_SECONDS_PER_POLL)  # no node is there
+            time.sleep(_SECONDS_PER_POLL)  # there are no nodes
             return
         ready, _ = ray.wait(references, timeout=_SECONDS_PER_POLL)
-        for worker in list(self._workers):
-            item = worker.input
+        for handle in list(self._handles):
+            item = handle.input
             try:
-                if worker.polling in ready:
-                    worker.report(ray.get(worker.polling))
+                if handle.polling in ready:
+                    handle.report(ray.get(handle.polling))
                     self._failed_starts = 0
-                if worker.job in ready:
-                    result = value_of(ray.get(worker.job))
-                    worker.finish(result)
-                    yield _known(item), result
+                if handle.job in ready:
+                    result = unwrap(ray.get(handle.job))
+                    handle.finish(result)
+                    yield _require(item), result
             except ray.exceptions.RayActorError as error:
-                self._remove(worker)
+                self._remove(handle)
                 if item is not None:
                     yield item, None
-                elif not worker.ready:
+                elif not handle.ready:
                     self._failed_starts += 1
                     if self._failed_starts > ATTEMPTS:
-                        said = str(error).strip().splitlines()[-1]
-                        raise InvalidOption(f"No process could be started there: {said}") from error
+                        reason = str(error).strip().splitlines()[-1]
+                        raise InvalidOption(
+                            f"Can't start a process on the Ray cluster: {reason}"
+                        ) from error
 
     def close(self) -> None:
-        """End all actors; what they have written waits for the next addition."""
-        for worker in list(self._workers):
-            self._remove(worker)
+        """End all actors; the next addition resumes their work."""
+        for handle in list(self._handles):
+            self._remove(handle)
 
-    def _remove(self, worker: _Worker) -> None:
-        self._workers.remove(worker)
-        self._ray.kill(worker.actor)
+    def _remove(self, handle: _ActorHandle) -> None:
+        self._handles.remove(handle)
+        self._ray.kill(handle.actor)
 
 
-class _Worker:
-    """An actor as this process knows it."""
+class _ActorHandle:
+    """The state of an actor in this process."""
 
     def __init__(self, ray: Any, settings: Settings, on_gpu: bool, ahead: int) -> None:
         resources = {"num_gpus": 1} if on_gpu else {"num_cpus": 1}
-        # One thread works, another one tells how far it is.
+        # One thread works, the other one reports progress.
         remote = ray.remote(max_concurrency=2, scheduling_strategy="SPREAD", **resources)
         self.actor = remote(EncoderActor).remote(settings, ahead)
         self.ready = False
         self.job: Any = None
         self.input: Input | None = None
         self.polling: Any = self.actor.progress.remote()
-        self._polled = time.monotonic()
+        self._last_poll = time.monotonic()
         self._progress: Progress | None = None
 
     def start(self, shipment: Shipment, progress: Progress | None) -> None:
-        """Give it a document."""
+        """Send a document to the actor."""
         self.input, self._progress = shipment.input, progress
         self.job = self.actor.add.remote(shipment)
 
     def finish(self, result: Document | Refusal) -> None:
-        """Free it for the next document."""
+        """Mark the actor as idle."""
         if self._progress and isinstance(result, Document):
             self._progress("encoding", result.pages, result.pages)
         self.job = self.input = self._progress = None
 
     def poll(self) -> None:
-        """Ask how far it is, unless it was asked a moment ago."""
+        """Request the progress, at most once per interval."""
         if self.job is None or self.polling is not None:
             return
-        if time.monotonic() - self._polled >= _SECONDS_PER_POLL:
-            self.polling, self._polled = self.actor.progress.remote(), time.monotonic()
+        if time.monotonic() - self._last_poll >= _SECONDS_PER_POLL:
+            self.polling, self._last_poll = self.actor.progress.remote(), time.monotonic()
 
-    def report(self, told: tuple[str, Stage, int, int] | None) -> None:
-        """Pass on how far it is."""
+    def report(self, progress: tuple[str, Stage, int, int] | None) -> None:
+        """Pass progress to the callback."""
         self.ready, self.polling = True, None
-        if told and self.input and self._progress and told[0] == self.input.place:
-            self._progress(*told[1:])
+        if progress and self.input and self._progress and progress[0] == self.input.path:
+            self._progress(*progress[1:])
 
 
-def _known(item: Input | None) -> Input:
-    assert item is not None  # noqa: S101 - it has a job
+def _require(item: Input | None) -> Input:
+    assert item is not None  # noqa: S101 - an actor with a job has an input
     return item

@@ -1,4 +1,4 @@
-"""What runs on the nodes of a Ray cluster: tasks that read pages, actors that encode and commit."""
+"""Code for the nodes of a Ray cluster: tasks that read pages, actors that encode and commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from visar._version import __version__
 from visar.documents import OpenedDocument, Page, ReadOptions, open_document
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, InvalidOption, VisarError
 from visar.ingest.inputs import Input
@@ -23,11 +23,11 @@ from visar.results import Document, EncoderRef, Refusal
 from visar.store import Store, open_store
 
 ATTEMPTS = 5
-"""How many processes may be lost with a document, or with some pages, before it is given up."""
-# Pages that one task reads: seconds of work with a text layer, half a minute with OCR.
+"""Number of lost processes after which a document, or some pages, are given up."""
+# Pages per task, which take seconds with a text layer, or half a minute with OCR.
 _CHUNK = 8
-# Documents that a reading process keeps open: its next task is often of the same one.
-_KEPT_OPEN = 2
+# Number of documents to keep open, because the next task is often about the same one.
+_MAX_OPEN = 2
 
 Task = TypeVar("Task")
 Value = TypeVar("Value")
@@ -35,7 +35,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every process of an addition is told."""
+    """The settings of an addition for every process."""
 
     location: str
     storage_options: Mapping[str, str]
@@ -50,18 +50,18 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A document on its way to other machines."""
+    """A document that is sent to other machines."""
 
     input: Input
     source: str
-    """As the machine that it comes from names it."""
+    """Source of the document, from its original machine."""
     files: Any = None
-    """A reference to the bytes of its files by their names, if they lie on the machine it comes
-    from, whose disk nodes need not see. The name of a single file is empty."""
+    """Reference to the contents of local files by name, because nodes can't access the disk of the
+    original machine. The name of a single file is empty."""
 
     @contextlib.contextmanager
     def local(self, settings: Settings) -> Iterator[Path]:
-        """Give a path where it can be read on this node."""
+        """Context manager: a path of the document on this node."""
         if self.files is None:
             with self.input.local(settings.options.limits, settings.storage_options) as path:
                 yield path
@@ -70,7 +70,7 @@ class Shipment:
 
         content: dict[str, bytes] = ray.get(self.files)
         with tempfile.TemporaryDirectory(prefix="visar-") as folder:
-            path = Path(folder) / Path(self.input.place).name
+            path = Path(folder) / Path(self.input.path).name
             if "" in content:
                 path.write_bytes(content[""])
             else:
@@ -81,26 +81,26 @@ class Shipment:
 
 
 class EncoderActor:
-    """Takes documents through the three steps on a node of the cluster."""
+    """An actor that adds documents on a node of the cluster."""
 
     def __init__(self, settings: Settings, ahead: int) -> None:
-        # It has one CPU, however many the node has.
+        # An actor has one CPU, however many the node has.
         os.environ["VISAR_CORES"] = "1"
         self._settings = settings
         self._ahead = ahead
-        self._parts: tuple[Store, Encoder] | None = None
+        self._store_and_encoder: tuple[Store, Encoder] | None = None
         self._progress: tuple[str, Stage, int, int] | None = None
 
     def progress(self) -> tuple[str, Stage, int, int] | None:
-        """Return the place of the document, its stage, and how many of its pages are done."""
+        """Return the document's path and stage, and the number of pages done and in total."""
         return self._progress
 
     def add(self, shipment: Shipment) -> Document | Refusal | VisarError:
-        """Add a document; an error is returned, since not all can be sent as exceptions."""
-        place = shipment.input.place
+        """Add a document; return errors, because not all can be sent as exceptions."""
+        input_path = shipment.input.path
 
         def report(stage: Stage, done: int, total: int) -> None:
-            self._progress = place, stage, done, total
+            self._progress = input_path, stage, done, total
 
         def read(
             document: OpenedDocument | None,
@@ -109,7 +109,8 @@ class EncoderActor:
             words: Sequence[Page] | None = None,
             images: bool = False,
         ) -> Generator[ReadPage, None, None]:
-            if document is None or document.kind == "office":  # converted here, once
+            # Office and text documents are converted once, on this node.
+            if document is None or document.kind in ("office", "text"):
                 return read_pages(document, numbers, words=words, images=images, workers=1)
             reading = _Reading(shipment, self._settings, document.id, images)
             return reading.pages(numbers, words, self._ahead)
@@ -129,33 +130,33 @@ class EncoderActor:
                     collection=self._settings.collection,
                 )
         except DocumentError as error:
-            return Refusal(place, str(error))
+            return Refusal(input_path, str(error))
         except VisarError as error:
             return error
 
     def _prepare(self) -> tuple[Store, Encoder]:
-        """Open the index and the encoder, with the first document."""
-        if self._parts is None:
+        """Return the index and the encoder, which are opened for the first document."""
+        if self._store_and_encoder is None:
             settings, node = self._settings, socket.gethostname()
             if settings.version != __version__:
                 raise InvalidOption(
-                    f"{node} has ViSAR {__version__}, and {settings.version} is needed: install "
+                    f"{node} has ViSAR {__version__}, but {settings.version} is needed. Install "
                     "the same version on all nodes."
                 )
             encoder = get_encoder(settings.encoder, device=settings.device)
             if EncoderRef.of(encoder) != settings.reference:
                 raise InvalidOption(
-                    f"{node} has another version of the encoder: {EncoderRef.of(encoder)}, not "
-                    f"{settings.reference}. Name its revision (--encoder NAME@REVISION)."
+                    f"{node} has the encoder {EncoderRef.of(encoder)}, but {settings.reference} "
+                    "is needed. Pin its revision (--encoder NAME@REVISION)."
                 )
             store = open_store(settings.location, options=settings.storage_options)
-            self._parts = store, encoder
-        return self._parts
+            self._store_and_encoder = store, encoder
+        return self._store_and_encoder
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Pages of a document that tasks read."""
+    """The reading of a document by tasks."""
 
     shipment: Shipment
     settings: Settings
@@ -165,7 +166,7 @@ class _Reading:
     def pages(
         self, numbers: Sequence[int], words: Sequence[Page] | None, ahead: int
     ) -> Generator[ReadPage, None, None]:
-        """Give pages in order while some tasks read ahead."""
+        """Yield pages in order, while tasks read ahead."""
         import ray
 
         task = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(_read_chunk)
@@ -173,21 +174,21 @@ class _Reading:
         try:
             for start in range(0, len(numbers), _CHUNK):
                 part = slice(start, start + _CHUNK)
-                known = None if words is None else words[part]
-                waiting.append(task.remote(self, numbers[part], known))
+                part_words = None if words is None else words[part]
+                waiting.append(task.remote(self, numbers[part], part_words))
                 if len(waiting) > ahead:
-                    yield from value_of(ray.get(waiting.popleft()))
+                    yield from unwrap(ray.get(waiting.popleft()))
             while waiting:
-                yield from value_of(ray.get(waiting.popleft()))
+                yield from unwrap(ray.get(waiting.popleft()))
         finally:
             for reference in waiting:
                 ray.cancel(reference)
 
 
-_opened: OrderedDict[tuple[str, ReadOptions], tuple[contextlib.ExitStack, OpenedDocument]] = (
-    OrderedDict()
-)
-"""The documents that this process has read from last."""
+_open_documents: OrderedDict[
+    tuple[str, ReadOptions], tuple[contextlib.ExitStack, OpenedDocument]
+] = OrderedDict()
+"""The documents that this process has used most recently."""
 
 
 def _read_chunk(
@@ -197,32 +198,32 @@ def _read_chunk(
     options = replace(reading.settings.options, ocr_threads=1)
     key = reading.document, options
     try:
-        if key not in _opened:
+        if key not in _open_documents:
             with contextlib.ExitStack() as stack:
                 path = stack.enter_context(reading.shipment.local(reading.settings))
                 document = stack.enter_context(open_document(path, options))
-                _opened[key] = stack.pop_all(), document
-        _opened.move_to_end(key)
-        while len(_opened) > _KEPT_OPEN:
-            _opened.popitem(last=False)[1][0].close()
-        document = _opened[key][1]
+                _open_documents[key] = stack.pop_all(), document
+        _open_documents.move_to_end(key)
+        while len(_open_documents) > _MAX_OPEN:
+            _open_documents.popitem(last=False)[1][0].close()
+        document = _open_documents[key][1]
         return list(read_pages(document, numbers, words=words, images=reading.images, workers=1))
     except VisarError as error:
-        if key in _opened:  # closed by the error
-            _opened.pop(key)[0].close()
+        if key in _open_documents:  # closed by the error
+            _open_documents.pop(key)[0].close()
         return error
 
 
-def returning_errors(function: Callable[[Task], Value], task: Task) -> Value | VisarError:
-    """Call a function; an error is returned."""
+def return_errors(function: Callable[[Task], Value], task: Task) -> Value | VisarError:
+    """Call a function, and return its error instead of raising it."""
     try:
         return function(task)
     except VisarError as error:
         return error
 
 
-def value_of(result: Value | VisarError) -> Value:
-    """Return a result, or raise the error that it is."""
+def unwrap(result: Value | VisarError) -> Value:
+    """Return a result, or raise it if it is an error."""
     if isinstance(result, VisarError):
         raise result
     return result

@@ -1,8 +1,8 @@
-"""Where the file of a stored document lies, and how it is opened again.
+"""Sources of stored documents, and opening them again.
 
-A source is ``file://HOST/path``, or the address of an object (``s3://bucket/key``). The host is
-part of it, so that two computers with a file of the same path do not replace each other's document
-in an index they share.
+A source is ``file://HOST/path``, the URL of an object (``s3://bucket/key``), or a web address. It
+contains the host, so that two computers with a file at the same path don't replace each other's
+document in a shared index.
 """
 
 from __future__ import annotations
@@ -29,26 +29,25 @@ if TYPE_CHECKING:
     from visar.documents import OpenedDocument
 
 _SCHEME = "file://"
-# In a MAC address: for a group, which marks the random number that Python gives where there is no
-# address; and assigned locally, which containers and privacy settings change at any time.
+# Two bits of a MAC address: multicast, which marks the random number that Python returns if there
+# is no address, and locally administered, which marks addresses that containers may change.
 _UNSTABLE_ADDRESS = 0b11 << 40
 
 
 def host_name() -> str:
-    """Name this computer in sources: its host name, and a mark of the machine where it has one.
+    """Return the name of this computer in sources: its host name, and a hash of its machine id.
 
-    In a container this is the host name alone: give the container a fixed one to keep it the
-    same host.
+    In a container this may be only the host name, which should then be fixed.
     """
     import socket
 
     name = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip("-.") or "localhost"
-    mark = _machine_mark()
-    return f"{name}-{mark}" if mark else name
+    machine = _machine_hash()
+    return f"{name}-{machine}" if machine else name
 
 
 @functools.cache
-def _machine_mark() -> str:
+def _machine_hash() -> str:
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -60,22 +59,22 @@ def _machine_mark() -> str:
 
 
 def file_source(path: str | os.PathLike[str]) -> str:
-    """The source of a file or folder of this computer: ``file://HOST/path``, percent-encoded."""
+    """Return the source of a local file or folder: ``file://HOST/path``, percent-encoded."""
     uri = Path(path).resolve().as_uri()
     return f"{_SCHEME}{host_name()}{uri.removeprefix(_SCHEME)}"
 
 
 def source_path(source: str) -> Path | None:
-    """The path of a source, if it is of this computer; None if it is of another, or no file.
+    """Return the path of a source, or None if it isn't a file on this computer.
 
-    A source without a host, as older indexes have it, is taken for one of this computer.
+    A source without a host, as in older indexes, counts as one of this computer.
     """
     host, path = _split(source)
     return path if host in ("", host_name()) else None
 
 
 def source_text(source: str) -> str:
-    """A source as people read it: the path, after the host and a colon if that is another.
+    """Return a source for display: the path, with the host and a colon for other computers.
 
     >>> source_text("file://elsewhere-0a1b2c3d/data/my%20report.pdf")
     'elsewhere-0a1b2c3d:/data/my report.pdf'
@@ -83,57 +82,56 @@ def source_text(source: str) -> str:
     host, path = _split(source)
     if path is None:
         return source
-    # A name that is no valid text can be opened, but not printed.
+    # A name that isn't valid Unicode can be opened, but not printed.
     text = str(path).encode(errors="replace").decode()
     return text if host in ("", host_name()) else f"{host}:{text}"
 
 
 def is_object_source(source: str) -> bool:
-    """Whether a source is an object in object storage."""
+    """Return whether a source is an object in object storage, or a web address."""
     return "://" in source and not source.startswith(_SCHEME)
 
 
 def _split(source: str) -> tuple[str, Path | None]:
-    """The host, empty if none is named, and the path."""
+    """Return the host, or "" if there is none, and the path."""
     if is_object_source(source):
         return "", None
     if not source.startswith(_SCHEME):
         return "", Path(source) if source else None
     parts = urlsplit(source)
     path = os.fsdecode(unquote_to_bytes(parts.path))
-    # A drive letter follows the slash.
+    # On Windows, a drive letter follows the slash.
     return parts.netloc, Path(path.removeprefix("/") if os.name == "nt" else path)
 
 
 def open_source(
     document: Document, options: ReadOptions | None = None, original: Path | None = None
 ) -> OpenedDocument:
-    """Open a stored document to show its pages: its kept original, or the file it came from.
+    """Open a stored document to render its pages, from the stored original or its source.
 
-    The whole file is read once to see that it is still the same: open it once for many pages.
+    This reads the whole file once to check that it hasn't changed, so open it once for many pages.
 
     Parameters
     ----------
     document
-        As the store gives it.
+        Document of the store.
     options
-        The password, and limits; these are raised to what the document is known to need. OCR is
-        not run: the words are in the index.
+        Password and limits; the limits are raised if the document needs it. OCR isn't used,
+        because the words are in the index.
     original
-        What the store has kept of it, if anything.
+        Path of the stored original, if there is one.
 
     Returns
     -------
     OpenedDocument
-        To be closed by the caller.
+        The open document, which the caller must close.
 
     Raises
     ------
     EncryptedDocument
-        It needs a password, or another one.
+        The document needs a password, or the password is wrong.
     DocumentError
-        Its file is gone, lies on another computer, was changed since it was added, or cannot be
-        read.
+        The file is gone, on another computer, changed since it was added, or can't be read.
     """
     from visar.documents import identify, open_document
 
@@ -150,25 +148,26 @@ def open_source(
     path = _split(document.source)[1]
     if path is None:
         raise DocumentError(
-            document.name, "cannot be shown: the index does not say where its file is. Add it again"
+            document.name, "can't be opened: its source isn't in the index. Add it again"
         )
-    # Of another computer too: a shared folder may have the same path here. The content decides.
+    # Also try paths of other computers, because a shared folder may have the same path here.
     if not _exists(path):
-        change = "does not exist any more. Put it back, or add the document from where it is now"
+        problem = "no longer exists. Put it back, or add the document from its new path"
     else:
         identity = identify(path, limits)
         if identity.id == document.id:
+            identity = replace(identity, name=document.name)
             return open_document(path, options, identity=identity)
-        change = "was changed since it was added. Add it again"
-    place = source_text(document.source)
+        problem = "has changed since it was added. Add it again"
+    text = source_text(document.source)
     if source_path(document.source) is None:
         host, _ = _split(document.source)
         raise DocumentError(
             document.name,
-            f"cannot be shown: its file is on another computer ({place}; this one is "
-            f"{host_name()}). Ask on {host}, or add the document from a path of this computer",
+            f"can't be opened: its file is on another computer ({text}; this one is "
+            f"{host_name()}). Run the command on {host}, or add the document from this computer",
         )
-    raise DocumentError(document.name, f"cannot be shown: its file {place} {change}")
+    raise DocumentError(document.name, f"can't be opened: its file {text} {problem}")
 
 
 def _exists(path: Path) -> bool:
@@ -177,36 +176,38 @@ def _exists(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        # It is there, or may be: opening it tells why it cannot be read.
+        # The file may exist; opening it will raise the reason.
         return True
     return True
 
 
 @dataclass(slots=True)
-class _Opened:
+class _PooledSource:
     """A source in a pool."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while it is opened, so that others wait for it instead of opening it too."""
+    """Held while the document is opened, so that other threads wait instead of opening it too."""
     document: OpenedDocument | None = None
     users: int = 0
 
 
 class SourcePool:
-    """Keeps the sources used last open: showing many pages hashes and opens each file once.
+    """A cache of open sources, so that rendering many pages hashes and opens each file once.
 
-    Several threads may use it.
+    The pool is thread-safe.
 
     Parameters
     ----------
     size
-        How many stay open while nobody uses them; each has a process.
+        Maximum number of unused sources to keep open; each has a process.
     """
 
     def __init__(self, size: int = 4) -> None:
         self._size = size
         self._lock = threading.Lock()
-        self._opened: OrderedDict[tuple[str, str, ReadOptions | None], _Opened] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str, ReadOptions | None], _PooledSource] = (
+            OrderedDict()
+        )
 
     @contextlib.contextmanager
     def lease(
@@ -215,73 +216,73 @@ class SourcePool:
         options: ReadOptions | None = None,
         original: Path | None = None,
     ) -> Iterator[OpenedDocument]:
-        """Give a source, opened as `open_source` does, to be used within the ``with`` block.
+        """Context manager: a source, opened by `open_source`.
 
-        Several may use the same one; none closes it.
+        Several threads can use the same source. Don't close it.
         """
         key = document.id, document.source, options
         with self._lock:
-            opened = self._opened.setdefault(key, _Opened())
-            self._opened.move_to_end(key)
-            opened.users += 1
+            entry = self._entries.setdefault(key, _PooledSource())
+            self._entries.move_to_end(key)
+            entry.users += 1
         try:
-            with opened.lock:
-                if opened.document is not None and not _unchanged(opened.document):
-                    opened.document.close()
-                    opened.document = None
-                if opened.document is None:
-                    opened.document = open_source(document, options, original)
-                source = opened.document
+            with entry.lock:
+                if entry.document is not None and not _is_unchanged(entry.document):
+                    entry.document.close()
+                    entry.document = None
+                if entry.document is None:
+                    entry.document = open_source(document, options, original)
+                source = entry.document
             yield source
         finally:
             with self._lock:
-                opened.users -= 1
-                unused = self._take_unused()
-                if not opened.users and opened.document and self._opened.get(key) is not opened:
-                    # The pool was closed, or the document forgotten, meanwhile.
-                    unused.append(opened.document)
+                entry.users -= 1
+                unused = self._remove_unused()
+                if not entry.users and entry.document and self._entries.get(key) is not entry:
+                    # The pool was closed, or the document was forgotten in the meantime.
+                    unused.append(entry.document)
             for source in unused:
                 source.close()
 
     def close(self) -> None:
         """Close all sources."""
         with self._lock:
-            sources = [opened.document for opened in self._opened.values()]
-            self._opened.clear()
+            sources = [entry.document for entry in self._entries.values()]
+            self._entries.clear()
         for source in sources:
             if source is not None:
                 source.close()
 
     def documents(self) -> set[str]:
-        """Return the ids of the documents that have a source here."""
+        """Return the ids of the documents with a source in the pool."""
         with self._lock:
-            return {document for document, _, _ in self._opened}
+            return {document for document, _, _ in self._entries}
 
     def forget(self, document: str) -> None:
-        """Close the sources of a document, those in use after their last use; drop its password."""
+        """Close the sources of a document, once they aren't in use, and forget its password."""
         with self._lock:
-            keys = [key for key in self._opened if key[0] == document]
-            removed = [self._opened.pop(key) for key in keys]
-            unused = [opened.document for opened in removed if not opened.users]
+            keys = [key for key in self._entries if key[0] == document]
+            removed = [self._entries.pop(key) for key in keys]
+            unused = [entry.document for entry in removed if not entry.users]
         for source in unused:
             if source is not None:
                 source.close()
 
-    def _take_unused(self) -> list[OpenedDocument]:
-        """Remove the sources used longest ago that are too many, and those never opened."""
-        idle = [(key, opened) for key, opened in self._opened.items() if not opened.users]
-        surplus = len(self._opened) - self._size
+    def _remove_unused(self) -> list[OpenedDocument]:
+        """Remove the least recently used sources over the limit, and those that never opened."""
+        idle = [(key, entry) for key, entry in self._entries.items() if not entry.users]
+        surplus = len(self._entries) - self._size
         removed = [
-            (key, opened)
-            for place, (key, opened) in enumerate(idle)
-            if place < surplus or opened.document is None
+            (key, entry)
+            for position, (key, entry) in enumerate(idle)
+            if position < surplus or entry.document is None
         ]
         for key, _ in removed:
-            del self._opened[key]
-        return [opened.document for _, opened in removed if opened.document is not None]
+            del self._entries[key]
+        return [entry.document for _, entry in removed if entry.document is not None]
 
 
-def _unchanged(document: OpenedDocument) -> bool:
+def _is_unchanged(document: OpenedDocument) -> bool:
     try:
         document.identity.check()
     except DocumentError:

@@ -1,4 +1,4 @@
-"""Reading stored pages with their layout, which an older version has not stored."""
+"""Reading stored pages with their layout, which older versions didn't store."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from visar.store import Store
 
 
 class StoredPages:
-    """Reads pages of a store with their blocks.
+    """A reader of stored pages with their blocks.
 
-    Pages that were stored without blocks are laid out from the original file, and their blocks
-    are kept in the store. Words and vectors stay as they are.
+    Blocks of pages that were stored without them are found in the original file, and saved in the
+    store. Words and vectors don't change.
 
     Parameters
     ----------
     store
         Store of the pages.
     sources
-        Pool of the files that the documents were read from.
+        Pool of the files of documents.
     options
         Function that returns the options for reading a document, by its id.
     """
@@ -39,29 +39,29 @@ class StoredPages:
         self._options = options
 
     def read(self, document: Document, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
-        """Return the pages of a document with these numbers, in that order, or all."""
+        """Return the pages of a document with these numbers, in this order, or all pages."""
         pages = self._store.pages(document.id, numbers)
         bare = {page.number: page for page in pages if page.blocks is None}
         if not bare:
             return pages
-        laid_out = self._lay_out(document, bare)
-        # An index that cannot be written can be read nevertheless.
+        with_blocks = self._lay_out(document, bare)
+        # A read-only index can still be read.
         with contextlib.suppress(StoreError):
-            self._store.set_blocks(document.id, laid_out.values())
-        return tuple(laid_out.get(page.number, page) for page in pages)
+            self._store.set_blocks(document.id, with_blocks.values())
+        return tuple(with_blocks.get(page.number, page) for page in pages)
 
     def _lay_out(self, document: Document, pages: dict[int, Page]) -> dict[int, Page]:
-        """Take the blocks from the original, or find them in the stored words."""
-        # OCR would take seconds: its words are in the index.
+        """Return pages with blocks, from the original if possible, or else from stored words."""
+        # Running OCR again would take seconds.
         readable = [page for page in pages.values() if page.text_source == "text layer"]
-        found = {page.number: page for page in self._read_again(document, readable)}
-        return {number: found.get(number) or lay_out(page) for number, page in pages.items()}
+        with_blocks = {page.number: page for page in self._read_again(document, readable)}
+        return {number: with_blocks.get(number) or lay_out(page) for number, page in pages.items()}
 
     def _read_again(self, document: Document, pages: Sequence[Page]) -> list[Page]:
-        """Return those of the pages whose blocks the original tells, with their stored words."""
-        found: list[Page] = []
+        """Return the stored pages with the blocks of the original, where the words are equal."""
+        results: list[Page] = []
         if not pages:
-            return found
+            return results
         # The original may be gone, encrypted or damaged.
         with contextlib.suppress(VisarError):
             options, original = self._options(document.id), self._store.original(document.id)
@@ -69,10 +69,10 @@ class StoredPages:
                 for page in pages:
                     with contextlib.suppress(DocumentError):
                         read = source.page(page.number)
-                        # Vectors point at the stored words: blocks of others are of no use.
+                        # Blocks refer to words by index, so the words must be the same.
                         if _texts(read) == _texts(page) and read.blocks is not None:
-                            found.append(replace(page, blocks=read.blocks))
-        return found
+                            results.append(replace(page, blocks=read.blocks))
+        return results
 
 
 def _texts(page: Page) -> list[str]:

@@ -20,7 +20,7 @@ with extra_needed("The LangChain retriever", "langchain"):
 
 
 class VisarRetriever(BaseRetriever):
-    """Finds the pages a question needs, or exactly ``k`` pages.
+    """A retriever of the pages that a question needs, or of exactly ``k`` pages.
 
     Each document is a page: its text as ``page_content``; as ``metadata`` the fields of its
     `PageHit`, the reasons for the number of pages (``k``, ``k_star``, ``strength`` …), and its
@@ -39,9 +39,9 @@ class VisarRetriever(BaseRetriever):
     dpi
         Resolution of the images.
     search_kwargs
-        More options of `visar.Index.search`, such as ``documents`` and ``max_k``.
+        Further options of `visar.Index.search`, such as ``documents`` and ``max_k``.
 
-    ``invoke``, ``ainvoke``, ``batch`` and ``abatch`` take ``k`` and these options for one call.
+    ``invoke``, ``ainvoke``, ``batch`` and ``abatch`` accept ``k`` and these options for one call.
     """
 
     index: Any

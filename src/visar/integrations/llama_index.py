@@ -21,7 +21,7 @@ _FOR_MODELS = {"name", "page"}
 
 
 class VisarRetriever(BaseRetriever):
-    """Finds the pages a question needs, or exactly ``k`` pages.
+    """A retriever of the pages that a question needs, or of exactly ``k`` pages.
 
     Each node is a page: its text, its image in base64, its score, and as ``metadata`` the fields
     of its `PageHit` and the reasons for the number of pages (``k``, ``k_star``, ``strength`` …).
@@ -34,10 +34,10 @@ class VisarRetriever(BaseRetriever):
     k
         Number of pages; None lets ViSAR decide for each question.
     images, dpi
-        Whether nodes are ``ImageNode`` with the page as PNG, and its resolution; otherwise they
-        are ``TextNode``.
+        Whether nodes are ``ImageNode`` with the page as PNG, or ``TextNode``; resolution of the
+        images.
     search_kwargs
-        More options of `visar.Index.search`, such as ``documents`` and ``max_k``.
+        Further options of `visar.Index.search`, such as ``documents`` and ``max_k``.
     options
         Options of LlamaIndex's ``BaseRetriever``, such as ``callback_manager``.
     """

@@ -1,4 +1,4 @@
-"""A search model for mteb: any encoder and method of ViSAR on retrieval tasks of page images."""
+"""Search model for mteb: evaluates encoders and methods of ViSAR on tasks with page images."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from visar._version import __version__
 from visar.core import PageVectors, Selection
 from visar.core.vectors import Float64, Integers
 from visar.documents import ReadOptions
-from visar.encoders.protocol import Encoder
+from visar.encoders.encoder import Encoder
 from visar.errors import EmptyQuestion, InvalidOption, extra_needed
 from visar.evaluation.datasets import CORPUS_LIMITS
 from visar.index import Index
@@ -32,22 +33,22 @@ with extra_needed("The search model for mteb", "mteb"):
 
 
 class VisarSearch:
-    """A search model as ``mteb.evaluate`` takes it.
+    """A search model for ``mteb.evaluate``.
 
     Parameters
     ----------
     encoder
         Name of an encoder, or an encoder.
     method
-        Method that chooses the pages of a query. Without a number of pages of its own, such as
-        ``top-k``, it returns as many as the task asks for.
+        Method that chooses the pages of a query. Methods such as ``top-k`` return as many pages as
+        the task requests.
     cut
-        Whether only the chosen pages are returned, so that scores tell how good the choice is;
-        otherwise all pages, in the order that the method chooses from.
+        Whether to return only the chosen pages, to evaluate the choice; otherwise all pages are
+        returned in the method's ranking.
     device
         Device of the encoder.
     options
-        How page images are read, for encoders that read words.
+        Options for reading page images, for encoders that read words.
 
     >>> import mteb  # doctest: +SKIP
     >>> tasks = mteb.get_tasks(["Vidore3HrRetrieval"])  # doctest: +SKIP
@@ -75,13 +76,13 @@ class VisarSearch:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """Name and revision, which mteb keeps results under."""
+        """Name and revision that mteb stores results under."""
         encoder = re.sub(r"[^\w.+-]+", "-", self._encoder.name).strip("-")
         rule = self._method.name if self._cut else f"{self._method.name}-ranking"
         return ModelMeta(
             loader=None,
             name=f"visar/{encoder}-{rule}",
-            revision=self._encoder.version,
+            revision=f"{self._encoder.version}-visar-{__version__}",
             release_date=None,
             languages=None,
             n_parameters=None,
@@ -111,8 +112,8 @@ class VisarSearch:
             image = row.get("image")
             if image is None:
                 raise InvalidOption(
-                    f"The document {row['id']!r} of the corpus has no image: ViSAR searches tasks "
-                    "of page images."
+                    f"The document {row['id']!r} of the corpus has no image. Use a task with page "
+                    "images."
                 )
             image.convert("RGB").save(folder / f"{position:07}.png")
             self._ids.append(str(row["id"]))
@@ -130,9 +131,9 @@ class VisarSearch:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """Return the scores of the pages that the method chooses for each query.
+        """Return the chosen pages of each query with their scores.
 
-        With ``top_ranked``, pages are chosen from these.
+        ``top_ranked`` limits the pages to choose from.
         """
         whole = DocumentPages(PageVectors(self._pages))
         numbers = {identity: number for number, identity in enumerate(self._ids)}
@@ -144,7 +145,9 @@ class VisarSearch:
             pages = whole
             if top_ranked is not None:
                 positions = [numbers[document] for document in top_ranked[row["id"]]]
-                pages = DocumentPages(PageVectors([self._pages[place] for place in positions]))
+                pages = DocumentPages(
+                    PageVectors([self._pages[position] for position in positions])
+                )
             try:
                 query = self._index.encode_question(row["text"], encoder=self._encoder)
             except EmptyQuestion:
@@ -158,7 +161,7 @@ class VisarSearch:
         return found
 
     def _choose(self, pages: ScoredPages, top_k: int) -> tuple[Integers, list[float]]:
-        """Return pages, best first, and scores that keep this order."""
+        """Return pages, best first, and strictly decreasing scores."""
         method = self._method
         if not method.adaptive:
             method = method.with_options(k=top_k)
@@ -169,19 +172,19 @@ class VisarSearch:
             scores = pages.late_interaction
             ranking = np.argsort(-scores, kind="stable")
         chosen = (result.pages if self._cut else ranking)[:top_k]
-        return chosen, _falling(scores[chosen])
+        return chosen, _strictly_decreasing(scores[chosen])
 
 
-def _falling(scores: Float64) -> list[float]:
-    """Return scores lowered where they do not fall: mteb would break ties by the names of pages.
+def _strictly_decreasing(scores: Float64) -> list[float]:
+    """Return scores lowered where necessary to decrease: mteb breaks ties by page name.
 
-    They stay different as 32-bit numbers, which mteb's measures compare.
+    They differ in float32, which mteb's metrics use.
     """
-    falling = scores.astype(np.float32)
-    for place in range(1, len(falling)):
-        limit = np.nextafter(falling[place - 1], np.float32(-np.inf))
-        falling[place] = min(falling[place], limit)
-    return [float(score) for score in falling]
+    lowered = scores.astype(np.float32)
+    for position in range(1, len(lowered)):
+        limit = np.nextafter(lowered[position - 1], np.float32(-np.inf))
+        lowered[position] = min(lowered[position], limit)
+    return [float(score) for score in lowered]
 
 
 def _close(index: Index, folder: Path) -> None:

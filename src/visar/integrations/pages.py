@@ -1,4 +1,4 @@
-"""Retrieval for all framework adapters: a question in, pages as text, image and metadata out."""
+"""Retrieval for all framework adapters: returns pages as text, image and metadata."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _REASONS = ("method", "k", "k_star", "pages_searched", "strength", "about")
 
 @dataclass(frozen=True, slots=True)
 class RetrievedPage:
-    """A page that a question needs, in the parts that frameworks store separately."""
+    """A page with its text, metadata and image as separate parts."""
 
     id: str
-    """Document id and page number: the same page always has the same id."""
+    """Stable id of the page: document id and page number."""
     text: str
     """Words of the page, line by line."""
     score: float
-    """Score that the pages are ranked by: s_p for ViSAR, late interaction for other methods."""
+    """Score of the ranking: s_p for ViSAR, late interaction for other methods."""
     metadata: dict[str, Any]
-    """JSON values: the fields of the `PageHit`, and the reasons for the number of pages."""
+    """JSON values: fields of the `PageHit`, and reasons for the number of pages."""
     load_png: Callable[[], bytes] = field(repr=False, compare=False)
-    """Render the page as PNG."""
+    """Function that renders the page as PNG."""
 
 
 def open_library(location: str) -> Library:
-    """Open the index at a location, or the library of the server at an http(s) address.
+    """Open an index, or connect to the server at an http(s) address.
 
     Raises StoreError if there is no index.
     """
@@ -55,10 +55,10 @@ def retrieve(
     dpi: float = DPI,
     search_kwargs: Mapping[str, Any] | None = None,
 ) -> list[RetrievedPage]:
-    """Find the pages an answer needs, or the ``k`` best by late interaction; best first.
+    """Return the pages a question needs, or the ``k`` best by late interaction, best first.
 
-    ``search_kwargs`` are more options of `Library.search`. Without ``k`` or ``max_k`` there are at
-    most 10 pages, as for `Library.ask`.
+    ``search_kwargs`` are further options of `Library.search`. Without ``k`` and ``max_k``, the
+    maximum is 10 pages, as for `Library.ask`.
     """
     options = cast("SearchOptions", dict(search_kwargs or {}))
     if k is not None:

@@ -1,1 +1,1 @@
-"""What encoders and generators share: hub access, checkpoints, devices, loading."""
+"""Code shared by encoders and generators: hub access, checkpoints, devices and loading."""

@@ -1,4 +1,4 @@
-"""Checkpoints: found in a local folder, or at the Hugging Face hub under a name."""
+"""Find checkpoints in local folders and on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -22,55 +22,61 @@ from visar.models.hub import (
     unreachable,
 )
 
-# Files that decide what a checkpoint's vectors are.
+# Files that determine a checkpoint's output.
 _DECISIVE = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.metadata", "*.py")
-# Larger files are known by their size and samples: a start must not read gigabytes.
+# Larger files are hashed by size and samples, so that startup doesn't read gigabytes.
 _READ_WHOLE = 256 << 20
 _SAMPLES = 64
 _SAMPLE_BYTES = 64 << 10
 _COMMIT = re.compile("[0-9a-f]{40}")
-# Subfolders of sentence-transformers, such as 1_Dense: parts of the model.
+# Subfolders of sentence-transformers models, such as 1_Dense, are parts of the model.
 _MODULES = "[0-9]*_*"
 _SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
 
 COLBERT = "ColBERT"
-"""Among the architectures of every ColBERT: Stanford's, PyLate's and sentence-transformers'."""
+"""The architecture name of every ColBERT: Stanford's, PyLate's or sentence-transformers'."""
+MULTI_VECTOR = "MultiVectorEncoder"
+"""The architecture name of the other multi-vector models, which read images."""
+_MULTI_VECTOR_CLASSES = ("HF_ColBERT", "ColPaliForRetrieval")
+# transformers' own ColQwen2 passes patches without rows and columns to its model, and
+# sentence-transformers passes images to its ColModernVBERT without the surrounding text.
+_UNSUPPORTED = ("colqwen2", "colmodernvbert")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that was found, and its configuration."""
+    """A checkpoint and its configuration."""
 
     name: str
-    """As the user gave it."""
+    """The folder or hub name, as the user gave it."""
     revision: str | None
-    """The commit at the hub; None for a local folder."""
+    """The commit on the hub; None for a local folder."""
     fingerprint: str
-    """Differs between checkpoints: the commit or a hash of the local files, with the commit of a
-    base model that comes from the hub."""
+    """A unique identifier: the commit or a hash of the local files, plus the commit of a base
+    model from the hub."""
     config: dict[str, Any]
-    """Of the model; for an adapter, of its base model."""
+    """The configuration of the model; for an adapter, of its base model."""
     adapter: dict[str, Any] | None
-    """The adapter's own configuration; None if it is not an adapter."""
+    """The adapter's configuration; None if the checkpoint isn't an adapter."""
     base: str | None = None
-    """The folder or hub name of the model that the adapter adapts."""
+    """The folder or hub name of the adapter's base model."""
     base_revision: str | None = None
-    """The commit of the base model at the hub; None if it is a folder."""
+    """The commit of the base model on the hub; None if it is a local folder."""
     is_offline: bool = False
-    """Whether the hub is not asked, so that only what was downloaded before can be used."""
-    is_colbert: bool = False
-    """Whether it makes a vector for each token of a text."""
+    """True if only cached files may be used, without contacting the hub."""
+    is_multi_vector: bool = False
+    """True if sentence-transformers can load it as a multi-vector model."""
 
     @property
     def is_local(self) -> bool:
         return self.revision is None
 
     def folder(self) -> str:
-        """Return its folder on this machine; download it and its base model if need be.
+        """Return its local folder, downloading it and its base model if needed.
 
-        The libraries are given this folder and never the hub's name, and ``base_revision`` for the
-        base model: its main branch may have moved since the fingerprint was taken. Raises
-        CheckpointError if something is not on this machine and cannot be downloaded.
+        Load the model from this folder, never by its hub name, and its base model at
+        ``base_revision``: the main branch may have changed since the fingerprint was taken. Raises
+        CheckpointError if files are missing and can't be downloaded.
         """
         if self.is_local:
             return str(Path(self.name).expanduser())
@@ -85,7 +91,7 @@ class Checkpoint:
 
     @property
     def identity(self) -> str:
-        """Its name without the folder it lies in, and its fingerprint."""
+        """The name without parent folders, and the fingerprint."""
         name = Path(self.name).resolve().name if self.is_local else self.name
         return f"{name}@{self.fingerprint}"
 
@@ -95,156 +101,165 @@ class Checkpoint:
 
     @property
     def architectures(self) -> list[str]:
-        """The classes that its configuration names, and `COLBERT` if it is one."""
-        named = self.config.get("architectures")
-        names = [str(name) for name in named] if isinstance(named, list) else []
-        return [*names, COLBERT] if self.is_colbert else names
+        """The classes named in the configuration, with `COLBERT` or `MULTI_VECTOR` appended."""
+        architectures = self.config.get("architectures")
+        names = [str(name) for name in architectures] if isinstance(architectures, list) else []
+        if self.is_multi_vector:
+            reads_images = "vision_config" in self.config or "vlm_config" in self.config
+            names.append(MULTI_VECTOR if reads_images else COLBERT)
+        return names
 
     @property
     def adapted_modules(self) -> str:
-        """The modules that the adapter changes, as text of its configuration."""
+        """The modules that the adapter changes, as text from its configuration."""
         adapter = self.adapter or {}
         return f"{adapter.get('target_modules')} {adapter.get('modules_to_save')}"
 
 
 def is_checkpoint_name(name: str) -> bool:
-    """Whether a name means a checkpoint: it has a slash, or is an existing path."""
+    """Return whether a name refers to a checkpoint: it has a slash or is an existing path."""
     return "/" in name or _local_path(name).exists()
 
 
 def find_checkpoint(
     name: str | Checkpoint, revision: str | None = None, base_revision: str | None = None
 ) -> Checkpoint:
-    """Find a checkpoint by local path or hub name; a Checkpoint is returned as it is.
+    """Find a checkpoint by local path or hub name; return a Checkpoint unchanged.
 
-    A local folder never leads to a download: the base model that an adapter names must be on
-    this machine too.
+    A local folder never triggers a download: an adapter's base model must be on this machine too.
 
     Parameters
     ----------
     name
-        A folder, or a repository of the hub.
+        Folder, or repository on the hub.
     revision
-        A branch, tag or commit of the repository; its main branch if None.
+        Branch, tag or commit of the repository; None for the main branch.
     base_revision
-        The same of the repository of an adapter's base model.
+        Revision of an adapter's base model.
 
     Raises
     ------
     CheckpointError
-        If there is none, or it is not complete.
+        If it doesn't exist or is incomplete.
     InvalidOption
-        If the name can be no path, or a folder is given a revision.
+        If the name isn't a valid path, or a revision is given for a folder.
     """
     if isinstance(name, Checkpoint):
         return name
     folder = _local_path(name)
     if folder.is_dir():
         if revision is not None:
-            raise InvalidOption(f"A revision goes with a hub name; {name} is a local folder.")
+            raise InvalidOption(
+                f"{name} is a local folder, which has no revisions: remove @{revision}."
+            )
         return _local_checkpoint(name, folder)
     if folder.exists():
-        raise CheckpointError(f"{name} is a file; a checkpoint is a folder with a config.json.")
+        raise CheckpointError(f"{name} is a file: give a checkpoint's folder, with a config.json.")
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise CheckpointError(
-            f"There is no folder {name}. Give the folder of a checkpoint, or a hub name such as "
+            f"No folder {name}. Give a checkpoint's folder, or a hub name such as "
             "vidore/colpali-v1.2."
         )
     return _hub_checkpoint(name, revision, base_revision)
 
 
 def _local_path(name: str) -> Path:
-    """Return the path a name means; raise InvalidOption if it can be none."""
+    """Return a name as a path; raise InvalidOption if it isn't a valid one."""
     try:
         path = Path(name).expanduser()
         path.exists()
-    except (OSError, RuntimeError) as error:  # too long a name, an unknown user's home
-        raise InvalidOption(f"{name[:80]!r} is no encoder and no path: {error}.") from error
+    except (OSError, RuntimeError) as error:  # name too long, or ~user of an unknown user
+        raise InvalidOption(f"{name[:80]!r} is neither an encoder nor a path: {error}.") from error
     return path
 
 
 def _local_checkpoint(name: str, folder: Path) -> Checkpoint:
-    adapter = _read(folder / "adapter_config.json")
-    own = _read(folder / "config.json")
+    adapter = _read_config(folder / "adapter_config.json")
+    own = _read_config(folder / "config.json")
     folders, base, commit = [folder], None, None
-    # Adapters may come with a copy of their base's configuration, and models with an adapter.
+    # An adapter may include a copy of its base's configuration, and a full model an adapter's.
     if adapter is not None and (own is None or is_adapter(folder)):
         base = _base_of(name, adapter)
         found = _base_folder(name, folder, base)
-        own = _read(found / "config.json")
+        own = _read_config(found / "config.json")
         if Path(base).is_dir():
             folders.append(found)
         else:
             commit = found.name
     if own is None:
         raise CheckpointError(
-            f"{name} is no checkpoint: it has neither a config.json nor an adapter_config.json "
-            "whose base model has one."
+            f"{name} isn't a checkpoint: it has no config.json, and no adapter_config.json whose "
+            "base model has one."
         )
     if not has_weights(folder):
-        raise CheckpointError(
-            f"{name} has no weights, or not all of them: a checkpoint keeps them in *.safetensors."
-        )
+        raise CheckpointError(f"{name} is incomplete: some or all *.safetensors files are missing.")
     fingerprint = _with_base(_fingerprint(folders), commit)
-    colbert = _is_colbert(own, _read(folder / _SENTENCE_TRANSFORMERS))
-    return Checkpoint(name, None, fingerprint, own, adapter, base, commit, is_colbert=colbert)
+    multi_vector = _is_multi_vector(own, _read_config(folder / _SENTENCE_TRANSFORMERS))
+    return Checkpoint(
+        name, None, fingerprint, own, adapter, base, commit, is_multi_vector=multi_vector
+    )
 
 
 def _base_folder(name: str, folder: Path, base: str) -> Path:
-    """Return the folder of a local adapter's base model, its own or one of the hub's cache."""
+    """Return the folder of a local adapter's base model, which may be in the hub's cache."""
     if Path(base).is_dir():
         if has_weights(Path(base)):
             return Path(base)
-        lacking = "which has no weights, or not all of them"
+        problem = "which has no weights or only some of them"
     elif is_downloaded(base) and (cached := cached_folder(base)) is not None:
         return cached
     else:
-        lacking = "which is not on this machine"
+        problem = "which isn't on this machine"
     raise CheckpointError(
-        f"{name} is an adapter on {base}, {lacking}. Save that model to a folder and put its path "
-        f"as base_model_name_or_path into {folder / 'adapter_config.json'}."
+        f"{name} is an adapter for {base}, {problem}. Save that model to a folder and set "
+        f"base_model_name_or_path to its path in {folder / 'adapter_config.json'}."
     )
 
 
 def _hub_checkpoint(name: str, revision: str | None, base_revision: str | None) -> Checkpoint:
-    # A commit does not change: whoever has it need not ask.
-    pinned = bool(_COMMIT.fullmatch(revision or ""))
-    settled = pinned and is_downloaded(name, revision, base_revision)
-    offline = settled or not is_reachable(name, revision)
+    # A commit never changes, so a downloaded one needs no request.
+    is_commit = bool(_COMMIT.fullmatch(revision or ""))
+    is_cached = is_commit and is_downloaded(name, revision, base_revision)
+    offline = is_cached or not is_reachable(name, revision)
     found = hub_file(name, "adapter_config.json", revision, local_only=offline)
-    adapter = None if found is None else _read(found)
-    base = base_commit = described = None
+    adapter = None if found is None else _read_config(found)
+    base = base_commit = modules = None
     if adapter is None:
         configured = hub_file(name, "config.json", revision, local_only=offline)
-        described = hub_file(name, _SENTENCE_TRANSFORMERS, revision, local_only=offline)
+        modules = hub_file(name, _SENTENCE_TRANSFORMERS, revision, local_only=offline)
     else:
         base = _base_of(name, adapter)
         configured = hub_file(base, "config.json", base_revision, local_only=offline)
         base_commit = None if configured is None else configured.parent.name
-    config = None if configured is None else _read(configured)
+    config = None if configured is None else _read_config(configured)
     first = found or configured
     if config is None or first is None:
         if offline:
             raise CheckpointError(unreachable(name, base))
         raise CheckpointError(
-            f"The repository {name} is no checkpoint: it has neither a config.json nor an "
+            f"The repository {name} isn't a checkpoint: it has no config.json, and no "
             "adapter_config.json whose base model has one."
         )
     commit = first.parent.name
     fingerprint = _with_base(commit, base_commit)
-    colbert = _is_colbert(config, None if described is None else _read(described))
+    multi_vector = _is_multi_vector(config, None if modules is None else _read_config(modules))
     return Checkpoint(
-        name, commit, fingerprint, config, adapter, base, base_commit, offline, colbert
+        name, commit, fingerprint, config, adapter, base, base_commit, offline, multi_vector
     )
 
 
-def _is_colbert(config: dict[str, Any], described: dict[str, Any] | None) -> bool:
-    """Whether a model is a ColBERT, by its configuration and that of sentence-transformers."""
-    if described is None:
-        return "HF_ColBERT" in str(config.get("architectures"))
-    # PyLate named no type before sentence-transformers 5, and always its two prefixes.
-    kinds = ("ColBERT", "MultiVectorEncoder")
-    return described.get("model_type") in kinds or "query_prefix" in described
+def _is_multi_vector(config: dict[str, Any], modules: dict[str, Any] | None) -> bool:
+    """Return whether sentence-transformers loads a model as multi-vector.
+
+    ``modules`` is the content of its config_sentence_transformers.json, if any.
+    """
+    if config.get("model_type") in _UNSUPPORTED:
+        return False
+    if modules is None:
+        return any(name in str(config.get("architectures")) for name in _MULTI_VECTOR_CLASSES)
+    # Before sentence-transformers 5, PyLate saved prefixes but no model type.
+    types = (COLBERT, MULTI_VECTOR)
+    return modules.get("model_type") in types or "query_prefix" in modules
 
 
 def _with_base(fingerprint: str, base_commit: str | None) -> str:
@@ -254,20 +269,20 @@ def _with_base(fingerprint: str, base_commit: str | None) -> str:
 def _base_of(name: str, adapter: dict[str, Any]) -> str:
     base = adapter.get("base_model_name_or_path")
     if not base:
-        raise CheckpointError(f"The adapter {name} does not name its base model.")
+        raise CheckpointError(f"The adapter {name} has no base_model_name_or_path: add it.")
     return str(base)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_config(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    # Brackets can be nested deeper than Python calls.
+    # RecursionError: the JSON is nested too deeply.
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}.") from error
+        raise CheckpointError(f"Can't read {path}: {error}.") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is no configuration: it holds a {type(content).__name__}.")
+        raise CheckpointError(f"{path} holds a {type(content).__name__}, not a JSON object.")
     return content
 
 
@@ -276,7 +291,7 @@ def _fingerprint(folders: list[Path]) -> str:
     for path in _decisive_files(folders):
         digest.update(path.name.encode())
         digest.update(path.stat().st_size.to_bytes(8, "little"))
-        for chunk in _content(path):
+        for chunk in _sampled_content(path):
             digest.update(chunk)
     return digest.hexdigest()[:16]
 
@@ -291,7 +306,7 @@ def _decisive_files(folders: list[Path]) -> Iterator[Path]:
         yield from sorted(path for path in found if path.is_file())
 
 
-def _content(path: Path) -> Iterator[bytes]:
+def _sampled_content(path: Path) -> Iterator[bytes]:
     size = path.stat().st_size
     with path.open("rb") as file:
         if size <= _READ_WHOLE:
@@ -303,10 +318,9 @@ def _content(path: Path) -> Iterator[bytes]:
 
 
 def refuse_other_kinds(checkpoint: Checkpoint, expected: str | None, example: str) -> None:
-    """Raise CheckpointError if the configuration does not name the class expected."""
+    """Raise CheckpointError if the configuration doesn't name the expected class."""
     if expected not in checkpoint.architectures:
         kinds = ", ".join(checkpoint.architectures) or checkpoint.model_type
         raise CheckpointError(
-            f"{checkpoint.name} is {kinds} where {expected} was expected: take a checkpoint such "
-            f"as {example}."
+            f"{checkpoint.name} is {kinds}, not {expected}: use a checkpoint such as {example}."
         )

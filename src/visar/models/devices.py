@@ -1,4 +1,4 @@
-"""Devices: which one a model runs on, in which number format, with how many pages at a time."""
+"""The device, number format and batch size that models run with."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ Device: TypeAlias = Literal["auto", "cpu", "cuda", "mps"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Pages in the first batch: on a CPU several pages at a time only take memory.
+# Pages in the first batch. On a CPU, larger batches use more memory without being faster.
 _FIRST_BATCH = {"cuda": 8, "mps": 2, "cpu": 1}
 
 
 def check_device(device: str) -> None:
-    """Raise InvalidOption if there is no device of that name."""
+    """Raise InvalidOption if a device is unknown."""
     if device not in get_args(Device):
-        raise InvalidOption(f"There is no device {device!r}: {', '.join(get_args(Device))}.")
+        raise InvalidOption(f"Unknown device {device!r}: choose {', '.join(get_args(Device))}.")
 
 
 def choose_device(device: str) -> str:
-    """Return the device to run on; "auto" takes the best that is present.
+    """Return the device to run on; "auto" picks the best one available.
 
-    Raises EncoderUnavailable if the device named is not present.
+    Raises EncoderUnavailable if the requested device isn't available.
     """
     import torch
 
     check_device(device)
-    present = {
+    is_available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
     if device == "auto":
-        return next(name for name, there in present.items() if there)
-    if not present[device]:
+        return next(name for name, available in is_available.items() if available)
+    if not is_available[device]:
         raise EncoderUnavailable(
-            f"There is no {device} device here, or torch was installed without it: "
+            f"No {device} device found, or torch was installed without support for it: "
             "choose auto or cpu."
         )
     return device
@@ -55,9 +55,9 @@ def choose_device(device: str) -> str:
 def choose_dtype(device: str, half: str = "bfloat16") -> torch.dtype:
     """Return the number format for a device: 16 bits on CUDA, float32 elsewhere.
 
-    ``half`` is "bfloat16" or "float16", which every card has.
+    ``half`` is the preferred 16-bit format, "bfloat16" or "float16". Every card supports float16.
 
-    Never bfloat16 on a CPU: on some of them a product of such matrices ends the process.
+    bfloat16 is never used on a CPU: on some CPUs a bfloat16 matrix product crashes the process.
     """
     import torch
 
@@ -68,38 +68,38 @@ def choose_dtype(device: str, half: str = "bfloat16") -> torch.dtype:
 
 
 def attention_for(device: str) -> str | None:
-    """Return flash attention where it can be imported and runs; None for the model's own choice."""
+    """Return "flash_attention_2" if it is usable; None for the model's default."""
     if device != "cuda":
         return None
     try:
         importlib.import_module("flash_attn")
-    except (ImportError, OSError):  # often built for another torch
+    except (ImportError, OSError):  # often built for a different torch
         return None
     return "flash_attention_2"
 
 
 def first_batch(device: str) -> int:
-    """Return how many pages to try at a time on a device."""
+    """Return the number of pages in the first batch on a device."""
     return _FIRST_BATCH[device]
 
 
 class Batches:
-    """Batches whose size is halved when memory does not suffice.
+    """Batches whose size is halved when memory runs out.
 
-    Threads may share one object: each keeps its own place, and the size only ever falls.
+    Threads may share one object: each tracks its own position, and the size only decreases.
     """
 
     def __init__(self, size: int) -> None:
         if size < 1:
-            raise InvalidOption(f"A batch has at least one page, not {size}.")
+            raise InvalidOption(f"Batch size {size} is too small: use at least 1.")
         self.size = size
 
     def run(
         self, items: Sequence[Item], work: Callable[[Sequence[Item]], Sequence[Result]]
     ) -> list[Result]:
-        """Do the work on all items, batch by batch; return the results in order.
+        """Call ``work`` on all items, batch by batch; return the results in order.
 
-        Raises OutOfMemory if memory does not suffice for a single item.
+        Raises OutOfMemory if a single item doesn't fit into memory.
         """
         done: list[Result] = []
         while len(done) < len(items):
@@ -111,19 +111,19 @@ class Batches:
                     raise
                 if len(batch) == 1:
                     raise OutOfMemory(
-                        "A single page does not fit into the memory of the device: choose a "
-                        "smaller encoder, or another device."
+                        "A single page doesn't fit into the device's memory: choose a smaller "
+                        "encoder or another device."
                     ) from error
             else:
                 continue
-            # After the except clause, which holds on to the tensors of the failed call.
+            # Outside the except clause, which keeps the failed call's tensors alive.
             self.size = min(self.size, max(1, len(batch) // 2))
             free_memory()
         return done
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory did not suffice; torch has another for each device."""
+    """Return whether an error means out of memory; torch raises a different one per device."""
     import torch
 
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
@@ -133,7 +133,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_memory() -> None:
-    """Collect what nothing refers to any more, and give a graphics card's memory back."""
+    """Collect garbage and release cached GPU memory."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -143,13 +143,13 @@ def free_memory() -> None:
 
 
 def usable_cores() -> int:
-    """Return the number of cores this process may use; in a container often not all of them.
+    """Return the number of cores this process may use, which containers often limit.
 
-    ``VISAR_CORES`` in the environment says how many where the system does not.
+    The environment variable ``VISAR_CORES`` overrides what the system reports.
     """
-    told = os.environ.get("VISAR_CORES", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    cores = os.environ.get("VISAR_CORES", "")
+    if cores.isdecimal() and int(cores):
+        return int(cores)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

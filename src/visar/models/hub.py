@@ -1,4 +1,4 @@
-"""Files of the Hugging Face hub, and which of them are in its cache on this machine."""
+"""Files on the Hugging Face hub and in its local cache."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from visar.errors import CheckpointError, extra_needed
 
 _logger = logging.getLogger(__name__)
 
-# For the first answer of the hub. Who has a slower connection sets HF_HUB_ETAG_TIMEOUT.
-_SECONDS_TO_ANSWER = 5.0
+# Timeout for the hub's first response. HF_HUB_ETAG_TIMEOUT overrides it for slow connections.
+_HUB_TIMEOUT = 5.0
 _CONFIGURATIONS = ("adapter_config.json", "config.json")
 
 
 def unreachable(name: str, base: str | None = None) -> str:
-    """Return the message for a checkpoint, and its base model, if the hub cannot be reached."""
+    """Return the error message for a missing checkpoint when the hub can't be reached."""
     what = f"{name} or its base model {base}" if base else name
     return (
-        f"The checkpoint {what} is not on this machine and the hub cannot be reached. Download it "
-        f"where there is a network (`hf download {name}`), copy it here with the base model it "
-        "names, and give the folder's path instead of the name."
+        f"The checkpoint {what} is not on this machine and the hub can't be reached. Download it "
+        f"on a machine with a network (`hf download {name}`), copy it here together with its base "
+        "model, if any, and use the folder's path as the name."
     )
 
 
 def is_reachable(name: str, revision: str | None) -> bool:
-    """Whether the hub answers a request for a repository, whatever the answer.
+    """Return whether the hub responds to a request for a repository, even with an error.
 
-    One request with a short timeout: the hub's own downloads try again for minutes where there is
-    no network.
+    Sends one request with a short timeout, because huggingface_hub retries downloads for minutes
+    when there is no network.
     """
-    _hub()
+    _require_hub()
     from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
 
-    chosen = "HF_HUB_ETAG_TIMEOUT" in os.environ
-    patience = constants.HF_HUB_ETAG_TIMEOUT if chosen else _SECONDS_TO_ANSWER
+    is_set = "HF_HUB_ETAG_TIMEOUT" in os.environ
+    timeout = constants.HF_HUB_ETAG_TIMEOUT if is_set else _HUB_TIMEOUT
     try:
         url = hf_hub_url(name, "config.json", revision=revision)
-        get_hf_file_metadata(url, timeout=patience)
+        get_hf_file_metadata(url, timeout=timeout)
     except (errors.HfHubHTTPError, errors.HFValidationError):
         return True
-    except Exception:  # of the HTTP client, which is another in every few versions
+    except Exception:  # the HTTP client and its exceptions change between hub versions
         return False
     return True
 
 
 def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) -> Path | None:
-    """Return the path of a repository's file, downloaded unless ``local_only``.
+    """Return the path of a repository's file, downloading it unless ``local_only`` is set.
 
-    Its folder is named after the commit. None if the repository has no such file, or with
-    ``local_only`` if it is not in the cache. Raises CheckpointError if the repository or revision
-    does not exist, may not be read, or cannot be reached.
+    Its folder is named after the commit. Returns None if the repository has no such file or, with
+    ``local_only``, if it isn't cached. Raises CheckpointError if the repository or revision
+    doesn't exist, isn't accessible, or can't be reached.
     """
-    _hub()
+    _require_hub()
     from huggingface_hub import errors, hf_hub_download
 
     try:
@@ -72,33 +72,33 @@ def hub_file(name: str, file: str, revision: str | None, *, local_only: bool) ->
         raise CheckpointError(f"The repository {name} has no revision {revision!r}.") from error
     except errors.GatedRepoError as error:
         raise CheckpointError(
-            f"The repository {name} is open only to those who accepted its terms: accept them "
-            "on its page, run `hf auth login`, and try again."
+            f"The repository {name} is gated: accept its terms on its page, run `hf auth login`, "
+            "and try again."
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise CheckpointError(
-            f"There is no repository {name} at the hub that you may read, and no such folder here."
+            f"{name} is neither a local folder nor a repository on the hub that you can access."
         ) from error
     except errors.EntryNotFoundError:
         return None
     except errors.HFValidationError as error:
         raise CheckpointError(
-            f"{name!r} is no folder here and no name a repository can have: {error}"
+            f"{name!r} is neither a local folder nor a valid repository name: {error}"
         ) from error
     except (errors.HfHubHTTPError, OSError) as error:
         raise CheckpointError(f"{unreachable(name)} ({error})") from error
 
 
 def fetch_file(name: str, file: str) -> Path:
-    """Return the path of a repository's file: from the cache, or else downloaded.
+    """Return the path of a repository's file, downloading it if it isn't cached.
 
-    Raises CheckpointError if it cannot be had.
+    Raises CheckpointError if it isn't available.
     """
     found = hub_file(name, file, None, local_only=True)
     if found is None and not is_reachable(name, None):
         raise CheckpointError(
-            f"{name} is not on this machine and the hub cannot be reached. Run "
-            f"`hf download {name}` where there is a network, and copy the hub's cache here."
+            f"{name} is not on this machine and the hub can't be reached. Run "
+            f"`hf download {name}` on a machine with a network, and copy its hub cache here."
         )
     found = found or hub_file(name, file, None, local_only=False)
     if found is None:
@@ -107,11 +107,12 @@ def fetch_file(name: str, file: str) -> Path:
 
 
 def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
-    """Download the files of a repository that match patterns and are not cached; return the folder.
+    """Download the files of a repository that match the patterns; return their folder.
 
-    Raises CheckpointError if the download fails, or there are no weights among the files.
+    Cached files aren't downloaded again. Raises CheckpointError if the download fails or the files
+    include no weights.
     """
-    _hub()
+    _require_hub()
     from huggingface_hub import snapshot_download
 
     _logger.info("downloading %s", name)
@@ -121,37 +122,37 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
                 name,
                 revision=revision,
                 allow_patterns=list(files),
-                # The same weights for other programs. Parts of the model are in 1_Dense and such.
+                # Skip copies of the weights for other programs, but not folders like 1_Dense.
                 ignore_patterns=["[!0-9]*/*.safetensors"],
-                tqdm_class=None if _shown.get() else _hidden_bar(),
+                tqdm_class=None if _show_progress.get() else _hidden_bar_class(),
             )
         )
-    except Exception as error:  # of the HTTP client too, which is another in every few versions
+    except Exception as error:  # the HTTP client and its exceptions change between hub versions
         raise CheckpointError(
-            f"{name} could not be downloaded ({error}). Try again: what has arrived is kept."
+            f"Downloading {name} failed: {error}. Try again; the download resumes where it stopped."
         ) from error
-    # If the hub fails half way, snapshot_download returns what is in the cache.
+    # If the hub fails midway, snapshot_download returns the incomplete cached folder.
     if not has_weights(folder):
         raise CheckpointError(
-            f"{name} has no weights in *.safetensors, or they could not be downloaded: try again."
+            f"{name} has no *.safetensors weights, or downloading them failed: try again."
         )
     return folder
 
 
 def is_downloaded(name: str, revision: str | None = None, base_revision: str | None = None) -> bool:
-    """Whether the weights of a repository, and of its base model, are in the hub's cache."""
+    """Return whether the weights of a repository, and of its base model, are cached."""
     folder = cached_folder(name, revision)
     if folder is None or not has_weights(folder):
         return False
     if not is_adapter(folder):
         return True
-    base = _json(folder / "adapter_config.json").get("base_model_name_or_path")
+    base = _read_json(folder / "adapter_config.json").get("base_model_name_or_path")
     return isinstance(base, str) and is_downloaded(base, base_revision)
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path | None:
-    """Return the folder of a repository's revision in the hub's cache; None if it has none."""
-    _hub()
+    """Return the folder of a repository's revision in the hub's cache; None if not cached."""
+    _require_hub()
     from huggingface_hub import errors, try_to_load_from_cache
 
     try:
@@ -162,17 +163,19 @@ def cached_folder(name: str, revision: str | None = None) -> Path | None:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds an adapter without its base model."""
-    own = any(path.name != "adapter_model.safetensors" for path in folder.glob("*.safetensors"))
-    return (folder / "adapter_config.json").exists() and not own
+    """Return whether a folder holds an adapter without its base model."""
+    has_base = any(
+        path.name != "adapter_model.safetensors" for path in folder.glob("*.safetensors")
+    )
+    return (folder / "adapter_config.json").exists() and not has_base
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether a folder has a checkpoint's weights, all parts of them if they are in several."""
+    """Return whether a folder has all of a checkpoint's weights."""
     indices = list(folder.glob("*.safetensors.index.json"))
     if not indices:
         return any(path.exists() for path in folder.glob("*.safetensors"))
-    parts = {part for index in indices for part in _parts(_json(index).get("weight_map"))}
+    parts = {part for index in indices for part in _parts(_read_json(index).get("weight_map"))}
     return bool(parts) and all((folder / part).exists() for part in parts)
 
 
@@ -180,21 +183,21 @@ def _parts(weight_map: Any) -> Iterable[str]:
     return map(str, weight_map.values()) if isinstance(weight_map, dict) else ()
 
 
-_shown = ContextVar("downloads are shown", default=False)
+_show_progress = ContextVar("show download progress", default=False)
 
 
 @contextlib.contextmanager
-def downloads_shown() -> Iterator[None]:
-    """Show the hub's progress bars for downloads started in this block, by this thread."""
-    token = _shown.set(True)
+def show_downloads() -> Iterator[None]:
+    """Show the hub's progress bars for downloads that this thread starts in the block."""
+    token = _show_progress.set(True)
     try:
         yield
     finally:
-        _shown.reset(token)
+        _show_progress.reset(token)
 
 
 @functools.cache
-def _hidden_bar() -> type[Any]:
+def _hidden_bar_class() -> type[Any]:
     from huggingface_hub.utils.tqdm import tqdm
 
     class HiddenBar(tqdm):
@@ -204,7 +207,7 @@ def _hidden_bar() -> type[Any]:
     return HiddenBar
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -212,6 +215,6 @@ def _json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _hub() -> None:
-    with extra_needed("A checkpoint of the Hugging Face hub", "colpali"):
+def _require_hub() -> None:
+    with extra_needed("A checkpoint from the Hugging Face hub", "colpali"):
         import huggingface_hub  # noqa: F401

@@ -1,9 +1,10 @@
-"""Loading checkpoints with transformers: one at a time, quietly, complete, with clear errors."""
+"""Load checkpoints with transformers: one at a time, quietly, with clear errors."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -19,75 +20,75 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-# Held while anything is loaded: transformers and torch change defaults of the process meanwhile.
-_loading = threading.RLock()
+# Held during loading, because transformers and torch temporarily change process-wide defaults.
+_loading_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # A forked child would inherit a lock held by a thread that doesn't exist in it.
+    os.register_at_fork(after_in_child=lambda: globals().update(_loading_lock=threading.RLock()))
 _is_quiet = False
 
-# torchvision is needed for its image transforms. Where its compiled part does not match the torch
-# that is installed (a CUDA build beside a CPU torch), the import fails for lack of two operators
-# that nobody here calls: declaring them is enough.
+# torchvision is needed for its image transforms. If its compiled part doesn't match the installed
+# torch (such as a CUDA build with a CPU torch), the import fails because two operators are
+# missing. They aren't used here, so declaring them is enough.
 _OPERATORS = ("nms", "qnms")
-# The declarations end with the object that holds them.
-_declared: list[Library] = []
+# Declarations last only as long as the Library object, so keep it alive.
+_operator_libraries: list[Library] = []
 
 
 class Lazy(Generic[Value]):
-    """A value that is made when first asked for, once for all threads, and can be dropped.
+    """A value that is created on first use, shared by all threads, and can be dropped.
 
-    If making it raises, the next call of `get` tries again.
+    If creating it raises, the next call of `get` tries again.
     """
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
         self._lock = threading.RLock()
-        self._made: list[Value] = []
+        self._values: list[Value] = []
 
     def get(self) -> Value:
-        """Return the value; a thread that asks while another makes it waits for that one."""
+        """Return the value, waiting if another thread is creating it."""
         with self._lock:
-            if not self._made:
-                self._made.append(self._make())
-            return self._made[0]
+            if not self._values:
+                self._values.append(self._make())
+            return self._values[0]
 
     def drop(self) -> bool:
-        """Forget the value; the next call of `get` makes a new one.
-
-        Returns whether there was one.
-        """
+        """Drop the value and return whether there was one; the next `get` creates a new one."""
         with self._lock:
-            was_made = bool(self._made)
-            self._made.clear()
-            return was_made
+            had_value = bool(self._values)
+            self._values.clear()
+            return had_value
 
 
 def load_ahead(model: object) -> None:
-    """Begin to load a model that loads quickly, while the caller does something else."""
+    """Start loading a model in the background, if it supports that."""
     if isinstance(model, Loadable):
         threading.Thread(target=_load, args=(model,), name="visar-load").start()
 
 
 def _load(model: Loadable) -> None:
-    # What fails here fails again, and is reported, where the model is used.
+    # Errors are raised again, and reported, when the model is used.
     with contextlib.suppress(Exception):
         model.load()
 
 
 @contextlib.contextmanager
 def loading(checkpoint: Checkpoint) -> Iterator[None]:
-    """Let one thread load at a time, and turn the libraries' errors into CheckpointError.
+    """Let one thread load at a time, and convert library errors to CheckpointError.
 
-    Progress bars and warnings of transformers are turned off for good with the first checkpoint,
-    unless the environment or the program around us has chosen what it shows.
+    The first checkpoint permanently turns off transformers' progress bars and warnings, unless
+    the environment or the calling program has configured them.
     """
     from safetensors import SafetensorError
 
-    with _loading:
+    with _loading_lock:
         _quiet_transformers()
         try:
             yield
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
             on = f" on {checkpoint.base}" if checkpoint.base else ""
-            raise CheckpointError(f"{checkpoint.name}{on} cannot be loaded: {error}") from error
+            raise CheckpointError(f"Can't load {checkpoint.name}{on}: {error}") from error
 
 
 def _quiet_transformers() -> None:
@@ -102,17 +103,16 @@ def _quiet_transformers() -> None:
     shows_downloads = not are_progress_bars_disabled()
     logging.disable_progress_bar()
     if shows_downloads:
-        enable_progress_bars()  # transformers has turned the hub's off together with its own
+        enable_progress_bars()  # disable_progress_bar() turned off the hub's bars too
     _is_quiet = True
 
 
 def import_torchvision() -> bool:
-    """Import torchvision; return whether operators had to be declared for it.
+    """Import torchvision; return whether missing operators had to be declared.
 
-    The real import is tried first: where the operators exist, nothing is declared. Raises
-    MissingExtra if it is not installed.
+    Raises MissingExtra if it isn't installed.
     """
-    with _loading:
+    with _loading_lock:
         try:
             importlib.import_module("torchvision")
         except ImportError as error:
@@ -120,7 +120,7 @@ def import_torchvision() -> bool:
         except RuntimeError as error:
             if "torchvision::" not in str(error):
                 raise
-            _forget_half_imported()
+            _remove_partial_import()
             _declare_operators()
             importlib.import_module("torchvision")
             return True
@@ -134,19 +134,19 @@ def _declare_operators() -> None:
     for name in _OPERATORS:
         if not hasattr(torch.ops.torchvision, name):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _declared.append(library)
+    _operator_libraries.append(library)
 
 
-def _forget_half_imported() -> None:
+def _remove_partial_import() -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         del sys.modules[name]
 
 
 @contextlib.contextmanager
 def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
-    """Run a model of transformers in float32 in this block. The caller holds the model's lock.
+    """Run a transformers model in float32 within this block. The caller must hold its lock.
 
-    ``attention`` is the implementation that was chosen for it, to come back to.
+    ``attention`` is the model's attention implementation, restored afterwards.
     """
     import torch
 
@@ -156,7 +156,7 @@ def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
         return
     model.float()
     if attention:
-        model.set_attn_implementation("sdpa")  # flash attention knows no float32
+        model.set_attn_implementation("sdpa")  # flash attention doesn't support float32
     try:
         yield
     finally:
@@ -166,12 +166,12 @@ def in_float32(model: Any, attention: str | None = None) -> Iterator[None]:
 
 
 def refuse_incomplete(checkpoint: Checkpoint, model: Any, report: Mapping[str, Any]) -> None:
-    """Raise DamagedModel if weights are missing: transformers fills them with random numbers."""
+    """Raise DamagedModel if weights are missing, which transformers would fill randomly."""
     empty = [name for name, weights in model.named_parameters() if weights.is_meta]
     reported = [*report.get("missing_keys", ()), *report.get("mismatched_keys", ())]
-    absent = sorted({str(name) for name in (*empty, *reported)})
-    if absent:
+    missing = sorted({str(name) for name in (*empty, *reported)})
+    if missing:
         raise DamagedModel(
-            f"{checkpoint.name} lacks {len(absent)} weights of its model, such as {absent[0]}: "
-            "it is damaged, or made for another model. Get it again."
+            f"{checkpoint.name} is missing {len(missing)} weights of its model, such as "
+            f"{missing[0]}: it is damaged or made for another model. Download it again."
         )

@@ -1,4 +1,4 @@
-"""What this machine has to run models with: its memory, and its graphics card."""
+"""The hardware available to run models: cores, memory and graphics card."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _QUERY = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
 @dataclass(frozen=True, slots=True)
 class GraphicsCard:
-    """A card that models can run on."""
+    """A graphics card that can run models."""
 
     name: str
     memory: int
-    """In bytes; on Apple's chips that of the machine, which they share."""
+    """Memory in bytes. On Apple chips, the machine's memory, which the GPU shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What models can use here."""
+    """The hardware of a machine."""
 
     system: str
     cores: int
     memory: int | None
-    """In bytes; None if the system does not tell."""
+    """Memory in bytes; None if unknown."""
     card: GraphicsCard | None
 
     @property
     def summary(self) -> str:
-        """One line for people.
+        """A one-line description.
 
         >>> Machine("Linux x86_64", 4, 8 * 2**30, None).summary
         'Linux x86_64, 4 cores, 8 GB of memory, no graphics card that torch can use'
@@ -48,28 +48,29 @@ class Machine:
 
 
 def gigabytes(count: int) -> int:
-    """Bytes in whole gigabytes, as a machine's memory is told."""
+    """Convert bytes to gigabytes, rounded."""
     return round(count / 2**30)
 
 
 def this_machine() -> Machine:
-    """Look at this machine; nothing is asked of a network."""
-    memory = _memory()
+    """Return the hardware of this machine, without using the network."""
+    memory = memory_bytes()
     system = f"{platform.system()} {platform.machine()}"
     return Machine(system, usable_cores(), memory, _card(memory))
 
 
-def _memory() -> int | None:
+def memory_bytes() -> int | None:
+    """Return the memory of this machine in bytes; None if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows, and what knows no such question
+    except (AttributeError, OSError, ValueError):  # for example on Windows
         return None
 
 
 def _card(memory: int | None) -> GraphicsCard | None:
-    """Return the first card that the torch here can use; without torch, that of the driver."""
+    """Return the first card torch can use; without torch, the first the driver lists."""
     if importlib.util.find_spec("torch") is None:
-        return _card_of_driver()
+        return _card_from_driver()
     import torch
 
     if torch.cuda.is_available():
@@ -80,16 +81,16 @@ def _card(memory: int | None) -> GraphicsCard | None:
     return None
 
 
-def _card_of_driver() -> GraphicsCard | None:
+def _card_from_driver() -> GraphicsCard | None:
     try:
-        said = subprocess.run(  # noqa: S603 - these words and no others
-            ["nvidia-smi", *_QUERY],  # noqa: S607 - wherever the driver's package puts it
+        output = subprocess.run(  # noqa: S603 - fixed arguments
+            ["nvidia-smi", *_QUERY],  # noqa: S607 - its location depends on the driver package
             capture_output=True,
             text=True,
             check=True,
             timeout=_SECONDS_TO_ANSWER,
         ).stdout
-        name, _, megabytes = said.splitlines()[0].rpartition(",")
+        name, _, megabytes = output.splitlines()[0].rpartition(",")
         return GraphicsCard(name.strip(), int(megabytes) * 2**20)
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
         return None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 State: TypeAlias = Literal["ready", "downloads", "missing"]
-"""Whether a model has all it needs, downloads its weights when first used, or lacks packages."""
+"""A model is ready, downloads its weights on first use, or is missing packages."""
 
 
 @runtime_checkable
 class Downloadable(Protocol):
-    """A model whose weights may have to be downloaded before its first use."""
+    """A model whose weights may need to be downloaded before first use."""
 
     def fetch(self) -> None:
-        """Download what is not on this machine yet; load nothing."""
+        """Download missing files without loading the model."""
         ...
 
 
@@ -23,22 +23,22 @@ class Identified(Protocol):
 
     @property
     def identity(self) -> str:
-        """``REPOSITORY@COMMIT``, with the beginning of its base model's; for a folder, a hash."""
+        """``REPOSITORY@COMMIT``, plus a short base model commit; a hash for local folders."""
         ...
 
 
 @runtime_checkable
 class Loadable(Protocol):
-    """A model that loads quickly, and can do so while something else is prepared."""
+    """A model that loads quickly enough to load in the background."""
 
     def load(self) -> None:
-        """Load the weights now rather than with the first use."""
+        """Load the weights now instead of on first use."""
         ...
 
 
 @runtime_checkable
 class Releasable(Protocol):
-    """A model whose memory can be given back."""
+    """A model whose memory can be freed."""
 
     def release(self) -> None:
         """Free the memory of the weights; the next use loads them again."""
@@ -46,7 +46,7 @@ class Releasable(Protocol):
 
 
 def identity_of(model: object) -> str:
-    """Return the checkpoint a model was made from; its version or name if it does not tell."""
+    """Return the model's checkpoint, or its version or name if it doesn't say."""
     if isinstance(model, Identified):
         return model.identity
     return str(getattr(model, "version", getattr(model, "name", "")))

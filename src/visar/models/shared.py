@@ -1,4 +1,4 @@
-"""The models that one process shares."""
+"""Models shared within a process."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class _Slot:
 
 
 class SharedModels:
-    """Encoders and generators, each made once. Safe for threads."""
+    """A thread-safe cache of encoders and generators."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._slots: dict[Hashable, _Slot] = {}
 
     def get(self, key: Hashable, make: Callable[[], Model]) -> Model:
-        """Return the model of a key, made when it is first asked for.
+        """Return the model for a key, creating it on first use.
 
-        Making one may ask a model hub: only threads that want the same model wait for it.
+        Creating a model may contact the hub, so only threads that want the same model wait.
         """
         with self._lock:
             slot = self._slots.setdefault(key, _Slot())
@@ -39,7 +39,7 @@ class SharedModels:
             return model
 
     def release(self) -> None:
-        """Free the memory of all loaded models; the next use loads them again."""
+        """Free the memory of all loaded models. They are reloaded on next use."""
         with self._lock:
             models = [slot.model for slot in self._slots.values()]
         for model in models:

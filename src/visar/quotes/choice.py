@@ -1,8 +1,8 @@
-"""Which passages of the pages answer a question.
+"""Ranking of passages by how well they answer a question.
 
-A passage is scored by two features: how many of the question's words it has, the rare ones
-counting most, and how close its vectors come to those of the question. Both are standardized and
-added. A reader, where one is installed, then orders the best of them.
+The score of a passage is the sum of two standardized features: coverage, the share of the
+question's words in it with more weight for rare words, and closeness, the similarity of its
+vectors to those of the question. If a reader is installed, it then reorders the best passages.
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Cell, Page
 from visar.quotes.languages import Vocabulary, detect_language
-from visar.quotes.page_numbers import asked_page
+from visar.quotes.page_numbers import find_page_number
 from visar.quotes.passages import Passage, find_passages
 from visar.quotes.reader import Reader, relevance
 from visar.results import Passage as Quote
 from visar.results import QuotedCell
 from visar.trace import PageId
 
-MOST_QUOTES = 3
-# Pages that tell the language.
+MAX_QUOTES = 3
+# Number of pages that the language is detected from.
 _LANGUAGE_PAGES = 3
 _ENGLISH = Vocabulary("english")
-READ = 40
-"""Number of passages that a reader orders, beside the best two of each page."""
-_READ_OF_PAGE = 2
-# What the two features count beside the relevance that a reader finds.
-_SCORE_BESIDE_READER = 0.5
-# Share of a question's words that the labels of a marked cell must have.
-_NAMED = 0.75
-# Two passages that share more than this part of the shorter one are not both quoted.
-_MOST_SHARED = 0.5
+# Number of passages that a reader orders, in addition to the best two of each page.
+_MAX_READ = 40
+_READ_PER_PAGE = 2
+# Weight of the score relative to the relevance from a reader.
+_SCORE_WEIGHT = 0.5
+# Minimum share of the question's words in the labels of a marked cell.
+_MIN_LABELED = 0.75
+# Maximum overlap of two quotes, as a share of the shorter one.
+_MAX_OVERLAP = 0.5
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedPage:
-    """A page with what the method found in it."""
+    """A page with the similarity of its vectors to the question."""
 
     document: str
     page: Page
     vector_words: NDArray[np.int32]
-    """Index of the word that each vector belongs to, -1 for none."""
+    """Index of each vector's word; -1 if it has none."""
     vector_boxes: NDArray[np.float32]
-    """(n, 4): position of each vector; all zero for none."""
+    """(n, 4) positions of the vectors; all zero if they have none."""
     similarities: NDArray[np.float32]
-    """(m, n): cosines of the question's vectors with those of the page."""
+    """(m, n) cosines of the question's vectors with those of the page."""
     query_weights: Floats
-    """(m,): ŵ_i."""
+    """(m,) weights ŵ_i of the question's vectors."""
 
     def word_similarities(self) -> NDArray[np.float32]:
-        """Return (m, words): the best cosine of each word's vectors, or of the patches over it."""
+        """Return the best cosine of each word's vectors, or of the patches over it: (m, words)."""
         result = np.zeros((len(self.similarities), len(self.page.words)), np.float32)
         words, vectors = self._pairs()
         if len(words):
@@ -69,7 +69,7 @@ class WeightedPage:
         return result
 
     def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return words and vectors that belong together."""
+        """Return pairs of words and their vectors, as two arrays of indices."""
         placed = np.flatnonzero(self.vector_words >= 0)
         if len(placed) or not self.vector_boxes.any() or not self.page.words:
             return self.vector_words[placed].astype(np.int64), placed
@@ -82,42 +82,44 @@ class WeightedPage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """A passage that may be quoted, with its scores."""
+class ScoredPassage:
+    """A passage with its scores."""
 
     page: int
-    """Position of its page among those given."""
+    """Position of its page in the list of pages."""
     passage: Passage
     coverage: float
+    """Share of the question's stems in the passage, weighted by rarity."""
     closeness: float
+    """Late interaction of the question with the passage."""
     score: float
-    """Sum of the two features, standardized over all candidates."""
+    """Sum of both features, standardized over all passages."""
     relevance: float | None = None
-    """Judgment of the reader, if it read this passage."""
+    """Relevance from the reader; None if it didn't read the passage."""
 
 
 class Question:
-    """A question, with how rare its stems are among the passages.
+    """A question with its stems, and their rarity among the passages.
 
     Parameters
     ----------
     text
         The question.
     vocabulary
-        Stems and stop words of the language that the pages are in.
+        Stems and stop words of the pages' language.
     """
 
     def __init__(self, text: str, vocabulary: Vocabulary = _ENGLISH) -> None:
         self.text = text
         self.vocabulary = vocabulary
-        self.page = asked_page(text)
-        """Number of the page that the question names."""
+        self.page = find_page_number(text)
+        """Page number in the question, or None."""
         self.stems = tuple(dict.fromkeys(found for _, found in vocabulary.stems(text)))
         self._rarity = dict.fromkeys(self.stems, 1.0)
 
     @property
     def is_about_document(self) -> bool:
-        """Whether all its words ask for the document as a whole: its title, author or summary."""
+        """Whether the question is about the document as a whole: its title, author or summary."""
         return bool(self.text) and _DOCUMENT_STEMS.issuperset(self.stems)
 
     def stems_of(self, text: str) -> set[str]:
@@ -125,14 +127,15 @@ class Question:
         return {found for _, found in self.vocabulary.stems(text)}
 
     def measure_rarity(self, passages: Sequence[frozenset[str]]) -> None:
-        found = Counter(asked for stems in passages for asked in self.stems if asked in stems)
-        for asked in self.stems:
-            self._rarity[asked] = math.log((len(passages) + 1) / (found[asked] + 0.5))
+        """Set the rarity of each stem from the stems of all passages."""
+        found = Counter(stem for passage in passages for stem in self.stems if stem in passage)
+        for stem in self.stems:
+            self._rarity[stem] = math.log((len(passages) + 1) / (found[stem] + 0.5))
 
     def coverage(self, stems: frozenset[str]) -> float:
-        """Return the share of the question's stems that a passage has, each as rare as it is."""
+        """Return the share of the question's stems in a passage, weighted by rarity."""
         total = sum(self._rarity.values()) or 1.0
-        return sum(rarity for asked, rarity in self._rarity.items() if asked in stems) / total
+        return sum(rarity for stem, rarity in self._rarity.items() if stem in stems) / total
 
 
 _DOCUMENT_WORDS = """
@@ -147,42 +150,49 @@ _DOCUMENT_STEMS = frozenset(found for _, found in _ENGLISH.stems(_DOCUMENT_WORDS
 
 @dataclass(frozen=True, eq=False)
 class Quotes:
-    """Passages of some pages, best first."""
+    """Ranked passages of pages."""
 
     pages: Sequence[WeightedPage]
-    ranked: Sequence[Candidate]
+    ranked: Sequence[ScoredPassage]
+    """All passages, best first."""
     question: Question
 
     @cached_property
     def page_ids(self) -> dict[PageId, int]:
-        """Positions of the pages by document and number."""
-        return {(one.document, one.page.number): at for at, one in enumerate(self.pages)}
+        """Position of each page."""
+        return {
+            (one.document, one.page.number): position for position, one in enumerate(self.pages)
+        }
 
     def page(self, page_id: PageId) -> WeightedPage:
-        """Return a page."""
+        """Return a page by its id."""
         return self.pages[self.page_ids[page_id]]
 
     def best(self, page_id: PageId) -> Quote | None:
-        """Return the best passage of a page, None if it has none."""
+        """Return the best passage of a page, or None if it has none."""
         position = self.page_ids[page_id]
         found = next((one for one in self.ranked if one.page == position), None)
         return None if found is None else self._quote(found)
 
     def page_relevance(self) -> dict[PageId, float]:
-        """Return the reader's best judgment on each page that it read in.
+        """Return the relevance of the best passage that the reader read on each page.
 
-        Headings don't count: they name what the page is about and don't answer.
+        Headings don't count: they name a topic but don't answer questions.
         """
         best: dict[int, float] = {}
         for one in self.ranked:
             if one.relevance is not None and one.passage.block.kind != "heading":
                 best[one.page] = max(one.relevance, best.get(one.page, one.relevance))
-        return {page_id: best[at] for page_id, at in self.page_ids.items() if at in best}
+        return {
+            page_id: best[position]
+            for page_id, position in self.page_ids.items()
+            if position in best
+        }
 
-    def quotes(self, page_ids: Iterable[PageId], most: int = MOST_QUOTES) -> tuple[Quote, ...]:
-        """Return the best passages of pages, none of which repeats another."""
+    def quotes(self, page_ids: Iterable[PageId], most: int = MAX_QUOTES) -> tuple[Quote, ...]:
+        """Return the best passages of pages, without repetitions."""
         pages = {self.page_ids[page_id] for page_id in page_ids if page_id in self.page_ids}
-        taken: list[Candidate] = []
+        taken: list[ScoredPassage] = []
         for candidate in self.ranked:
             if len(taken) == most:
                 break
@@ -190,7 +200,7 @@ class Quotes:
                 taken.append(candidate)
         return tuple(map(self._quote, taken))
 
-    def _quote(self, candidate: Candidate) -> Quote:
+    def _quote(self, candidate: ScoredPassage) -> Quote:
         """Return a passage as a result."""
         weighted, passage = self.pages[candidate.page], candidate.passage
         marked = _answer_cell(passage, self.question) if passage.rows else None
@@ -228,20 +238,20 @@ def find_quotes(text: str, pages: Sequence[WeightedPage], reader: Reader | None 
     pages
         Pages with their blocks.
     reader
-        Orders the best passages anew.
+        Reorders the best passages.
     """
     words = (word.text for weighted in pages[:_LANGUAGE_PAGES] for word in weighted.page.words)
     question = Question(text, Vocabulary(detect_language(words)))
     ranked = sorted(score_passages(question, pages), key=lambda one: -one.score)
     if reader is not None and ranked and not question.is_about_document:
         ranked = _read(reader, question, ranked)
-    # Passages of the page that the question names come first.
+    # Passages on the page that the question names come first.
     ranked.sort(key=lambda one: not _is_on_page(question, one.passage))
     return Quotes(pages, ranked, question)
 
 
-def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Candidate]:
-    """Return every passage of the pages that could be quoted, with its features."""
+def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[ScoredPassage]:
+    """Return the passages of pages that add something to the question, with their scores."""
     found: list[tuple[int, Passage, frozenset[str]]] = []
     closeness: list[float] = []
     seen: list[frozenset[str]] = []
@@ -249,23 +259,23 @@ def score_passages(question: Question, pages: Sequence[WeightedPage]) -> list[Ca
         words = weighted.page.words
         page_stems = [frozenset(question.vocabulary.word_stems(word.text)) for word in words]
         margins = [block for block in weighted.page.blocks or () if block.kind == "margin"]
-        # What a running head says is true of all that stands below it, and so tells nothing apart.
+        # The running head applies to every passage of its page, so its words are not rare there.
         common = _union(page_stems, (index for block in margins for index in block.words))
         passages = []
         for passage in find_passages(weighted.page):
             stems = _union(page_stems, passage.quoted_words)
-            if _says_more(passage, stems - set(question.stems)):
+            if _adds_information(passage, stems - set(question.stems)):
                 found.append((position, passage, stems))
                 seen.append(stems | common)
                 passages.append(passage)
         closeness += _closeness(weighted, passages)
     question.measure_rarity(seen)
     coverage = [question.coverage(stems) for _, _, stems in found]
-    scores = standardized(coverage) + standardized(closeness)
+    scores = standardize(coverage) + standardize(closeness)
     if question.is_about_document:
         scores = np.array([_prominence(passage) for _, passage, _ in found])
     return [
-        Candidate(page, passage, covered, close, float(score))
+        ScoredPassage(page, passage, covered, close, float(score))
         for (page, passage, _), covered, close, score in zip(
             found, coverage, closeness, scores, strict=True
         )
@@ -276,27 +286,27 @@ def _union(stems: Sequence[frozenset[str]], words: Iterable[int]) -> frozenset[s
     return frozenset().union(*(stems[index] for index in words))
 
 
-def _says_more(passage: Passage, new: frozenset[str]) -> bool:
-    """Whether a passage says anything that the question doesn't: a heading, more than one word."""
+def _adds_information(passage: Passage, new: frozenset[str]) -> bool:
+    """Return whether a passage has words besides the question's; a heading needs two of them."""
     if passage.block.kind == "heading" and passage.page.number > 1:
         return sum(not text[0].isdigit() for text in new) > 1
     return bool(new)
 
 
 def _prominence(passage: Passage) -> float:
-    """Return the size of a passage relative to the largest of the first page; less on others."""
+    """Return the font size of a passage relative to its page's largest; less after page 1."""
     page = passage.page
     largest = max(block.size for block in page.blocks or ())
     return passage.block.size / largest - (page.number > 1)
 
 
 def _is_on_page(question: Question, passage: Passage) -> bool:
-    """Whether a passage stands on the page that the question names."""
+    """Return whether a passage is on the page that the question names."""
     return str(question.page) in (passage.page.label, str(passage.page.number))
 
 
 def _closeness(weighted: WeightedPage, passages: Sequence[Passage]) -> list[float]:
-    """Return the late interaction of the question with each passage, a mean weighted by ŵ_i."""
+    """Return the late interaction of the question with each passage, averaged with weights ŵ_i."""
     if not passages or not weighted.similarities.size:
         return [0.0] * len(passages)
     similarities = weighted.word_similarities()
@@ -310,7 +320,7 @@ def _closeness(weighted: WeightedPage, passages: Sequence[Passage]) -> list[floa
     return result
 
 
-def standardized(values: Sequence[float]) -> Floats:
+def standardize(values: Sequence[float]) -> Floats:
     """Return values with mean 0 and standard deviation 1, or all 0 if they are the same."""
     array = np.asarray(values, np.float64)
     if not len(array):
@@ -318,26 +328,28 @@ def standardized(values: Sequence[float]) -> Floats:
     return np.asarray((array - array.mean()) / max(float(array.std()), 1e-9))
 
 
-def _read(reader: Reader, question: Question, ranked: Sequence[Candidate]) -> list[Candidate]:
-    """Order the best candidates by the judgment of a reader; the others follow."""
+def _read(
+    reader: Reader, question: Question, ranked: Sequence[ScoredPassage]
+) -> list[ScoredPassage]:
+    """Return passages with the best ones reordered by a reader, and the rest after them."""
     per_page: Counter[int] = Counter()
-    chosen: list[Candidate] = []
-    others: list[Candidate] = []
+    chosen: list[ScoredPassage] = []
+    others: list[ScoredPassage] = []
     for position, candidate in enumerate(ranked):
         per_page[candidate.page] += 1
-        near = position < READ or per_page[candidate.page] <= _READ_OF_PAGE
+        near = position < _MAX_READ or per_page[candidate.page] <= _READ_PER_PAGE
         (chosen if near else others).append(candidate)
     found = relevance(reader, question.text, [_text_to_read(question, one) for one in chosen])
-    judged = [replace(one, relevance=float(r)) for one, r in zip(chosen, found, strict=True)]
-    judged.sort(key=lambda one: -((one.relevance or 0.0) + _SCORE_BESIDE_READER * one.score))
-    return [*judged, *others]
+    reordered = [replace(one, relevance=float(r)) for one, r in zip(chosen, found, strict=True)]
+    reordered.sort(key=lambda one: -((one.relevance or 0.0) + _SCORE_WEIGHT * one.score))
+    return [*reordered, *others]
 
 
-def _text_to_read(question: Question, candidate: Candidate) -> str:
-    """Return a passage with what it stands under, as a reader is given it.
+def _text_to_read(question: Question, candidate: ScoredPassage) -> str:
+    """Return a passage with its headings, as the text for a reader.
 
-    The running head is a part of that if the question has a word of it, such as the name of the
-    company that the whole document is about.
+    The running head is included if it shares a word with the question, such as the name of the
+    company that the document is about.
     """
     passage = candidate.passage
     head = passage.running_head
@@ -345,36 +357,37 @@ def _text_to_read(question: Question, candidate: Candidate) -> str:
     return ": ".join([*parts, *filter(None, [passage.context_text]), passage.text])
 
 
-def _repeats(candidate: Candidate, taken: Candidate) -> bool:
-    """Whether a candidate shares most of its words, or its text, with one that is taken."""
-    if candidate.passage.text.casefold() == taken.passage.text.casefold():
+def _repeats(candidate: ScoredPassage, other: ScoredPassage) -> bool:
+    """Return whether a passage has most of its words, or its text, in common with another."""
+    if candidate.passage.text.casefold() == other.passage.text.casefold():
         return True
-    own, other = set(candidate.passage.words), set(taken.passage.words)
-    shared = len(own & other) > _MOST_SHARED * min(len(own), len(other))
-    return candidate.page == taken.page and shared
+    words, other_words = set(candidate.passage.words), set(other.passage.words)
+    overlap = len(words & other_words)
+    overlaps = overlap > _MAX_OVERLAP * min(len(words), len(other_words))
+    return candidate.page == other.page and overlaps
 
 
 def _answer_cell(passage: Passage, question: Question) -> Cell | None:
-    """Return the cell whose row and column the question names, if it names exactly one.
+    """Return the cell whose row and column the question names, if there is exactly one.
 
-    Label, headers and title must account for nearly all of the question: what they don't say may
-    be what tells another table's cell from this one.
+    Label, headers and title must have most words of the question: the missing words may ask for
+    the cell of another table.
     """
-    asked = set(question.stems)
+    stems = set(question.stems)
     stems_of = question.stems_of
     around = stems_of(passage.context_text) | stems_of(passage.running_head)
     body = [cell for cell in passage.cells if cell.row >= passage.block.header_rows]
     labels = {cell.row: stems_of(passage.cell_text(cell)) for cell in body if cell.column == 0}
-    values = [cell for cell in body if cell.column and labels.get(cell.row, set()) & asked]
+    values = [cell for cell in body if cell.column and labels.get(cell.row, set()) & stems]
     several = len({cell.column for cell in values}) > 1
     named: list[tuple[int, int, Cell]] = []
     for cell in values:
         label, header = labels[cell.row], stems_of(passage.header_of(cell))
-        if header & asked or not several:
-            named.append((len(asked & label), len(asked & header), cell))
+        if header & stems or not several:
+            named.append((len(stems & label), len(stems & header), cell))
     best = max((one[:2] for one in named), default=None)
     cells = [cell for *match, cell in named if tuple(match) == best]
     if len(cells) != 1:
         return None
-    told = around | labels[cells[0].row] | stems_of(passage.header_of(cells[0]))
-    return cells[0] if len(asked & told) >= _NAMED * len(asked) else None
+    labeled = around | labels[cells[0].row] | stems_of(passage.header_of(cells[0]))
+    return cells[0] if len(stems & labeled) >= _MIN_LABELED * len(stems) else None

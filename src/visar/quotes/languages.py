@@ -1,4 +1,4 @@
-"""The language of a text, its stop words, and the stems of its other words."""
+"""Language detection, stop words and stems."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from visar.encoders.terms import STOP_WORDS, find_terms, stem
 
-# Frequent words that do not tell what a text is about, by the name that PyStemmer has for the
-# language.
+# Stop words by language, with the names that PyStemmer uses.
 _WORDS = {
     "german": """
         aber alle allem allen aller alles als also am an andere anderen auch auf aus bei beim bin
@@ -103,29 +102,29 @@ _WORDS = {
         tämä tämän tässä tätä te vaan vai vain voi voidaan yli
     """,
 }
-# Longest articles and prepositions that are joined to a word: l'année, dell'anno.
+# Maximum length of articles and prepositions that are joined to a word: l'année, dell'anno.
 _ELIDED = {"french": 4, "italian": 5}
 _TOKEN = re.compile(r"\S+")
-# A language is told from at least this many different stop words, and more than any other has.
-_ENOUGH = 2
-# Other languages than that of a text have some of its words too, never most of them.
-_SHARE = 0.1
+# Minimum number of different stop words that a language needs to be detected.
+_MIN_DIFFERENT = 2
+# Minimum share of stop words among all words: some are words of other languages too.
+_MIN_SHARE = 0.1
 
 
 @functools.cache
 def _stop_words(language: str) -> frozenset[str]:
-    """Return the stop words of a language as `find_terms` spells them, without accents."""
+    """Return the stop words of a language in the spelling of `find_terms`, without accents."""
     if language == "english":
         return STOP_WORDS
     return frozenset(term.key for term in find_terms(_WORDS[language].split()))
 
 
 LANGUAGES = ("english", *_WORDS)
-"""Languages that are told apart, by the names that PyStemmer has for them."""
+"""Languages that can be detected, with the names that PyStemmer uses."""
 
 
 def detect_language(words: Iterable[str]) -> str | None:
-    """Return the language that most stop words among the words belong to; None if it is unclear.
+    """Return the language with the most stop words among the words; None if it is unclear.
 
     >>> detect_language("Wie hoch war der Umsatz im Jahr 2024?".split())
     'german'
@@ -141,7 +140,7 @@ def detect_language(words: Iterable[str]) -> str | None:
     if not ranked:
         return None
     hits, different = scores[ranked[0]]
-    if different < _ENOUGH or hits < _SHARE * counts.total():
+    if different < _MIN_DIFFERENT or hits < _MIN_SHARE * counts.total():
         return None
     if len(ranked) > 1 and scores[ranked[1]][0] == hits:
         return None
@@ -150,21 +149,21 @@ def detect_language(words: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The stop words and stems of a language; those of English if it is not known."""
+    """Stop words and stems of a language; of English if the language is None."""
 
     language: str | None = None
 
     def is_stop_word(self, word: str) -> bool:
-        """Return whether a word does not tell what a text is about."""
+        """Return whether all terms of a word are stop words."""
         stop_words = _stop_words(self.language or "english")
         return all(key in stop_words for _, key in _keys(word))
 
     def word_stems(self, word: str) -> list[str]:
-        """Return the stems of the terms of a word, none for a stop word."""
+        """Return the stems of a word's terms, without stop words."""
         return [found for _, found in _stems(self.language or "english", word)]
 
     def stems(self, text: str) -> list[tuple[int, str]]:
-        """Return the start, in characters, and the stem of every term that is not a stop word.
+        """Return the position, in characters, and the stem of each term that isn't a stop word.
 
         >>> Vocabulary("german").stems("Die Häuser der Stadt")
         [(4, 'haus'), (15, 'stadt')]
@@ -179,13 +178,13 @@ class Vocabulary:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _keys(word: str) -> tuple[tuple[int, str], ...]:
-    """Return the start and the spelling of the terms of a word."""
+    """Return the position and the spelling of each term of a word."""
     return tuple((term.start, term.key) for term in find_terms([word]))
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _stems(language: str, word: str) -> tuple[tuple[int, str], ...]:
-    """Return the start and the stem of the terms of a word that are not stop words."""
+    """Return the position and the stem of each term of a word that isn't a stop word."""
     stop_words = _stop_words(language)
     stems = []
     for start, key in _keys(word):

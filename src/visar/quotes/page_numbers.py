@@ -1,4 +1,4 @@
-"""The page that a question asks for by its number: "on page 30", "on page thirty"."""
+"""Detection of page numbers in questions: "on page 30", "on page thirty"."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _TENS = {
         strict=True,
     )
 }
-# Figures, or as many words as "nine hundred and ninety-nine" has, which may name another page.
+# Digits, or up to five words ("nine hundred and ninety-nine"). The lookahead doesn't consume the
+# words, so that they can contain the next page number.
 _PAGE = re.compile(
     r"\b(?:page|pg\.?|p\.)\s*(?:(\d{1,6})(?![\d.,]*\d)\b|(?=((?:[a-z]+[\s-]+){0,4}[a-z]+)))", re.I
 )
 
 
-def asked_page(question: str) -> int | None:
-    """Return the number of the page that a question names; None for no page or several.
+def find_page_number(question: str) -> int | None:
+    """Return the page number in a question; None if there is none, or several.
 
-    >>> asked_page("What is the total on page thirty-two?"), asked_page("see p. 7")
+    >>> find_page_number("What is the total on page thirty-two?"), find_page_number("see p. 7")
     (32, 7)
-    >>> asked_page("How many pages are there?")
+    >>> find_page_number("How many pages are there?")
     """
     numbers = {
         int(digits) if digits else _number(words.lower())
@@ -38,7 +39,7 @@ def asked_page(question: str) -> int | None:
 
 
 def _number(text: str) -> int:
-    """Return the number that a text begins with, below 1,000; 0 if it begins with none."""
+    """Return the number below 1,000 at the beginning of a text; 0 if there is none."""
     words = re.split(r"[\s-]+", text)
     number = 0
     if words[1:2] == ["hundred"] and _UNITS.get(words[0], 10) < 10:

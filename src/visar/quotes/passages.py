@@ -1,4 +1,4 @@
-"""Passages: the parts of a page that can be quoted, made from its blocks."""
+"""Passages: the parts of a page that can be quoted, built from its blocks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import cached_property
 from visar.documents.page import Block, Box, Cell, Page
 from visar.documents.sentences import join_words
 
-LONGEST_QUOTE = 60
-"""Maximum number of words of a quote."""
-# Blocks before a table that can be its title, at most this share of the page's height above it.
+MAX_QUOTE_WORDS = 60
+"""Maximum number of words in a quote."""
+# Maximum distance of a title above its table, as a share of the page's height.
 _TITLE_GAP = 0.05
 
 
@@ -24,13 +24,13 @@ class Passage:
     words: tuple[int, ...]
     """Indices of its words in the page."""
     context: tuple[int, ...] = ()
-    """Words that say what it is about: the heading above, the title of a table, a lead-in."""
+    """Indices of the words of its heading; for table rows, of the table's title and row group."""
     rows: tuple[int, ...] = ()
-    """Rows of a table, headers included."""
+    """Rows of a table, including headers; empty for other blocks."""
 
     @cached_property
     def text(self) -> str:
-        """Its text; a value of a table stands behind the header of its column."""
+        """Text of the passage; in tables, each value follows the header of its column."""
         if not self.rows:
             return self._join(self.words)
         body = [row for row in self.rows if row >= self.block.header_rows]
@@ -42,13 +42,13 @@ class Passage:
 
     @cached_property
     def running_head(self) -> str:
-        """Text at the edges of its page."""
+        """Text of its page's header and footer."""
         blocks = self.page.blocks or ()
         return self._join(i for block in blocks if block.kind == "margin" for i in block.words)
 
     @cached_property
     def quoted_words(self) -> tuple[int, ...]:
-        """Indices of all words that a quote shows: of a table, its title and headers too."""
+        """Indices of all words in a quote; for tables, including title and headers."""
         if not self.rows:
             return self.words
         return (*self.context, *(index for cell in self.cells for index in cell.words))
@@ -78,7 +78,7 @@ class Passage:
         return min(left), min(top), max(right), max(bottom)
 
     def header_of(self, cell: Cell) -> str:
-        """Return the headers over a cell, from the top down."""
+        """Return the column headers of a cell, from top to bottom."""
         over = [
             header
             for header in self.block.cells
@@ -101,7 +101,7 @@ class Passage:
 
 
 def _compounds(page: Page) -> frozenset[str]:
-    """Return the words of a page that are written with a hyphen within a line."""
+    """Return the words with hyphens of a page, to recognize their hyphens at line breaks."""
     return frozenset(
         text
         for word in page.words
@@ -110,9 +110,9 @@ def _compounds(page: Page) -> frozenset[str]:
 
 
 def find_passages(page: Page) -> list[Passage]:
-    """Return the passages of a page, in reading order; some share words.
+    """Return the passages of a page in reading order; they can overlap.
 
-    Running heads, lines of a table of contents, and labels without a word are left out.
+    Running heads, tables of contents, and labels without words are left out.
     """
     blocks = page.blocks or ()
     titles = {_title(page, blocks, n) for n, one in enumerate(blocks) if one.kind == "table"}
@@ -124,16 +124,16 @@ def find_passages(page: Page) -> list[Passage]:
             continue
         context = _context(blocks, position)
         if block.kind == "table":
-            passages += _of_table(page, block, _title(page, blocks, position) or context)
+            passages += _table_passages(page, block, _title(page, blocks, position) or context)
         elif _has_word(page, block.words):
-            passages += _cut(Passage(page, block, block.words, context))
+            passages += _split(Passage(page, block, block.words, context))
         if block.kind == "item" and (not position or blocks[position - 1].kind != "item"):
-            passages += _of_list(page, blocks, position, context)
+            passages += _list_passages(page, blocks, position, context)
     return passages
 
 
 def _heads_chart(page: Page, blocks: Sequence[Block], position: int) -> bool:
-    """Whether a label is the title of a chart: most of what follows it is numbers alone."""
+    """Return whether a label is the title of a chart: most labels after it are only numbers."""
     following = [block for block in blocks[position + 1 : position + 7] if block.kind == "label"]
     bare = sum(not _has_word(page, block.words) for block in following)
     return _has_word(page, blocks[position].words) and bare > 2
@@ -148,19 +148,19 @@ def _context(blocks: Sequence[Block], position: int) -> tuple[int, ...]:
     return () if heading is None else blocks[heading].words
 
 
-def _cut(passage: Passage) -> Iterator[Passage]:
-    """Yield a passage, in parts if it is too long for a quote."""
+def _split(passage: Passage) -> Iterator[Passage]:
+    """Yield a passage, split into parts if it is too long for a quote."""
     words = passage.words
-    parts = -(-len(words) // LONGEST_QUOTE)
+    parts = -(-len(words) // MAX_QUOTE_WORDS)
     length = -(-len(words) // parts)
     for start in range(0, len(words), length):
         yield Passage(passage.page, passage.block, words[start : start + length], passage.context)
 
 
-def _of_list(
+def _list_passages(
     page: Page, blocks: Sequence[Block], position: int, context: tuple[int, ...]
 ) -> Iterator[Passage]:
-    """Yield a short list as a whole, with the line that announces it."""
+    """Yield a short list as a whole, with the line that introduces it."""
     end = position
     while end < len(blocks) and blocks[end].kind == "item":
         end += 1
@@ -168,12 +168,12 @@ def _of_list(
     if position and blocks[position - 1].kind in ("sentence", "label"):
         first -= page.words[blocks[position - 1].words[-1]].text.endswith(":")
     words = tuple(index for block in blocks[first:end] for index in block.words)
-    if end - first > 1 and len(words) <= LONGEST_QUOTE:
+    if end - first > 1 and len(words) <= MAX_QUOTE_WORDS:
         yield Passage(page, blocks[position], words, context)
 
 
-def _of_table(page: Page, table: Block, context: tuple[int, ...]) -> Iterator[Passage]:
-    """Yield each row of a table with its headers, and a short table as a whole."""
+def _table_passages(page: Page, table: Block, context: tuple[int, ...]) -> Iterator[Passage]:
+    """Yield the rows of a table with their headers, and a short table as a whole."""
     rows: dict[int, list[Cell]] = {}
     for cell in table.cells:
         rows.setdefault(cell.row, []).append(cell)
@@ -187,12 +187,12 @@ def _of_table(page: Page, table: Block, context: tuple[int, ...]) -> Iterator[Pa
         elif cells[0].column == 0:
             words = tuple(index for cell in cells for index in cell.words)
             yield Passage(page, table, words, (*context, *group), (*headers, row))
-    if len(table.words) <= LONGEST_QUOTE and len(rows) > len(headers) + 1:
+    if len(table.words) <= MAX_QUOTE_WORDS and len(rows) > len(headers) + 1:
         yield Passage(page, table, table.words, context, tuple(rows))
 
 
 def _title(page: Page, blocks: Sequence[Block], position: int) -> tuple[int, ...]:
-    """Return the words of the title above a table: the nearest short text over it."""
+    """Return the words of a table's title: the nearest heading, label or caption above it."""
     table = _edges(page, blocks[position].words)
     found: tuple[float, tuple[int, ...]] | None = None
     for block in blocks:

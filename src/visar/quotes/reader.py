@@ -1,7 +1,7 @@
-"""Readers: models that read a question with passages and tell how well each answers it.
+"""Readers: models that score how well passages answer a question.
 
-A reader is named by this module's table, an entry point of the group ``visar.readers`` of an
-installed package, or ``module:attribute``.
+The name of a reader is in `available_readers`, an entry point of the group ``visar.readers`` of
+another package, or ``module:attribute``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from visar.quotes.cross_encoder import (
 )
 
 GROUP = "visar.readers"
-"""Entry points of other packages: a class or function that returns a reader."""
+"""Entry point group of other packages: a class or function that returns a reader."""
 BUILT_IN = "ms-marco-minilm"
 AUTO = "auto"
 """The built-in reader if its model is installed, otherwise none."""
@@ -35,21 +35,21 @@ NONE = "none"
 
 
 class Reader(Protocol):
-    """A model that tells how well passages answer a question. Threads share one object."""
+    """A model that scores how well passages answer a question. Threads share one object."""
 
     @property
     def name(self) -> str:
-        """Name that results carry."""
+        """Name in results."""
         ...
 
     def read(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the relevance of each text: any finite numbers, higher is better."""
+        """Return the relevance of each text: any finite number, higher is better."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedReader:
-    """A cross-encoder at the Hugging Face hub."""
+    """A cross-encoder on the Hugging Face Hub."""
 
     repository: str
     description: str
@@ -77,7 +77,7 @@ class ReaderInfo:
     name: str
     description: str
     size: str
-    """Parameters, and bytes to download; empty for another package's."""
+    """Parameters and download size as text; empty for readers of other packages."""
     install: str | None
     """Command that installs what is missing; None if nothing is."""
     state: State
@@ -85,7 +85,7 @@ class ReaderInfo:
 
 
 def available_readers() -> list[ReaderInfo]:
-    """Return every reader, the default first, then those of other packages; import none."""
+    """Return every reader, default first, other packages' last, without importing any."""
     here = package_folder() is not None
     return [
         ReaderInfo(
@@ -100,7 +100,7 @@ def available_readers() -> list[ReaderInfo]:
             for name, one in PUBLISHED.items()
         ),
         *(
-            ReaderInfo(name, f"{point.value}, of {package_of(point)}", "", None, "ready")
+            ReaderInfo(name, f"{point.value} from {package_of(point)}", "", None, "ready")
             for name, point in entry_points(GROUP).items()
             if name != BUILT_IN and name not in PUBLISHED
         ),
@@ -113,15 +113,14 @@ def _state(repository: str) -> State:
 
 
 def default_reader() -> Reader | None:
-    """Return the built-in reader if its model is installed, else None; nothing is imported."""
+    """Return the built-in reader, or None if its model isn't installed; nothing is imported."""
     return None if package_folder() is None else _cross_encoder(BUILT_IN)
 
 
 def choose_reader(reader: str | Reader, *, device: str = "auto") -> Reader | None:
-    """Return the reader that a setting means; None if no passage is to be read again.
+    """Return the reader for a setting, or None for "none".
 
-    "auto" means the built-in one if it is installed, and "none" means none. Otherwise see
-    `get_reader`.
+    "auto" is the built-in reader if it is installed. For other values, see `get_reader`.
     """
     if reader == NONE:
         return None
@@ -129,58 +128,58 @@ def choose_reader(reader: str | Reader, *, device: str = "auto") -> Reader | Non
 
 
 def get_reader(reader: str | Reader, *, device: str = "auto") -> Reader:
-    """Return the reader of a name; its model is loaded when first used. A reader is returned as is.
+    """Return a reader by name; a reader is returned unchanged. Models are loaded on first use.
 
     Parameters
     ----------
     reader
-        A name of this module, an entry point of the group ``visar.readers``, or
+        A name from `available_readers`, an entry point of the group ``visar.readers``, or
         ``module:attribute``: a class or function that returns a reader.
     device
-        Passed to a reader of another package that takes it. Ours run on the CPU.
+        Passed to readers of other packages that accept it. Ours run on the CPU.
 
     Raises
     ------
     InvalidOption
-        If the name is unknown.
+        The name is unknown.
     ReaderError
-        If it cannot be made, or its package is not installed.
+        The reader can't be created, or its package isn't installed.
     """
     if not isinstance(reader, str):
         return reader
     if reader == BUILT_IN:
-        package_files()  # or the error that says what to install
+        package_files()  # raises an error that says what to install
         return _cross_encoder(reader)
     if reader in PUBLISHED:
         return _cross_encoder(reader)
     factory = entry_points(GROUP).get(reader) or (reader if is_object_name(reader) else None)
     if factory is None:
         known = [BUILT_IN, *PUBLISHED, *entry_points(GROUP), AUTO, NONE]
-        raise unknown_name("reader", reader, known, " Or give module:attribute of your own.")
-    made: Reader = make(factory, "reader", reader, device, ReaderError)
-    if isinstance(made, type) or not (hasattr(made, "read") and hasattr(made, "name")):
+        raise unknown_name("reader", reader, known, " You can also use module:attribute.")
+    result: Reader = make(factory, "reader", reader, device, ReaderError)
+    if isinstance(result, type) or not (hasattr(result, "read") and hasattr(result, "name")):
         raise InvalidOption(
-            f"{reader} returned {made!r:.80}, which isn't a reader: it must be a class or function "
-            "that returns an object with the members of visar.quotes.reader.Reader."
+            f"{reader} returned {result!r:.80}, which isn't a reader. Use a class or function that "
+            "returns an object with the members of visar.quotes.reader.Reader."
         )
-    return made
+    return result
 
 
 @functools.cache
 def _cross_encoder(name: str) -> CrossEncoder:
-    """Return the one reader of a name in this process: all indexes share its model."""
+    """Return the process-wide reader of a name, so that all indexes share its model."""
     if name == BUILT_IN:
         return CrossEncoder(name, package_files)
     return CrossEncoder(name, functools.partial(hub_files, PUBLISHED[name].repository))
 
 
 def relevance(reader: Reader, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-    """Return what a reader says about texts, checked: one of another package may return anything.
+    """Return a reader's scores of texts, validated: other packages can return anything.
 
     Raises
     ------
     ReaderError
-        If it fails, or does not return a finite number for each text.
+        The reader fails, or doesn't return a finite number for each text.
     """
     if not texts:
         return np.zeros(0, np.float32)
@@ -189,6 +188,6 @@ def relevance(reader: Reader, question: str, texts: Sequence[str]) -> NDArray[np
     if numbers.shape != (len(texts),) or not np.isfinite(numbers).all():
         raise ReaderError(
             f"The reader {reader.name} returned numbers of shape {numbers.shape} for {len(texts)} "
-            "texts, or some that aren't finite. Use another with --reader, or none."
+            "texts, or numbers that aren't finite. Use another reader with --reader, or none."
         )
     return numbers

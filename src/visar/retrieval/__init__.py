@@ -1,1 +1,1 @@
-"""From a question to pages: the registry of methods, search over documents, passages."""
+"""Retrieval: methods, candidates, search and calibration."""

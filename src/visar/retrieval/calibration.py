@@ -1,11 +1,11 @@
-"""The probability that a page holds evidence, from what the method knows of the page.
+"""Calibrated probabilities that pages contain evidence.
 
-It is the product of two logistic models: that the pages are about the question at all, by the
-closest page's mean cosine, and that a page holds evidence if they are, by a few features of its
-`Relevance`, and by the reader's judgment where a reader took part. Their numbers depend on the
-encoder and the reader: those of the embedded encoder and the built-in reader come with ViSAR,
-``visar calibrate`` fits them for others. ``docs/confidence.md`` tells how well the probabilities
-hold.
+A probability is the product of two logistic models. The first one gives the probability that the
+pages are about the question, from the mean cosine of the best page. The second one gives the
+probability that a page contains evidence if they are, from features of its `Relevance` and, if a
+reader was used, from its scores. The models depend on encoder and reader. ViSAR ships those of the
+embedded encoder and the built-in reader; ``visar calibrate`` fits others. ``docs/benchmarks.md``
+shows how accurate the probabilities are.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ FEATURES = (
     "score_pages",
     "late_pages",
 )
-"""What the model sees of a page: see `page_features`."""
+"""Features of a page; see `page_features`."""
 READER_FEATURES = ("judged", "first", "first_read")
-"""Further features where a reader took part: see `add_judged`."""
+"""Additional features if a reader was used; see `add_judged`."""
 FORMAT = 2
 LIKELY = 0.6
 POSSIBLE = 0.15
-"""The lowest probabilities at which a page is called likely, or possible."""
-# Evidence on more pages than these is rare; the expected F1 of taking more is not looked at.
-_MOST_PAGES = 64
+"""Minimum probabilities of likely and possible pages."""
+# Maximum number of pages for the expected F1: evidence is rarely on more.
+_MAX_PAGES = 64
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 def page_features(relevance: Relevance) -> Float64:
-    """The features of each page, in the order of `FEATURES`: shape (N, features).
+    """Return the features of each page, in the order of `FEATURES`: (N, features).
 
-    ``score`` is s_p relative to the best, ``late`` late interaction standardised over the pages,
-    ``late_gap`` its distance to the page that follows in rank, ``score_rank`` and ``late_rank``
-    the logarithms of the ranks under both, ``sparsity`` the share of inactive pages, ``pages`` the
-    logarithm of their number. The last two are ``score`` and ``late`` times ``pages``: what they
-    tell depends on how many pages they tell apart.
+    ``score`` is s_p relative to the best page, ``late`` late interaction standardized over the
+    pages, ``late_gap`` its distance to the next page in rank, ``score_rank`` and ``late_rank`` the
+    logarithms of both ranks, ``sparsity`` the share of inactive pages, and ``pages`` the logarithm
+    of the number of pages. The last two are ``score`` and ``late`` times ``pages``, since their
+    meaning depends on the number of pages.
     """
     late = relevance.late_interaction
     n_pages = len(late)
@@ -67,7 +67,7 @@ def page_features(relevance: Relevance) -> Float64:
     gaps = np.zeros(n_pages)
     gaps[by_late[:-1]] = -np.diff(standard[by_late])
     scores = relevance.scores / max(float(relevance.scores.max()), _TINY)
-    if relevance.fallback:  # there are no scores then
+    if relevance.fallback:  # without scores
         scores = (np.arange(n_pages) == relevance.ranking[0]).astype(np.float64)
     size = np.log(n_pages)
     columns = (
@@ -85,11 +85,11 @@ def page_features(relevance: Relevance) -> Float64:
 
 
 def add_judged(features: Float64, judged: Float64) -> Float64:
-    """Add `READER_FEATURES` to the features of pages.
+    """Return the features of pages with `READER_FEATURES` added.
 
-    ``judged`` is the judgment of a reader on each page. Pages that it did not read in (NaN)
-    count as the worst that it read. ``first`` is 1 for the first page by s_p, ``first_read`` for
-    the first by s_p and judgment together, which is shown first.
+    ``judged`` has the reader's score of each page. Pages that it didn't read (NaN) get its lowest
+    score. ``first`` is 1 for the best page by s_p, ``first_read`` for the best page by s_p and the
+    reader's score together, which is shown first.
     """
     scores, ranks = (features[:, FEATURES.index(name)] for name in ("score", "score_rank"))
     read = np.flatnonzero(~np.isnan(judged))
@@ -110,12 +110,12 @@ def _standardized(values: Float64) -> Float64:
 
 
 def best_cosine(relevance: Relevance) -> float:
-    """The mean cosine of the question's vectors with their best matches on the closest page."""
+    """Return the mean cosine of the question's vectors with their best matches on the best page."""
     return float(relevance.late_interaction.max() / len(relevance.token_weights))
 
 
 def _ranks(ranking: Integers) -> Integers:
-    """The place of each page in a ranking, from 0."""
+    """Return the rank of each page, from 0."""
     ranks = np.empty_like(ranking)
     ranks[ranking] = np.arange(len(ranking))
     return ranks
@@ -123,41 +123,42 @@ def _ranks(ranking: Integers) -> Integers:
 
 @dataclass(frozen=True, slots=True)
 class PageModel:
-    """Logistic model that a page holds evidence, if the pages are about the question."""
+    """Logistic model of the evidence on a page, given that the pages are about the question."""
 
     intercept: float
     weights: Mapping[str, float]
-    """Weights of `FEATURES`, and of `READER_FEATURES` if it was fitted with a reader."""
+    """Weights of `FEATURES`, and of `READER_FEATURES` if the model uses a reader."""
     shift: float = 0.0
-    """Correction of the logit of a probability, where one document is asked."""
+    """Correction of the logit for questions to a single document."""
     library_shift: float = 0.0
-    """The same where several are asked: they have more pages that only seem to answer."""
+    """Correction for several documents: they have more pages that only seem relevant."""
     reader: str | None = None
-    """Name of the reader that it was fitted with."""
+    """Name of the reader that the model was fitted with."""
 
     def probabilities(self, features: Float64) -> Float64:
-        """Return the probability of each page, by its features in the order of the weights."""
+        """Return the probability of each page; features are in the order of the weights."""
         return logistic(self.intercept + features @ np.array([*self.weights.values()]))
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """A promise: on average over questions like those it was fitted on, pages hold all evidence.
+    """A coverage guarantee: a share of questions have all their evidence on the chosen pages.
 
-    Split conformal prediction (Vovk et al., 2005; Angelopoulos and Bates, 2021, arXiv 2107.07511):
-    the model of pages was fitted on some questions, and the threshold on others.
+    It holds on average, for questions like those of the fit, by split conformal prediction (Vovk
+    et al., 2005; Angelopoulos and Bates, 2021, arXiv 2107.07511): the page model is fitted on some
+    questions, and the threshold on others.
     """
 
     level: float
-    """Share of questions whose evidence is promised to be among the pages taken."""
+    """Guaranteed share of questions with all their evidence on the chosen pages."""
     threshold: float | None
-    """Lowest probability of a page that is taken; None takes all, where questions were too few."""
+    """Minimum probability of chosen pages; None chooses all, after a fit on too few questions."""
     questions: int
     """Number of questions that the threshold was fitted on."""
     pages: PageModel
 
     def choose(self, features: Float64) -> Integers:
-        """Return the pages to take, best first, by `page_features`; at least one."""
+        """Return the chosen pages from their `page_features`, best first; at least one."""
         probabilities = self.pages.probabilities(features)
         ranking = np.argsort(-probabilities, kind="stable")
         if self.threshold is None:
@@ -166,53 +167,53 @@ class Coverage:
 
 
 def conformal_threshold(lowest: Float64, level: float) -> float | None:
-    """Return the threshold that a share ``level`` of new questions reach, with all their evidence.
+    """Return the threshold that all evidence of a share ``level`` of new questions reaches.
 
-    ``lowest`` holds the lowest score of the evidence of each question. The threshold is the r-th
-    smallest with r = ⌊(n + 1)(1 − level)⌋: if a new question is exchangeable with these n, its
-    lowest score is at least as high with a probability of at least ``level``. None if r is 0: n
-    questions are too few to leave any page out.
+    ``lowest`` has the lowest score of each question's evidence. The threshold is its r-th smallest
+    value, with r = ⌊(n + 1)(1 − level)⌋. If a new question is exchangeable with these n, its lowest
+    score is at least as high with a probability of at least ``level``. None if r is 0: n questions
+    are too few to leave any page out.
 
     >>> conformal_threshold(np.array([0.5, 0.1, 0.4, 0.2, 0.3, 0.6, 0.7, 0.8, 0.9]), 0.8)
     0.2
     >>> conformal_threshold(np.array([0.5, 0.1, 0.4]), 0.9)
     """
-    # 9 + 1 questions at 0.9 are 1.0, and 0.99… in floating point.
+    # (9 + 1)(1 - 0.9) is 1, but 0.99… in floating point.
     rank = int((len(lowest) + 1) * (1 - level) + 1e-9)
     return float(np.sort(lowest)[rank - 1]) if rank else None
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Fitted models for the vectors of one encoder."""
+    """Models fitted for the vectors of one encoder."""
 
     encoder: str
     version: str
     made_from: str
-    """Data that it was fitted on, in a few words."""
+    """Short description of the data that it was fitted on."""
     about_intercept: float
     about_weight: float
-    """Numbers for the pages to be about a question: logistic(intercept + weight × cosine³)."""
+    """The probability of pages being about a question is logistic(intercept + weight × cosine³)."""
     pages: PageModel
     with_reader: PageModel | None
-    """Used instead of ``pages`` where the same reader took part."""
+    """Page model for searches with the same reader."""
     weak: float
-    """Pages that are less probably about a question match it weakly."""
+    """Matches with a lower probability of being about the question are weak."""
     none: float
-    """Pages that are less probably about a question do not match it."""
+    """Below this probability, there is no match."""
     threshold: float | None = None
-    """Mean cosine of a question with a page, from which taking pages has the highest mean F1."""
+    """Minimum mean cosine of pages, with the highest mean F1; for the method ``threshold``."""
     coverage: Coverage | None = None
-    """Used by the method ``coverage``."""
+    """Guarantee for the method ``coverage``."""
 
     def about(self, cosine: float) -> float:
-        """Return the probability that pages are about a question, by their `best_cosine`."""
+        """Return the probability that pages are about a question, from their `best_cosine`."""
         return float(logistic(np.array(self.about_intercept + self.about_weight * cosine**3)))
 
     def if_about(self, features: Float64) -> Float64:
-        """Return the probability of each page, if the pages are about the question.
+        """Return the probability of each page, given that the pages are about the question.
 
-        No reader takes part. ``features`` are those of `page_features`.
+        ``features`` are those of `page_features`; the reader isn't used.
         """
         return self.pages.probabilities(features)
 
@@ -225,7 +226,7 @@ class Calibration:
         reader: str | None = None,
         judged: Float64 | None = None,
     ) -> Float64:
-        """Return the probability of each page to hold evidence for the question.
+        """Return the probability that each page contains evidence.
 
         Parameters
         ----------
@@ -236,9 +237,9 @@ class Calibration:
         several
             Whether the pages are the best of several documents.
         reader
-            Name of the reader that took part.
+            Name of the reader, if one was used.
         judged
-            Its judgment on each page, NaN for pages that it did not read in.
+            Its score of each page; NaN for pages that it didn't read.
         """
         model = self.pages
         if (
@@ -252,14 +253,14 @@ class Calibration:
         return logistic(logits + (model.library_shift if several else model.shift))
 
     def strength(self, about: float) -> Strength:
-        """Return how well pages match that are about a question with this probability."""
+        """Return the strength of a match with this probability of being about the question."""
         if about >= self.weak:
             return "good"
         return "weak" if about >= self.none else "none"
 
 
 def logistic(values: Float64) -> Float64:
-    """1 / (1 + exp(-x)) of each value.
+    """Return 1 / (1 + exp(-x)) of each value.
 
     >>> logistic(np.array([0.0, 2.0])).round(3)
     array([0.5  , 0.881])
@@ -268,44 +269,44 @@ def logistic(values: Float64) -> Float64:
 
 
 def logit(probabilities: Float64) -> Float64:
-    """Return log(p / (1 - p)) of each probability: `logistic` reversed. 0 and 1 stay finite."""
+    """Return log(p / (1 - p)) of each probability: the inverse of `logistic`, but always finite."""
     inside = np.clip(probabilities, 1e-12, 1 - 1e-12)
     return np.asarray(np.log(inside) - np.log1p(-inside))
 
 
 def expected_f1(probabilities: Float64) -> Float64:
-    """The expected F1 of taking the k most probable pages, for each k from 1 on.
+    """Return the expected F1 of choosing the k most probable pages, for k = 1, 2, …, 64.
 
-    Pages are taken to hold evidence independently of each other. With a of the k pages and b of
-    the others holding evidence, F1 is 2a / (k + a + b).
+    Pages are assumed to contain evidence independently of each other. If a of the k pages and b of
+    the others contain evidence, F1 is 2a / (k + a + b).
 
     Parameters
     ----------
     probabilities
-        One for each page, in descending order. At most 64 values are returned.
+        Probabilities of the pages in descending order.
 
     >>> expected_f1(np.array([0.9, 0.8, 0.0])).round(2)
     array([0.66, 0.89, 0.71])
     """
-    most = min(len(probabilities), _MOST_PAGES)
-    # How probable it is that the pages after the k-th hold evidence on b of them.
-    others = [np.eye(1, _MOST_PAGES + 1)[0]]
+    most = min(len(probabilities), _MAX_PAGES)
+    # Probabilities that b pages after the k-th contain evidence, for each k and b.
+    others = [np.eye(1, _MAX_PAGES + 1)[0]]
     for probability in probabilities[:0:-1]:
-        others.append(_one_more(others[-1], probability))
+        others.append(_add_page(others[-1], probability))
         if len(others) > most:
             del others[0]
-    counts = np.arange(_MOST_PAGES + 1)
-    taken = np.eye(1, _MOST_PAGES + 1)[0]
+    counts = np.arange(_MAX_PAGES + 1)
+    taken = np.eye(1, _MAX_PAGES + 1)[0]
     values = np.zeros(most)
     for k in range(1, most + 1):
-        taken = _one_more(taken, probabilities[k - 1])
+        taken = _add_page(taken, probabilities[k - 1])
         f1 = 2 * counts[:, None] / (k + counts[:, None] + counts[None, :])
         values[k - 1] = taken @ f1 @ others[-k]
     return values
 
 
 def most_useful(probabilities: Float64) -> Integers:
-    """The pages with the highest expected F1, best first.
+    """Return the pages with the highest expected F1, best first.
 
     >>> most_useful(np.array([0.1, 0.9, 0.8]))
     array([1, 2])
@@ -314,20 +315,20 @@ def most_useful(probabilities: Float64) -> Integers:
     return ranking[: int(expected_f1(probabilities[ranking]).argmax()) + 1]
 
 
-def _one_more(distribution: Float64, probability: float) -> Float64:
-    """The distribution of a count when one more page counts with a probability."""
+def _add_page(distribution: Float64, probability: float) -> Float64:
+    """Return the distribution of a count after adding a page that counts with a probability."""
     grown = distribution * (1 - probability)
     grown[1:] += distribution[:-1] * probability
     return grown
 
 
 def find_calibration(encoder: EncoderRef) -> Calibration | None:
-    """The calibration of an encoder: the user's own, or the one that comes with ViSAR.
+    """Return the calibration of an encoder: the user's, or the one that ships with ViSAR.
 
     Raises
     ------
     CalibrationError
-        If the user's own is damaged.
+        The user's calibration is damaged.
     """
     own = calibration_path(encoder)
     try:
@@ -335,41 +336,41 @@ def find_calibration(encoder: EncoderRef) -> Calibration | None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise CalibrationError(f"{own} cannot be read: {error.strerror}.") from error
+        raise CalibrationError(f"Can't read {own}: {error.strerror}.") from error
     shipped = resources.files("visar.retrieval") / "calibrations" / own.name
     return _read(shipped.read_bytes(), str(shipped)) if shipped.is_file() else None
 
 
 def save_calibration(calibration: Calibration, path: Path) -> None:
-    """Write a calibration as JSON; the old one stays if that fails.
+    """Write a calibration as JSON, atomically.
 
     Raises
     ------
     CalibrationError
-        If it cannot be written.
+        The file can't be written.
     """
     values = {"format": FORMAT, **dataclasses.asdict(calibration)}
     try:
         write_whole(path, (json.dumps(values, ensure_ascii=False, indent=2) + "\n").encode())
     except OSError as error:
-        raise CalibrationError(f"{path} cannot be written: {error.strerror}.") from error
+        raise CalibrationError(f"Can't write {path}: {error.strerror}.") from error
 
 
 def calibration_path(encoder: EncoderRef) -> Path:
-    """Where the user's own calibration of an encoder is kept, whichever index it is used with."""
+    """Return the path of the user's calibration of an encoder, shared by all indexes."""
     from platformdirs import user_data_path
 
-    # An encoder's name can be a path; its version keeps calibrations of other vectors away.
+    # The name can be a path. The digest tells versions apart, whose vectors differ.
     digest = hashlib.sha256(f"{encoder.name}\n{encoder.version}".encode()).hexdigest()[:12]
     readable = re.sub(r"[^\w.+-]+", "-", encoder.name).strip(".-")[-60:]
     return user_data_path("visar") / "calibrations" / f"{readable}-{digest}.json"
 
 
-def _read(content: bytes, where: str) -> Calibration:
-    advice = "delete it, or make it again with visar calibrate"
+def _read(content: bytes, path: str) -> Calibration:
+    advice = "Delete it, or create a new one with visar calibrate."
     try:
         values = json.loads(content)
-        if values["format"] == 1:  # of ViSAR before it had readers
+        if values["format"] == 1:  # written before there were readers
             values["pages"] = {
                 "intercept": values["page_intercept"],
                 "weights": values["page_weights"],
@@ -377,8 +378,8 @@ def _read(content: bytes, where: str) -> Calibration:
             values["with_reader"] = None
         elif values["format"] != FORMAT:
             raise CalibrationError(
-                f"{where} has the format {values['format']!r}, and this version of ViSAR reads "
-                f"{FORMAT}: {advice}."
+                f"{path} has the format {values['format']!r}, but this version of ViSAR reads "
+                f"{FORMAT}. {advice}"
             )
         with_reader = values["with_reader"]
         threshold, coverage = values.get("threshold"), values.get("coverage")
@@ -396,7 +397,7 @@ def _read(content: bytes, where: str) -> Calibration:
             coverage=None if coverage is None else _coverage(coverage),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CalibrationError(f"{where} is no calibration ({error!r}): {advice}.") from error
+        raise CalibrationError(f"{path} isn't a valid calibration: {error!r}. {advice}") from error
 
 
 def _page_model(values: Mapping[str, Any], features: Sequence[str]) -> PageModel:
@@ -422,12 +423,12 @@ def _coverage(values: Mapping[str, Any]) -> Coverage:
 def _finite(value: Any) -> float:
     number = float(value)
     if not np.isfinite(number):
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} isn't finite")
     return number
 
 
 def likelihood(probability: float | None, strength: Strength = "good") -> Likelihood | None:
-    """Return the word for a probability. No page is possible if the documents don't match.
+    """Return the word for a probability; all pages are unlikely if there is no match.
 
     >>> likelihood(0.7), likelihood(0.2), likelihood(0.01), likelihood(None)
     ('likely', 'possible', 'unlikely', None)

@@ -1,8 +1,9 @@
-"""The first stage of a question over a library: which pages are worth an exact comparison.
+"""First stage of a search in a large library: candidates for an exact comparison.
 
-Of every page small summaries are kept: a few mean vectors, and one bit a dimension of each vector
-(its sign after a random rotation). A question meets the means of all pages, then the bits of the
-best of these, then the vectors of the few that are left. ``docs/library.md`` has what it finds.
+Each page has small summaries: a few mean vectors, and one bit per dimension of each vector (its
+sign after a random rotation). A question is compared with the means of all pages, then with the
+bits of the best of them, then with the vectors of the remaining few. ``docs/documents.md`` has
+measurements.
 """
 
 from __future__ import annotations
@@ -29,88 +30,85 @@ from visar.results import Document, EncoderRef
 from visar.retrieval.corpus import Corpus
 from visar.store import DocumentVectors, Store
 from visar.store.database import SUMMARIES
-from visar.store.summaries import Summaries, sign_bits, summarise, view
+from visar.store.summaries import Summaries, sign_bits, summarize_pages, view
 from visar.text import clean_line
 from visar.trace import PageId
 
 CODED = 1000
 CODED_ROOT = 12
-"""Pages whose bits are compared with those of the question, the best by their means: so many, or
-so many times the root of the number of pages. The rank by means of pages that belong to the best
-grows with the root of a library's size."""
-ENGINE = "VISAR_CANDIDATES"
-"""The environment variable that names another engine: a Qdrant cluster (``http://…``), or a folder
-or address of LanceDB tables. It serves one index, and knows no other."""
+"""Number of pages whose bits are compared with the question's: at least `CODED`, and `CODED_ROOT`
+times the square root of the number of pages. The rank by means of the truly best pages grows with
+this root."""
+ENGINE_VARIABLE = "VISAR_CANDIDATES"
+"""Environment variable with the address of another engine: a Qdrant cluster (``http://…``), or a
+folder or address of LanceDB tables. An engine can only be used with one index."""
 COMPARED = 4
-"""Pages compared exactly for each one that is wanted, the best by their bits."""
+"""Number of pages to compare exactly per page of the result."""
 
-DECODED = 512 * 2**20
-"""Bytes of means kept in float32, which are compared twice as fast; more are kept in float16."""
+MAX_FLOAT32_BYTES = 512 * 2**20
+"""Maximum memory for means in float32, which are twice as fast to compare as float16."""
 
-# Pages and vectors that are compared at a time: their products stay small.
-_PAGES_AT_A_TIME = 256
-_ROWS_AT_A_TIME = 8192
-# Documents whose summaries are read at once from object storage, which answers late.
-_READ_AT_ONCE = 8
+# Batch sizes that keep the products small.
+_PAGES_PER_BATCH = 256
+_ROWS_PER_BATCH = 8192
+# Number of summaries that are read in parallel from object storage, which has a high latency.
+_PARALLEL_READS = 8
 
 Key: TypeAlias = str
-"""A state of a document: its id, and when it was added."""
+"""Identifier of a version of a document: its id and the time it was added."""
 
 
 def document_key(document: Document) -> Key:
-    """Return what tells a document from the same one added again, with other pages."""
+    """Return the key of a document; adding it again, perhaps with other pages, changes it."""
     return f"{document.id}-{int(document.added.timestamp() * 1e6)}"
 
 
 class Candidate(NamedTuple):
-    """A page that may be among the best."""
+    """A page that can be among the best."""
 
     document: str
     page: int
-    """1 for the first."""
+    """Page number, from 1."""
     score: float
-    """Comparable within one question; an estimate of late interaction."""
+    """Estimate of late interaction; only comparable within one question."""
 
 
 class CandidateIndex(Protocol):
-    """Finds pages by the vectors of one encoder. Its scores are estimates: callers rescore."""
+    """An index that finds pages by the vectors of one encoder, with estimated scores."""
 
     def known(self) -> AbstractSet[Key]:
-        """Return the documents that were added, by `document_key`."""
+        """Return the keys of all documents in the index."""
         ...
 
     def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
-        """Take a document in. ``vectors`` reads all its vectors, if they are needed."""
+        """Add a document. ``vectors`` reads its vectors and is only called if necessary."""
         ...
 
     def remove(self, documents: Iterable[Key]) -> None:
-        """Forget documents; those that are not known are left out."""
+        """Remove documents; unknown ones are ignored."""
         ...
 
-    def candidates(
-        self, query: Float32, question: str, n: int, documents: Sequence[Document]
-    ) -> list[Candidate]:
+    def candidates(self, query: Float32, n: int, documents: Sequence[Document]) -> list[Candidate]:
         """Return at most ``n`` pages of known documents, best first.
 
         Parameters
         ----------
         query
             (m, D) unit vectors of the question.
-        question
-            The same in words, for an index that has words.
         n
-            How many pages are wanted.
+            Maximum number of pages.
         documents
-            Whose pages are wanted.
+            Documents to search.
         """
         ...
 
 
 class Candidates:
-    """The candidates of a store's documents, by encoder. Safe for threads.
+    """Candidate indexes of a store's documents, by encoder. Thread-safe.
 
-    Summaries of a document are made, or read from the store, when it is first asked about together
-    with others, and kept beside the index, or for an index elsewhere in the user's cache.
+    A document is summarized, or its summary read from the store, when it is first searched
+    together with others. Summaries are stored in the folder of the index, or in the user's cache
+    folder if the index is remote.
     """
 
     def __init__(self, store: Store) -> None:
@@ -118,20 +116,20 @@ class Candidates:
         self._lock = threading.Lock()
         self._indexes: dict[EncoderRef, CandidateIndex] = {}
 
-    def find(self, corpus: Corpus, query: Float32, question: str, n: int) -> list[PageId]:
-        """Return the pages of a corpus that an exact comparison should choose ``n`` of.
+    def find(self, corpus: Corpus, query: Float32, n: int) -> list[PageId]:
+        """Return candidates for the best ``n`` pages of a corpus.
 
-        Documents that are new since `prepare` was called are not among them.
+        Documents added since the last `prepare` are not searched.
         """
         index = self._indexes.get(corpus.encoder) or self.prepare(corpus)
-        found = index.candidates(query, question, COMPARED * n, corpus.documents)
-        # Once, also where two processes have added a document to an engine at the same moment.
+        found = index.candidates(query, COMPARED * n, corpus.documents)
+        # Two processes that add a document to an engine at the same time duplicate its pages.
         return list(dict.fromkeys((one.document, one.page) for one in found))
 
     def read_catalog(self) -> list[Document]:
-        """Return all documents of the store, and forget those that were removed from it."""
-        # Before the catalog is read: one that is known and not in it was removed. Without the lock,
-        # which is held while a large library is prepared.
+        """Return all documents of the store, and remove deleted ones from the indexes."""
+        # Read before the catalog, so that known documents missing from it were removed. Without the
+        # lock, since it is held while a large library is prepared.
         known = [(index, index.known()) for index in list(self._indexes.values())]
         documents = self._store.documents()
         if any(keys for _, keys in known):
@@ -142,7 +140,7 @@ class Candidates:
         return documents
 
     def prepare(self, corpus: Corpus) -> CandidateIndex:
-        """Take in the documents of a corpus that are new."""
+        """Add the new documents of a corpus to the index of its encoder, and return the index."""
         encoder = corpus.encoder
         with self._lock:
             if encoder not in self._indexes:
@@ -151,14 +149,14 @@ class Candidates:
             known = index.known()
             new = [one for one in corpus.documents if document_key(one) not in known]
             remote = "://" in self._store.location and isinstance(index, PageSummaries)
-            with ThreadPoolExecutor(_READ_AT_ONCE if remote else 1) as pool:
+            with ThreadPoolExecutor(_PARALLEL_READS if remote else 1) as pool:
                 vectors = (partial(self._store.vectors, one.id, encoder) for one in new)
                 list(pool.map(index.add, new, vectors))
             return index
 
     def _open(self, encoder: EncoderRef) -> CandidateIndex:
-        """Open the engine that `ENGINE` names, or the summaries that are kept here."""
-        engine = os.environ.get(ENGINE)
+        """Open the engine in `ENGINE_VARIABLE`, or the local summaries."""
+        engine = os.environ.get(ENGINE_VARIABLE)
         if engine:
             from visar.retrieval.engines import LanceCandidates, QdrantCandidates
 
@@ -168,9 +166,9 @@ class Candidates:
                 return LanceCandidates(engine, encoder, dict(self._store.storage_options))
             except VisarError:
                 raise
-            except Exception as error:  # of whatever kind the engine's own library has
+            except Exception as error:  # the library of an engine can raise anything
                 reason = clean_line(str(error).strip().partition("\n")[0])
-                raise InvalidOption(f"{ENGINE}={engine} cannot be opened: {reason}") from error
+                raise InvalidOption(f"Can't open {ENGINE_VARIABLE}={engine}: {reason}") from error
         summaries = PageSummaries(
             _folder(self._store.location, encoder),
             encoder.dimension,
@@ -191,33 +189,33 @@ def _folder(location: str, encoder: EncoderRef) -> Path:
         return Path(location) / SUMMARIES / name
     from platformdirs import user_cache_path
 
-    place = hashlib.sha256(location.encode()).hexdigest()[:16]
-    return user_cache_path("visar") / SUMMARIES / place / name
+    digest = hashlib.sha256(location.encode()).hexdigest()[:16]
+    return user_cache_path("visar") / SUMMARIES / digest / name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stacked:
-    """The means of several documents in one array, so that one product meets them all."""
+class _StackedMeans:
+    """Means of several documents in one array, for a single matrix product."""
 
     documents: dict[Key, slice]
-    """By document: its pages."""
+    """Range of pages of each document."""
     starts: Integers
+    """First row of each page, and the number of rows."""
     means: NDArray[Any]
-    """In float32, or float16 if there are many."""
+    """Means in float32, or in float16 if there are many."""
 
 
 class PageSummaries:
-    """Mean vectors and bits of all pages: nothing is trained, and a document changes no other.
+    """Candidate index with mean vectors and bits of pages; it needs no training.
 
     Parameters
     ----------
     folder
-        Where the summaries are kept; what is there is not made again. They are kept in memory
-        alone if it cannot be written.
+        Folder of the summaries. If it isn't writable, they are only kept in memory.
     dimension
-        Of the vectors.
+        Dimension of the vectors.
     stored
-        Returns the summaries that the store has of a document, given its id, or None.
+        Function that returns the summaries in the store for a document id, or None.
     """
 
     def __init__(
@@ -230,50 +228,50 @@ class PageSummaries:
         self._dimension = dimension
         self._stored = stored
         self._lock = threading.Lock()
-        self._kept: dict[Key, Summaries] = {}
-        self._stacked: _Stacked | None = None
+        self._summaries: dict[Key, Summaries] = {}
+        self._stacked: _StackedMeans | None = None
 
     def known(self) -> AbstractSet[Key]:
-        """Return the documents that were added."""
+        """Return the keys of all documents in the index."""
         with self._lock:
-            return set(self._kept)
+            return set(self._summaries)
 
     def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
-        """Take a document in; summaries in the folder or the store save reading its vectors."""
+        """Add a document; vectors are only read if folder and store have no summaries of it."""
         key = document_key(document)
         path = self._folder / key
         summary = self._read(path, document)
         if summary is None:
             content = self._stored(document.id)
             if content is None:
-                read = vectors()
-                content = summarise(np.split(read.vectors, read.offsets[1:-1]))
+                whole = vectors()
+                content = summarize_pages(np.split(whole.vectors, whole.offsets[1:-1]))
             with contextlib.suppress(OSError):
                 write_whole(path, content)
-            # From a file the bits are read when they are compared; without one they are in memory.
+            # A mapped file only loads the bits that are compared.
             summary = self._read(path, document) or view(
                 np.frombuffer(content, np.uint8), document.pages, self._dimension
             )
         with self._lock:
-            self._kept[key] = summary
+            self._summaries[key] = summary
             self._stacked = None
 
     def remove(self, documents: Iterable[Key]) -> None:
-        """Forget documents, and delete their summaries."""
+        """Remove documents and delete their summaries."""
         with self._lock:
             for key in documents:
-                self._kept.pop(key, None)
+                self._summaries.pop(key, None)
                 with contextlib.suppress(OSError):
                     (self._folder / key).unlink(missing_ok=True)
             self._stacked = None
 
-    def sweep(self, there: AbstractSet[Key]) -> None:
-        """Delete the summaries of all documents but these."""
+    def sweep(self, present: AbstractSet[Key]) -> None:
+        """Delete the summaries of documents that are not present."""
         with contextlib.suppress(OSError):
-            self.remove(path.name for path in self._folder.iterdir() if path.name not in there)
+            self.remove(path.name for path in self._folder.iterdir() if path.name not in present)
 
     def _read(self, path: Path, document: Document) -> Summaries | None:
-        """Map a file of summaries; None if there is none of this document."""
+        """Map a file of summaries; None if it is missing or damaged."""
         try:
             content = np.memmap(path, np.uint8, "r").view(np.ndarray)
             return view(content, document.pages, self._dimension)
@@ -283,22 +281,21 @@ class PageSummaries:
     def candidates(
         self,
         query: Float32,
-        question: str,  # noqa: ARG002 - for indexes that have words
         n: int,
         documents: Sequence[Document],
     ) -> list[Candidate]:
-        """Return the best pages by their bits, of the best by their means."""
+        """Return the best pages by bits among the best by means."""
         with self._lock:
-            if not self._kept:
+            if not self._summaries:
                 return []
             if self._stacked is None:
-                self._stacked = _stack(self._kept)
+                self._stacked = _stack(self._summaries)
             stacked = self._stacked
             names = {document_key(document): document.id for document in documents}
             ordered = sorted(
-                names.keys() & self._kept.keys(), key=lambda key: stacked.documents[key].start
+                names.keys() & self._summaries.keys(), key=lambda key: stacked.documents[key].start
             )
-            summaries = [self._kept[key] for key in ordered]
+            summaries = [self._summaries[key] for key in ordered]
         edges = np.cumsum([0, *(len(one.numbers) for one in summaries)])
         positions = np.arange(edges[-1])
         coded = max(n, CODED, int(CODED_ROOT * len(positions) ** 0.5))
@@ -308,15 +305,15 @@ class PageSummaries:
             positions = np.sort(_largest(scores, coded))
         if not len(positions):
             return []
-        places = (np.searchsorted(edges, positions, side="right") - 1).tolist()
-        within = (positions - edges[places]).tolist()
+        owners = (np.searchsorted(edges, positions, side="right") - 1).tolist()
+        within = (positions - edges[owners]).tolist()
         scores = _code_scores(
-            query, [(summaries[place], page) for place, page in zip(places, within, strict=True)]
+            query, [(summaries[owner], page) for owner, page in zip(owners, within, strict=True)]
         )
         return [
             Candidate(
-                names[ordered[places[best]]],
-                int(summaries[places[best]].numbers[within[best]]),
+                names[ordered[owners[best]]],
+                int(summaries[owners[best]].numbers[within[best]]),
                 float(scores[best]),
             )
             for best in _largest(scores, n).tolist()
@@ -324,27 +321,27 @@ class PageSummaries:
 
 
 def _largest(scores: Float64, n: int) -> Integers:
-    """The positions of the n largest scores, largest first; of equal ones the first."""
+    """Return the positions of the n largest scores in descending order, ties by position."""
     return np.argsort(-scores, kind="stable")[:n]
 
 
-def _stack(kept: dict[Key, Summaries]) -> _Stacked:
-    """Put the means of all documents into one array, in an order that does not change."""
-    kept = dict(sorted(kept.items()))
+def _stack(summaries: dict[Key, Summaries]) -> _StackedMeans:
+    """Return the means of all documents in one array, in the order of their keys."""
+    summaries = dict(sorted(summaries.items()))
     documents, starts, pages, rows = {}, [np.zeros(0, np.int64)], 0, 0
-    for key, one in kept.items():
+    for key, one in summaries.items():
         documents[key] = slice(pages, pages + len(one.numbers))
         starts.append(one.mean_starts[:-1] + rows)
         pages += len(one.numbers)
         rows += len(one.means)
-    numbers = sum(one.means.size for one in kept.values())
-    kind = np.float32 if 4 * numbers <= DECODED else np.float16
-    means = np.concatenate([one.means for one in kept.values()], dtype=kind)
-    return _Stacked(documents, np.append(np.concatenate(starts), rows), means)
+    numbers = sum(one.means.size for one in summaries.values())
+    kind = np.float32 if 4 * numbers <= MAX_FLOAT32_BYTES else np.float16
+    means = np.concatenate([one.means for one in summaries.values()], dtype=kind)
+    return _StackedMeans(documents, np.append(np.concatenate(starts), rows), means)
 
 
 def _runs(documents: Sequence[slice]) -> Iterator[slice]:
-    """The pages of documents as few slices, none longer than what is compared at a time."""
+    """Yield the pages of documents as few slices, none longer than a batch."""
     joined: list[slice] = []
     for pages in documents:
         if joined and joined[-1].stop == pages.start:
@@ -352,37 +349,37 @@ def _runs(documents: Sequence[slice]) -> Iterator[slice]:
         else:
             joined.append(pages)
     for pages in joined:
-        for first in range(pages.start, pages.stop, _PAGES_AT_A_TIME):
-            yield slice(first, min(first + _PAGES_AT_A_TIME, pages.stop))
+        for first in range(pages.start, pages.stop, _PAGES_PER_BATCH):
+            yield slice(first, min(first + _PAGES_PER_BATCH, pages.stop))
 
 
-def _mean_scores(query: Float32, stacked: _Stacked, pages: slice) -> Float64:
-    """Late interaction of the question with the means of pages."""
+def _mean_scores(query: Float32, stacked: _StackedMeans, pages: slice) -> Float64:
+    """Return the late interaction of the question with the means of pages."""
     first, last = stacked.starts[pages.start], stacked.starts[pages.stop]
-    kept = stacked.means[first:last]
-    means: Float32 = kept if kept.dtype == np.float32 else np.empty(kept.shape, np.float32)
-    if means is not kept:
-        decode(kept, means)
+    stored = stacked.means[first:last]
+    means: Float32 = stored if stored.dtype == np.float32 else np.empty(stored.shape, np.float32)
+    if means is not stored:
+        decode(stored, means)
     products = query @ means.T
     starts = stacked.starts[pages] - first
     return np.asarray(np.maximum.reduceat(products, starts, axis=1).sum(axis=0, dtype=np.float64))
 
 
 def _code_scores(query: Float32, pages: Sequence[tuple[Summaries, int]]) -> Float64:
-    """Late interaction of the question's bits with those of pages: equal bits less unequal ones."""
-    asked = sign_bits(query)
+    """Return the late interaction of bits: the number of equal bits minus the unequal ones."""
+    query_bits = sign_bits(query)
     scores: list[Float64] = []
     waiting: list[NDArray[np.uint64]] = []
     rows = 0
     for position, (one, page) in enumerate(pages):
         waiting.append(one.codes[one.code_starts[page] : one.code_starts[page + 1]])
         rows += len(waiting[-1])
-        if rows >= _ROWS_AT_A_TIME or position == len(pages) - 1:
+        if rows >= _ROWS_PER_BATCH or position == len(pages) - 1:
             starts = np.cumsum([0, *(len(codes) for codes in waiting[:-1])])
-            # Word by word: the counts of a block stay in the cache.
+            # Going word by word keeps the counts of a batch in the CPU cache.
             words = np.concatenate(waiting).T
-            unequal = np.zeros((len(asked), rows), np.uint16)
-            for word, each in zip(words, asked.T, strict=True):
+            unequal = np.zeros((len(query_bits), rows), np.uint16)
+            for word, each in zip(words, query_bits.T, strict=True):
                 unequal += np.bitwise_count(each[:, None] ^ np.ascontiguousarray(word))
             least = np.minimum.reduceat(unequal, starts, axis=1)
             scores.append(query.shape[1] - 2 * least.mean(axis=0, dtype=np.float64))

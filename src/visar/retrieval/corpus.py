@@ -1,4 +1,4 @@
-"""The pages that a question is asked about, as one sequence: whole documents, or single pages."""
+"""Corpora: the pages that a question searches, as one sequence."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visar.core import PageVectors, maxsim
-from visar.core.vectors import Float32, Float64
+from visar.core.vectors import Float32, Float64, find_invalid
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding
-from visar.errors import InvalidOption, NotInIndex
+from visar.encoders.encoder import PageEmbedding
+from visar.errors import InvalidOption, NotInIndex, StoreError
 from visar.ingest.stored_pages import StoredPages
+from visar.query import unknown_collection
 from visar.results import Document, EncoderRef
 from visar.retrieval.methods import DocumentPages
 from visar.store import Store
-from visar.store.checks import find_document
-from visar.store.filters import filtered
+from visar.store.checks import damage_error, find_document
+from visar.store.filters import filter_documents
 from visar.text import counted
 from visar.trace import PageId
 
-# Corpora kept loaded: questions mostly come back to the same documents.
-KEPT_CORPORA = 4
-# Documents that an error names.
-_NAMED = 5
+# Corpora to keep loaded: most questions are about the same documents as previous ones.
+MAX_CORPORA = 4
+# Maximum number of documents in an error message.
+_MAX_NAMES = 5
 
 T = TypeVar("T")
 
 
 class Corpus:
-    """Pages of some documents under one encoder, as one sequence counted from 0.
+    """Pages of documents with the vectors of one encoder; positions start at 0.
 
-    Vectors are loaded when first needed, once, whichever thread asks.
+    Vectors are loaded on first use, and only once. Thread-safe.
 
     Parameters
     ----------
@@ -45,11 +46,11 @@ class Corpus:
     stored_pages
         Reads their pages.
     documents
-        The documents that are asked about, as the store's catalog had them.
+        Documents to search, as they are in the store's catalog.
     encoder
-        Encoder whose vectors are compared.
+        Encoder of the vectors.
     page_ids
-        The pages; by default all pages of the documents.
+        Pages to search; by default all pages of the documents.
     """
 
     def __init__(
@@ -82,11 +83,11 @@ class Corpus:
 
     @property
     def pages(self) -> DocumentPages:
-        """The vectors of the pages."""
+        """Vectors of the pages."""
         with self._lock:
             if self._loaded is None:
                 if self._whole and len(self.documents) == 1:
-                    # As they are stored, without a copy.
+                    # Use the stored array without a copy.
                     whole = self._store.vectors(self.documents[0].id, self.encoder)
                     self._embeddings = [whole.page(number) for _, number in self.page_ids]
                     vectors = PageVectors(whole.vectors, whole.offsets)
@@ -97,13 +98,21 @@ class Corpus:
 
     @property
     def invalid_pages(self) -> int:
-        """The number of pages of the documents that the encoder could not encode."""
-        return sum(document.count_invalid(self.encoder.name) for document in self.documents)
+        """Number of pages of the documents that couldn't be read or encoded."""
+        return sum(len(document.failed_pages(self.encoder.name)) for document in self.documents)
+
+    def find_damage(self) -> StoreError | None:
+        """Return the error that names the first page with a vector that can't be compared."""
+        for position, (document, number) in enumerate(self.page_ids):
+            if find_invalid(self.vectors(position)) is not None:
+                what = f"page {number} has a vector that is not finite or not of length 1"
+                return damage_error(self._store.location, self.document(document), what)
+        return None
 
     def only(self, page_ids: Sequence[PageId]) -> Corpus:
-        """Return these pages of the same documents as a corpus; itself if they are all.
+        """Return a corpus with only these pages; the same corpus if they are all its pages.
 
-        Vectors that are loaded and checked are neither loaded nor checked again.
+        Vectors that are already loaded are reused.
         """
         if self.page_ids == tuple(page_ids):
             return self
@@ -114,20 +123,20 @@ class Corpus:
             positions = [self._positions[page_id] for page_id in page_ids]
             chosen._embeddings = [self._embeddings[position] for position in positions]
             if self._loaded is not None:
-                chosen._loaded = DocumentPages(self._loaded.vectors.only(positions))
+                chosen._loaded = DocumentPages(self._loaded.vectors.subset(positions))
         return chosen
 
     def remaining(self) -> Corpus:
-        """Return the corpus without the documents that were removed or replaced since.
+        """Return the corpus without documents that have been removed or replaced.
 
-        Raises NotInIndex if none remains.
+        Raises NotInIndex if no document remains.
         """
         present = {(one.id, one.added) for one in self._store.documents() if one.has(self.encoder)}
         documents = [one for one in self.documents if (one.id, one.added) in present]
         if not documents:
-            names = ", ".join(one.name for one in self.documents[:_NAMED])
-            more = " and others" if len(self.documents) > _NAMED else ""
-            raise NotInIndex(f"Removed from the index meanwhile: {names}{more}.")
+            names = ", ".join(one.name for one in self.documents[:_MAX_NAMES])
+            more = " and others" if len(self.documents) > _MAX_NAMES else ""
+            raise NotInIndex(f"Removed from the index during the search: {names}{more}.")
         if self._whole:
             return Corpus(self._store, self._stored_pages, documents, self.encoder)
         ids = {one.id for one in documents}
@@ -135,9 +144,9 @@ class Corpus:
         return Corpus(self._store, self._stored_pages, documents, self.encoder, page_ids)
 
     def late_interaction(self, query: Float32) -> Float64:
-        """Return the MaxSim score of each page of whole documents, read one after the other.
+        """Return the MaxSim score of each page of whole documents.
 
-        No more than one document is in memory at a time, whatever the size of the library.
+        Only one document at a time is in memory.
         """
         scores = np.empty(len(self))
         first = 0
@@ -149,20 +158,20 @@ class Corpus:
         return scores
 
     def document(self, document: str) -> Document:
-        """Return one of the documents by its id."""
+        """Return a document by its id."""
         return self._known[document]
 
     def find(self, document: str, number: int) -> int | None:
-        """Return the position of a page, or None if it is not among the pages."""
+        """Return the position of a page, or None if it isn't in the corpus."""
         return self._positions.get((document, number))
 
     def page(self, document: str, number: int) -> Corpus:
-        """Return a single page, by its document's id and its number from 1.
+        """Return a corpus with a single page; page numbers start at 1.
 
-        Raises NotInIndex if it is not among the pages.
+        Raises NotInIndex if the page isn't in the corpus.
         """
         if self.find(document, number) is None:
-            raise NotInIndex(f"Page {number} of {document} was not searched.")
+            raise NotInIndex(f"Page {number} of {document} wasn't searched.")
         return self.only([(document, number)])
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
@@ -175,7 +184,7 @@ class Corpus:
         return self._embedding(position).vectors
 
     def read(self, positions: Sequence[int] | None = None) -> list[Page]:
-        """Read pages, or all, with words and blocks, with one request to the store per document."""
+        """Return pages with words and blocks, by default all pages."""
         page_ids = self.page_ids
         if positions is not None:
             page_ids = tuple(self.page_ids[position] for position in positions)
@@ -197,7 +206,7 @@ class Corpus:
 
 
 def read_remaining(corpus: Corpus, read: Callable[[Corpus], T]) -> T:
-    """Call a function with a corpus, and again without documents that are removed meanwhile.
+    """Call a function with a corpus, retrying without documents that are removed meanwhile.
 
     Raises NotInIndex if no document remains.
     """
@@ -219,33 +228,33 @@ def choose_documents(
     collection: str | None = None,
     where: str | None = None,
 ) -> list[Document]:
-    """Return the documents of a catalog with these ids or names, or all, that match.
+    """Return the documents of a catalog that match ids or names, a collection and a filter.
 
     Raises
     ------
     NotInIndex
-        If there are none.
+        No document matches.
     InvalidOption
-        If ``documents`` is empty, or the filter cannot be read.
+        ``documents`` is empty, or the filter is invalid.
     """
-    asked = list(catalog)
+    candidates = list(catalog)
     if documents is not None:
         if not documents:
-            raise InvalidOption("No documents were named: name one, or leave documents out.")
+            raise InvalidOption("The list of documents is empty. Name at least one, or omit it.")
         known = {one.id: one for one in catalog}
         named = [find_document(known, document, location) for document in documents]
-        asked = list({one.id: one for one in named}.values())
+        candidates = list({one.id: one for one in named}.values())
     if collection is not None:
-        asked = [one for one in asked if collection in one.collections]
-    chosen = filtered(asked, where)
+        candidates = [one for one in candidates if collection in one.collections]
+    chosen = filter_documents(candidates, where)
     if chosen:
         return chosen
     collections = sorted({name for one in catalog for name in one.collections})
     if collection is not None and collection not in collections:
-        there = ", ".join(collections) or "none"
-        raise NotInIndex(f"There is no collection {collection!r}. Those there are: {there}.")
-    if where is not None and asked:
-        raise NotInIndex(f"None of {counted(len(asked), 'document')} matches the filter {where!r}.")
+        raise unknown_collection(collection, collections)
+    if where is not None and candidates:
+        documents_searched = counted(len(candidates), "document")
+        raise NotInIndex(f"None of {documents_searched} matches the filter {where!r}.")
     if collection is not None:
         raise NotInIndex(f"None of these documents is in the collection {collection!r}.")
     raise NotInIndex(f"The index {location} is empty: add a document first.")
@@ -254,48 +263,48 @@ def choose_documents(
 def split_by_encoder(
     documents: Sequence[Document], encoder: EncoderRef
 ) -> tuple[list[Document], list[Document]]:
-    """Return the documents that have vectors of an encoder, and those that have none.
+    """Return the documents with vectors of an encoder, and those without.
 
     Raises
     ------
     NotInIndex
-        If none has.
+        No document has vectors of the encoder.
     """
-    able = [document for document in documents if document.has(encoder)]
+    encoded = [document for document in documents if document.has(encoder)]
     others = [document for document in documents if not document.has(encoder)]
-    if not able:
-        names = ", ".join(document.name for document in others[:_NAMED])
+    if not encoded:
+        names = ", ".join(document.name for document in others[:_MAX_NAMES])
         raise NotInIndex(
-            f"No vectors of {encoder} in the index for {names}"
-            f"{' and others' if len(others) > _NAMED else ''}: add the files again with that "
-            f"encoder (visar add FILE --encoder {encoder.name})."
+            f"The index has no vectors of {encoder} for {names}"
+            f"{' and others' if len(others) > _MAX_NAMES else ''}. Add the files again: "
+            f"visar add FILE --encoder {encoder.name}"
         )
-    return able, others
+    return encoded, others
 
 
 class CorpusCache:
-    """The corpora asked about last. Safe for threads."""
+    """Cache of recently used corpora. Thread-safe."""
 
-    def __init__(self, store: Store, stored_pages: StoredPages, size: int = KEPT_CORPORA) -> None:
+    def __init__(self, store: Store, stored_pages: StoredPages, size: int = MAX_CORPORA) -> None:
         self._store = store
         self._stored_pages = stored_pages
         self._size = size
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Any, Corpus] = OrderedDict()
+        self._corpora: OrderedDict[Any, Corpus] = OrderedDict()
 
     def get(self, documents: Sequence[Document], encoder: EncoderRef) -> Corpus:
-        """Return the corpus of these documents as they are now."""
-        key = tuple((known.id, known.added, known.encoders) for known in documents), encoder
+        """Return the corpus of these versions of documents."""
+        key = tuple((one.id, one.added, one.encoders) for one in documents), encoder
         with self._lock:
-            corpus = self._kept.pop(key, None)
+            corpus = self._corpora.pop(key, None)
             if corpus is None:
                 corpus = Corpus(self._store, self._stored_pages, documents, encoder)
-            self._kept[key] = corpus
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
+            self._corpora[key] = corpus
+            while len(self._corpora) > self._size:
+                self._corpora.popitem(last=False)
             return corpus
 
     def clear(self) -> None:
-        """Drop all corpora and their memory."""
+        """Free the memory of all corpora."""
         with self._lock:
-            self._kept.clear()
+            self._corpora.clear()

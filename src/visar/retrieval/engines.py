@@ -1,6 +1,6 @@
-"""Candidates from search engines, for libraries that a scan of summaries is too slow for.
+"""Candidates from search engines, for libraries too large to scan summaries.
 
-Both search the mean vectors of pages: Qdrant by a graph, LanceDB by an index if there are many.
+Both search the mean vectors of pages: Qdrant with a graph, LanceDB with an index if there are many.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from visar.store.summaries import mean_vectors
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-INDEXED = 100_000
-"""Pages from which on the means are searched by an index, not by a scan."""
-OVERSAMPLED = 4
-"""Pages that the means find for each one that is wanted."""
-_POINTS_AT_A_TIME = 16
+MIN_INDEXED = 100_000
+"""Minimum number of pages for an index; fewer are scanned."""
+OVERSAMPLING = 4
+"""Number of pages found by their means per page of the result."""
+_POINTS_PER_REQUEST = 16
 
 
 def collection_name(encoder: EncoderRef) -> str:
-    """Name the collection or table of an encoder's pages."""
+    """Return the name of the collection or table of an encoder's pages."""
     return f"visar-{hashlib.sha256(str(encoder).encode()).hexdigest()[:16]}"
 
 
 def _pages(vectors: DocumentVectors) -> Iterator[tuple[int, Float32, Float32]]:
-    """Give the pages that have vectors: their number, vectors, and means."""
+    """Yield number, vectors and means of each page with vectors."""
     for number in np.flatnonzero(np.diff(vectors.offsets)).tolist():
         page = vectors.vectors[vectors.offsets[number] : vectors.offsets[number + 1]]
         exact = page.astype(np.float32)
@@ -47,33 +47,32 @@ def _pages(vectors: DocumentVectors) -> Iterator[tuple[int, Float32, Float32]]:
 
 
 class _Engine(ABC):
-    """Candidates of an engine, which knows the documents that were added."""
+    """Base class of engines, with the keys of the documents added."""
 
     _known: set[Key]
 
     def known(self) -> AbstractSet[Key]:
-        """Return the documents that were added."""
+        """Return the keys of all documents in the index."""
         return frozenset(self._known)
 
     def remove(self, documents: Iterable[Key]) -> None:
-        """Forget documents."""
-        gone = sorted(self._known.intersection(documents))
-        if gone:
-            self._delete(gone)
-            self._known.difference_update(gone)
+        """Remove documents; unknown ones are ignored."""
+        removed = sorted(self._known.intersection(documents))
+        if removed:
+            self._delete(removed)
+            self._known.difference_update(removed)
 
     def candidates(
         self,
         query: Float32,
-        question: str,  # noqa: ARG002 - for indexes that have words
         n: int,
         documents: Sequence[Document],
     ) -> list[Candidate]:
-        """Return the best pages that the engine finds in these documents."""
-        wanted = {document_key(document) for document in documents} & self._known
-        if not wanted:
+        """Return at most ``n`` pages of these documents, best first."""
+        keys = {document_key(document) for document in documents} & self._known
+        if not keys:
             return []
-        return self._search(query, n, None if wanted == self._known else sorted(wanted))
+        return self._search(query, n, None if keys == self._known else sorted(keys))
 
     @abstractmethod
     def _delete(self, keys: Sequence[Key]) -> None:
@@ -81,20 +80,20 @@ class _Engine(ABC):
 
     @abstractmethod
     def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
-        """Return the best pages of these documents, or of all."""
+        """Return the best pages of these documents, or of all documents."""
 
 
 class QdrantCandidates(_Engine):
-    """Pages in a collection of Qdrant: means that are indexed, and full vectors that are not.
+    """Pages in a Qdrant collection, with an index of their means.
 
-    The means find pages, and Qdrant compares the full vectors of these.
+    The index finds pages by their means; Qdrant then reranks them by their full vectors.
 
     Parameters
     ----------
     client
-        Of a cluster, or in its local mode.
+        Client of a cluster, or in local mode.
     encoder
-        Whose vectors are kept.
+        Encoder of the vectors.
     """
 
     def __init__(self, client: QdrantClient, encoder: EncoderRef) -> None:
@@ -115,7 +114,7 @@ class QdrantCandidates(_Engine):
                         multivector_config=late,
                         on_disk=True,
                         datatype=models.Datatype.FLOAT16,
-                        # Compared for candidates alone: no graph.
+                        # Only used for reranking, so they need no graph.
                         hnsw_config=models.HnswConfigDiff(m=0),
                     ),
                 },
@@ -125,51 +124,51 @@ class QdrantCandidates(_Engine):
 
     @classmethod
     def open(cls, url: str, encoder: EncoderRef) -> QdrantCandidates:
-        """Connect to a cluster. ``QDRANT_API_KEY`` in the environment is its key."""
+        """Connect to a cluster, with the key in the environment variable ``QDRANT_API_KEY``."""
         with extra_needed("Qdrant", "qdrant"):
             from qdrant_client import QdrantClient
         client = QdrantClient(
             url=url,
             api_key=os.environ.get("QDRANT_API_KEY"),
             timeout=60,
-            check_compatibility=False,  # in a thread that prints what it finds
+            check_compatibility=False,  # the check runs in a thread that prints
         )
         return cls(client, encoder)
 
     def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
-        """Take a document in."""
+        """Add a document."""
         key = document_key(document)
-        models, waiting = self._models, []
+        models, batch = self._models, []
         for number, exact, means in _pages(vectors()):
-            waiting.append(
+            batch.append(
                 models.PointStruct(
                     id=str(uuid5(NAMESPACE_URL, f"{key}/{number}")),
                     vector={"means": means.tolist(), "vectors": exact.tolist()},
                     payload={"key": key, "document": document.id, "page": number},
                 )
             )
-            if len(waiting) == _POINTS_AT_A_TIME:
-                self._client.upsert(self._name, waiting, wait=True)
-                waiting = []
-        if waiting:
-            self._client.upsert(self._name, waiting, wait=True)
-        # Last: with it the document is known, whole.
-        mark = models.PointStruct(
+            if len(batch) == _POINTS_PER_REQUEST:
+                self._client.upsert(self._name, batch, wait=True)
+                batch = []
+        if batch:
+            self._client.upsert(self._name, batch, wait=True)
+        # Written last, it marks the document as complete.
+        marker = models.PointStruct(
             id=str(uuid5(NAMESPACE_URL, key)), vector={}, payload={"key": key, "is_known": True}
         )
-        self._client.upsert(self._name, [mark], wait=True)
+        self._client.upsert(self._name, [marker], wait=True)
         self._known.add(key)
 
     def _delete(self, keys: Sequence[Key]) -> None:
-        self._client.delete(self._name, self._of(keys), wait=True)
+        self._client.delete(self._name, self._filter(keys), wait=True)
 
     def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
-        """Return the best pages by their vectors, of the best by their means."""
-        wanted = None if keys is None else self._of(keys)
+        """Return the best pages by vectors among the best by means."""
+        condition = None if keys is None else self._filter(keys)
         found = self._client.query_points(
             self._name,
             prefetch=self._models.Prefetch(
-                query=query.tolist(), using="means", limit=OVERSAMPLED * n, filter=wanted
+                query=query.tolist(), using="means", limit=OVERSAMPLING * n, filter=condition
             ),
             query=query.tolist(),
             using="vectors",
@@ -182,7 +181,7 @@ class QdrantCandidates(_Engine):
             if point.payload
         ]
 
-    def _of(self, keys: Sequence[Key]) -> Any:
+    def _filter(self, keys: Sequence[Key]) -> Any:
         models = self._models
         match = models.MatchAny(any=list(keys))
         return models.Filter(must=[models.FieldCondition(key="key", match=match)])
@@ -202,16 +201,16 @@ class QdrantCandidates(_Engine):
 
 
 class LanceCandidates(_Engine):
-    """Pages in a table of LanceDB: their means, searched by its index where there are many.
+    """Means of pages in a LanceDB table, with an index if there are many.
 
     Parameters
     ----------
     location
-        A folder, or an address such as ``s3://bucket/prefix``.
+        Folder, or an address such as ``s3://bucket/prefix``.
     encoder
-        Whose vectors are kept.
+        Encoder of the vectors.
     options
-        Those of the storage.
+        Storage options of LanceDB.
     """
 
     def __init__(
@@ -223,7 +222,7 @@ class LanceCandidates(_Engine):
         means = pa.list_(pa.list_(pa.float32(), encoder.dimension))
         fields = [("key", pa.string()), ("document", pa.string()), ("page", pa.int32())]
         schema = pa.schema([*fields, ("means", means)])
-        # Every read sees what other processes have added before it.
+        # Every read sees the changes of other processes.
         connection = lancedb.connect(
             location, read_consistency_interval=timedelta(0), storage_options=options or {}
         )
@@ -234,42 +233,42 @@ class LanceCandidates(_Engine):
         self._known = set(rows["key"].to_pylist())
 
     def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
-        """Take a document in, in one step; one that is known stays as it is."""
+        """Add a document in one transaction, unless it is already there."""
         key = document_key(document)
-        if key in self._known or self._table.count_rows(_any_of([key])):
+        if key in self._known or self._table.count_rows(_key_filter([key])):
             self._known.add(key)
             return
         rows = [
             {"key": key, "document": document.id, "page": number, "means": means.tolist()}
             for number, _, means in _pages(vectors())
         ]
-        # A document without vectors is known too.
+        # A row without means marks a document without vectors as added.
         self._table.add(rows or [{"key": key, "document": document.id, "page": 0, "means": None}])
         self._known.add(key)
-        if self._table.count_rows() >= INDEXED and not self._table.list_indices():
+        if self._table.count_rows() >= MIN_INDEXED and not self._table.list_indices():
             from lancedb.index import IvfPq
 
             self._table.create_index("means", config=IvfPq(distance_type="cosine"))
 
     def _delete(self, keys: Sequence[Key]) -> None:
-        self._table.delete(_any_of(keys))
+        self._table.delete(_key_filter(keys))
 
     def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
-        """Return the best pages by their means."""
+        """Return the best pages by means."""
         search: Any = self._table.search(query, vector_column_name="means")
         search = search.distance_type("cosine")
-        where = "page > 0" if keys is None else f"page > 0 AND {_any_of(keys)}"
+        where = "page > 0" if keys is None else f"page > 0 AND {_key_filter(keys)}"
         search = search.where(where, prefilter=True).limit(n).select(["document", "page"])
         if self._table.list_indices():
-            search = search.refine_factor(OVERSAMPLED)
+            search = search.refine_factor(OVERSAMPLING)
         found = search.to_arrow().to_pylist()
-        # LanceDB's distance is the number of question vectors less MaxSim.
+        # LanceDB's distance is the number of question vectors minus MaxSim.
         return [
             Candidate(row["document"], row["page"], len(query) - row["_distance"]) for row in found
         ]
 
 
-def _any_of(keys: Sequence[Key]) -> str:
-    """A filter of LanceDB. Keys are made of hexadecimal digits and a time; quotes are doubled."""
+def _key_filter(keys: Sequence[Key]) -> str:
+    """Return a LanceDB filter for documents, with quotes escaped."""
     listed = ", ".join("'" + key.replace("'", "''") + "'" for key in keys)
     return f"key IN ({listed})"

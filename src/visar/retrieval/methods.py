@@ -1,8 +1,8 @@
-"""The methods that choose pages: one registry for search, evaluation and benchmarks.
+"""Registry of the methods that choose pages, for search, evaluation and benchmarks.
 
 A method is a function of `ScoredPages` that returns a number of pages (an int: the best by late
-interaction), a `Choice` of pages, or a `Selection`. Other packages add methods by entry points of
-the group ``visar.methods``; ``module:function`` names one without a package.
+interaction), a `Choice` of pages, or a `Selection`. Other packages add methods with entry points of
+the group ``visar.methods``; ``module:function`` names a function directly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from visar.retrieval.calibration import Calibration, most_useful, page_features
 
 ENTRY_POINTS = "visar.methods"
 DEFAULT_K = 5
-"""Number of pages that fixed top-k takes by default."""
+"""Default number of pages of ``top-k``."""
 
 Scores: TypeAlias = Literal["late-interaction", "single-vector", "s_p", "probability"]
 MethodFunction: TypeAlias = Callable[..., "int | Choice | Selection"]
@@ -40,13 +40,13 @@ MethodFunction: TypeAlias = Callable[..., "int | Choice | Selection"]
 
 @dataclass(frozen=True)
 class DocumentPages:
-    """The page vectors of one or more documents, with what many questions share."""
+    """Page vectors of one or more documents, with values that questions share."""
 
     vectors: PageVectors
 
     @cached_property
     def means(self) -> Float64:
-        """The mean vector of each page, of length 1; 0 for an empty page."""
+        """Normalized mean vector of each page; zero for empty pages."""
         sums = np.zeros((len(self.vectors), self.vectors.dimension))
         for block in self.vectors.blocks():
             np.add.at(sums, block.pages, np.add.reduceat(block.vectors, block.starts, axis=0))
@@ -55,23 +55,23 @@ class DocumentPages:
 
 
 class ScoredPages:
-    """Scores and selections of pages for one question, each computed when first asked for.
+    """Scores and selections of pages for one question, computed on first use.
 
     Parameters
     ----------
     query
         (m, D) unit vectors of the question.
     pages
-        The pages to choose from.
+        Pages to choose from.
     evidence
-        Pages (0-based) that hold the answer, where they are known: only the oracle looks at them.
+        Positions of the pages with the answer, if they are known; only used by the oracle.
     max_k
         Maximum number of pages for `select`.
     calibration
-        Calibration of the encoder, which gives pages their probabilities.
+        Calibration of the encoder, needed for probabilities.
     products
-        Products of the question with the pages, which everything is then computed from. Without
-        them each selection compares the question with the pages anew, and is timed with it.
+        Products of the question with the pages, to compute everything from. Without them, each
+        selection computes and times its own.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ScoredPages:
 
     @property
     def relevance(self) -> Relevance:
-        """Weights and scores of the pages; a `Selection` once ViSAR has run."""
+        """Weights and scores of the pages; a `Selection` after a call of `select`."""
         if self._relevance is None:
             self._relevance = score_pages(self.query, self._compared)
         return self._relevance
@@ -111,19 +111,19 @@ class ScoredPages:
     def scores(self, kind: Scores) -> Float64:
         """Return one score per page: late interaction, cosine of mean vectors, s_p, or probability.
 
-        The probability is that of holding evidence if the pages are about the question.
+        The probability is that of containing evidence, given that the pages are about the question.
 
         Raises
         ------
         InvalidOption
-            If probabilities are asked for and there is no calibration.
+            Probabilities need a calibration, but there is none.
         """
         if kind not in self._scores:
             self._scores[kind] = self._compute(kind)
         return self._scores[kind]
 
     def select(self, **options: Any) -> Selection:
-        """Run ViSAR; with no options the result is kept for the next call."""
+        """Run ViSAR; without options, the result is cached."""
         if options:
             return select(self.query, self._compared, max_k=self.max_k, **options)
         if not isinstance(self._relevance, Selection):
@@ -145,9 +145,9 @@ class ScoredPages:
 
 
 class KnownScores(ScoredPages):
-    """Pages of which only scores are known, such as those of another program.
+    """Pages with scores from elsewhere, and without vectors.
 
-    They stand for late interaction. Methods that need vectors raise InvalidOption.
+    The scores replace late interaction. Methods that need vectors raise InvalidOption.
     """
 
     def __init__(self, scores: Float64, *, evidence: Sequence[int] = ()) -> None:
@@ -162,44 +162,44 @@ class KnownScores(ScoredPages):
     @property
     def relevance(self) -> Relevance:
         """Raises InvalidOption: there are no vectors."""
-        raise self._refusal()
+        raise self._no_vectors()
 
     def select(self, **_: Any) -> Selection:
         """Raise InvalidOption: there are no vectors."""
-        raise self._refusal()
+        raise self._no_vectors()
 
     def _compute(self, _: Scores) -> Float64:
-        raise self._refusal()
+        raise self._no_vectors()
 
     @staticmethod
-    def _refusal() -> InvalidOption:
+    def _no_vectors() -> InvalidOption:
         return InvalidOption(
-            "This method needs the vectors of pages, and only scores are known here: take one "
-            "that goes by scores, such as top-k, largest-gap or autocut."
+            "This method needs page vectors, but there are only scores. Use a method that works "
+            "with scores, such as top-k, largest-gap or autocut."
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A way of choosing pages."""
+    """A method of choosing pages."""
 
     name: str
-    """Name that users type, and that results are stored under."""
+    """Name on the command line and in results."""
     function: MethodFunction
-    """Called with a `ScoredPages` and the options."""
+    """Function of a `ScoredPages` and the options."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function."""
     adaptive: bool = True
-    """Whether the method decides k by itself; one that does not takes the option ``k``."""
+    """Whether the method chooses k itself; otherwise it has an option ``k``."""
     needs_evidence: bool = False
-    """Whether it can run only where the right pages are known."""
+    """Whether it needs to know the right pages."""
     needs_calibration: bool = False
-    """Whether it can run only where there is a calibration of the encoder."""
+    """Whether it needs a calibration of the encoder."""
     max_pages: int | None = None
-    """Maximum number of pages it can choose from, if it is slow."""
+    """Maximum number of pages to choose from; None if there is no limit."""
 
     def with_options(self, **options: Any) -> Method:
-        """Return this method with options added or replaced."""
+        """Return a copy of the method with options added or replaced."""
         return replace(self, options={**self.options, **options})
 
     def choose(self, pages: ScoredPages) -> Choice | Selection:
@@ -208,24 +208,24 @@ class Method:
         Raises
         ------
         InvalidOption
-            If there are more pages than the method can handle, evidence or a calibration is
-            needed and missing, or the function fails or returns something else than pages.
+            There are too many pages, evidence or a calibration is missing, or the function fails or
+            doesn't return pages.
         """
         return self.check_result(self.call(pages), pages)
 
     def call(self, pages: ScoredPages) -> int | Choice | Selection:
-        """Return what the function returns, whatever it is; raises as `choose` does."""
+        """Return the function's unchecked result; raises the same errors as `choose`."""
         if self.max_pages is not None and len(pages) > self.max_pages:
             raise InvalidOption(
-                f"The method {self.name} takes too long on {len(pages)} pages: it can choose from "
-                f"{self.max_pages} at most. Name fewer documents, or take another method."
+                f"The method {self.name} is too slow for {len(pages)} pages: its maximum is "
+                f"{self.max_pages}. Choose fewer documents, or use another method."
             )
         if self.needs_evidence and not pages.evidence:
             raise InvalidOption(f"The method {self.name} needs questions with evidence pages.")
         if self.needs_calibration and pages.calibration is None:
             raise InvalidOption(
-                f"The method {self.name} needs a calibration of the encoder: make one with "
-                "visar calibrate QUESTIONS.jsonl --encoder NAME, or take another method."
+                f"The method {self.name} needs a calibration of the encoder. Create one with visar "
+                "calibrate QUESTIONS.jsonl --encoder NAME, or use another method."
             )
         with plugins.failing_as(InvalidOption, f"The method {self.name} failed"):
             return self.function(pages, **self.options)
@@ -233,20 +233,20 @@ class Method:
     def check_result(
         self, result: int | Choice | Selection, pages: ScoredPages
     ) -> Choice | Selection:
-        """Return the pages that a result of `call` stands for; raises as `choose` does."""
-        fault = _fault(result, len(pages))
+        """Validate a result of `call` and return its pages; raises the same errors as `choose`."""
+        fault = _find_fault(result, len(pages))
         if fault is not None:
             raise InvalidOption(
-                f"The method {self.name} returned {fault}: a method returns the number of pages "
-                "(at least 1), a Choice, or a Selection."
+                f"The method {self.name} returned {fault}. A method must return a positive number "
+                "of pages, a Choice, or a Selection."
             )
         if isinstance(result, Choice | Selection):
             return result
         return baselines.top_k(pages.late_interaction, int(result))
 
 
-def _fault(result: int | Choice | Selection, n_pages: int) -> str | None:
-    """Return what is wrong with the result of a method, which may be anything, or None."""
+def _find_fault(result: int | Choice | Selection, n_pages: int) -> str | None:
+    """Return what is wrong with the result of a method; None if nothing is."""
     if not isinstance(result, Choice | Selection):
         try:
             return repr(result) if int(result) < 1 else None
@@ -257,9 +257,9 @@ def _fault(result: int | Choice | Selection, n_pages: int) -> str | None:
         return "no pages"
     is_list = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer)
     if not is_list or chosen.min() < 0 or chosen.max() >= n_pages:
-        return f"the pages {chosen.tolist()}, of {n_pages} that are counted from 0"
+        return f"the pages {chosen.tolist()}, but there are {n_pages}, counted from 0"
     if len(np.unique(chosen)) < len(chosen):
-        return f"a page twice, in {chosen.tolist()}"
+        return f"a page twice: {chosen.tolist()}"
     return None
 
 
@@ -271,8 +271,8 @@ def _top_k(pages: ScoredPages, k: int = DEFAULT_K, scores: Scores = "late-intera
     return baselines.top_k(pages.scores(scores), k)
 
 
-def _cut(rule: Callable[..., Choice], **options: Any) -> MethodFunction:
-    """Return a method that applies a rule on scores."""
+def _by_scores(rule: Callable[..., Choice], **options: Any) -> MethodFunction:
+    """Return a method that applies a rule to scores."""
 
     def choose(pages: ScoredPages, scores: Scores = "late-interaction") -> Choice:
         return rule(pages.scores(scores), **options)
@@ -286,21 +286,21 @@ def _calibrated(pages: ScoredPages) -> Choice:
 
 
 def _threshold(pages: ScoredPages) -> Choice:
-    """Take the pages whose mean cosine with the question reaches the calibration's threshold."""
+    """Choose the pages whose mean cosine with the question reaches the calibration's threshold."""
     calibration = pages.calibration
     if calibration is None or calibration.threshold is None:
         raise InvalidOption(
-            "The calibration of the encoder has no threshold: make it again with visar calibrate."
+            "The calibration of the encoder has no threshold. Create one with visar calibrate."
         )
     return baselines.threshold(pages.late_interaction / len(pages.query), calibration.threshold)
 
 
 def _coverage(pages: ScoredPages) -> Choice:
-    """Take the pages that the calibration promises to hold all evidence."""
+    """Choose pages that contain all evidence, with the calibration's guarantee."""
     calibration = pages.calibration
     if calibration is None or calibration.coverage is None:
         raise InvalidOption(
-            "The calibration of the encoder promises no recall: make one that does with visar "
+            "The calibration of the encoder has no coverage guarantee. Create one with visar "
             "calibrate QUESTIONS.jsonl --coverage 0.9."
         )
     chosen = calibration.coverage.choose(page_features(pages.relevance))
@@ -311,12 +311,11 @@ def _oracle(pages: ScoredPages) -> Choice:
     return baselines.oracle(pages.late_interaction, pages.evidence)
 
 
-# The paper's approximation takes three shortcuts at once.
+# The paper's approximation combines three shortcuts.
 APPROXIMATION = {"top_j": 450, "top_p": 75, "top_s": 10}
-# Beyond this many pages Score-Cluster, which clusters them N times, takes hours.
-_CLUSTERED_PAGES = 1_000
+# With more pages, Score-Cluster takes hours: it clusters N pages N times.
+_MAX_CLUSTERED = 1_000
 
-# A new method is one function and one entry here, or an entry point of another package.
 _METHODS = (
     Method(name="visar", function=_visar),
     Method(name="visar-approx", function=_visar, options=APPROXIMATION),
@@ -324,45 +323,45 @@ _METHODS = (
     Method(
         name="single-vector", function=_top_k, options={"scores": "single-vector"}, adaptive=False
     ),
-    Method(name="largest-gap", function=_cut(baselines.largest_gap)),
+    Method(name="largest-gap", function=_by_scores(baselines.largest_gap)),
     Method(
-        name="score-cluster", function=_cut(baselines.score_cluster), max_pages=_CLUSTERED_PAGES
+        name="score-cluster", function=_by_scores(baselines.score_cluster), max_pages=_MAX_CLUSTERED
     ),
     Method(name="calibrated", function=_calibrated, needs_calibration=True),
     Method(name="threshold", function=_threshold, needs_calibration=True),
     Method(name="coverage", function=_coverage, needs_calibration=True),
     Method(name="oracle", function=_oracle, needs_evidence=True),
-    Method(name="adaptive-k", function=_cut(baselines.largest_gap, original=True)),
+    Method(name="adaptive-k", function=_by_scores(baselines.largest_gap, original=True)),
     Method(
         name="car",
-        function=_cut(baselines.score_cluster, original=True),
-        max_pages=_CLUSTERED_PAGES,
+        function=_by_scores(baselines.score_cluster, original=True),
+        max_pages=_MAX_CLUSTERED,
     ),
-    Method(name="gaussian-mixture", function=_cut(baselines.gaussian_mixture)),
-    Method(name="two-means", function=_cut(baselines.two_means)),
-    Method(name="surprise", function=_cut(baselines.surprise)),
-    Method(name="benjamini-hochberg", function=_cut(baselines.benjamini_hochberg)),
-    Method(name="autocut", function=_cut(baselines.autocut)),
-    Method(name="kneedle", function=_cut(baselines.kneedle)),
-    Method(name="share-of-best", function=_cut(baselines.share_of_best)),
-    Method(name="top-p", function=_cut(baselines.top_p)),
+    Method(name="gaussian-mixture", function=_by_scores(baselines.gaussian_mixture)),
+    Method(name="two-means", function=_by_scores(baselines.two_means)),
+    Method(name="surprise", function=_by_scores(baselines.surprise)),
+    Method(name="benjamini-hochberg", function=_by_scores(baselines.benjamini_hochberg)),
+    Method(name="autocut", function=_by_scores(baselines.autocut)),
+    Method(name="kneedle", function=_by_scores(baselines.kneedle)),
+    Method(name="share-of-best", function=_by_scores(baselines.share_of_best)),
+    Method(name="top-p", function=_by_scores(baselines.top_p)),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
-"""The methods that come with ViSAR."""
+"""Built-in methods by name."""
 
 
 def method_names() -> list[str]:
-    """Return the names of all methods, ours first, then those of installed packages."""
+    """Return the names of all methods, built-in first, then those of other packages."""
     return list({**METHODS, **plugins.entry_points(ENTRY_POINTS)})
 
 
 def get_method(method: str | Method | MethodFunction) -> Method:
-    """Return a method by name, by ``module:function``, or from a function.
+    """Return a method by name or ``module:function``, or make one from a function.
 
     Raises
     ------
     InvalidOption
-        If there is no such method.
+        There is no such method.
     """
     if isinstance(method, Method):
         return method
@@ -378,5 +377,7 @@ def get_method(method: str | Method | MethodFunction) -> Method:
     if isinstance(loaded, Method):
         return replace(loaded, name=method)
     if not callable(loaded):
-        raise InvalidOption(f"{method} is {loaded!r}, not a method: give a function or a Method.")
+        raise InvalidOption(
+            f"{method} is {loaded!r}, which isn't a method. Use a function or a Method."
+        )
     return Method(name=method, function=loaded)

@@ -1,4 +1,4 @@
-"""The results of the latest searches, so that many views of one question search once."""
+"""Cache of recent searches, so that several views of one question share a search."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from dataclasses import dataclass, field
 
 from visar.results import Explanation, SearchResult
 
-KEPT_SEARCHES = 8
+MAX_SEARCHES = 8
 
 
 @dataclass(slots=True)
 class _Entry:
+    """A result with its explanation; the lock is held while they are computed."""
+
     lock: threading.Lock = field(default_factory=threading.Lock)
     found: SearchResult | None = None
     explanation: Explanation | None = None
 
 
 class RecentSearches:
-    """Search results with their explanations, by everything they depend on. Safe for threads."""
+    """Cache of search results and their explanations. Keys must cover all inputs. Thread-safe."""
 
-    def __init__(self, size: int = KEPT_SEARCHES) -> None:
+    def __init__(self, size: int = MAX_SEARCHES) -> None:
         self._size = size
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
 
     def find(self, key: Hashable, search: Callable[[], SearchResult]) -> SearchResult:
-        """Return the result for a key; threads that ask for the same one wait for one search."""
+        """Return the result for a key; concurrent requests for the same key share one search."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             self._entries.move_to_end(key)
@@ -40,7 +42,7 @@ class RecentSearches:
             return entry.found
 
     def explain(self, found: SearchResult, explain: Callable[[], Explanation]) -> Explanation:
-        """Return the explanation of a result, made once while the result is kept."""
+        """Return the explanation of a result, computed only once while the result is cached."""
         with self._lock:
             known = [entry for entry in self._entries.values() if entry.found is found]
         if not known:
@@ -51,6 +53,6 @@ class RecentSearches:
             return known[0].explanation
 
     def clear(self) -> None:
-        """Forget all results."""
+        """Remove all results from the cache."""
         with self._lock:
             self._entries.clear()

@@ -1,10 +1,11 @@
-"""From a question to the pages it needs, over one document or several."""
+"""Search: finds the pages that a question needs, in one or several documents."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,8 +14,10 @@ import numpy as np
 from visar.core import PageVectors, Products, Relevance, Selection, maxsim
 from visar.core.vectors import Float32, Float64
 from visar.documents.page import Page
-from visar.encoders.protocol import Encoder, SpanEncoder, encode_image_query
-from visar.errors import InvalidOption
+from visar.encoders.encoder import Encoder, SpanEncoder, encode_image_query
+from visar.errors import EncoderError, InvalidOption, InvalidVectors
+from visar.forks import disable_after_fork
+from visar.plugins import failing_as
 from visar.query import Query
 from visar.quotes.languages import Vocabulary, detect_language
 from visar.results import Decision, Document, PageHit, PageSource, SearchResult, Strength
@@ -27,6 +30,7 @@ from visar.retrieval.calibration import (
 from visar.retrieval.corpus import Corpus, read_remaining
 from visar.retrieval.methods import Method, MethodFunction, ScoredPages, get_method
 from visar.retrieval.wording import why_so_many
+from visar.telemetry import span
 from visar.trace import PageId, Trace
 
 if TYPE_CHECKING:
@@ -36,36 +40,37 @@ if TYPE_CHECKING:
     from visar.quotes.reader import Reader
     from visar.retrieval.candidates import Candidates
 
-# Of what an encoder calls a weak match: below it there is none. For encoders without calibration;
-# of questions to the embedded encoder it refused 21 % that had an answer.
+# Encoders without a calibration: minimum of a match, relative to the encoder's ``weak_match``. With
+# the embedded encoder, it rejected 21% of the questions that had an answer.
 NO_MATCH = 5 / 6
 CANDIDATES = 50
-"""Number of pages of several documents that methods choose from: the best by late interaction."""
-SCANNED = 300
-"""Maximum number of pages of several documents that are all compared with a question."""
+"""Number of pages to choose from in several documents: the best by late interaction."""
+MAX_SCANNED = 300
+"""Maximum number of pages of several documents to compare without a first stage."""
 READ_PAGES = 10
-"""Number of pages that a reader reads in: the best by s_p."""
+"""Number of pages with passages for the reader: the best by s_p."""
 
 Spans: TypeAlias = tuple[tuple[int, int], ...]
+"""Start and end of each vector's characters in the question."""
 
 
 class Searcher:
-    """Answers questions about one corpus with one encoder. Safe for threads.
+    """Search in one corpus with one encoder. Thread-safe.
 
     Parameters
     ----------
     corpus
-        The pages searched. Documents that are removed from the store meanwhile are left out.
+        Pages to search. Documents that have been removed from the store are left out.
     encoder
-        Encodes the questions; its reference must be that of the corpus.
+        Encoder of the questions; must be the one of the corpus.
     candidates
-        Find the pages of a large library that are worth comparing; without, all are compared.
+        First stage for large libraries; without it, all pages are compared.
     left_out
-        Documents that were asked for and have no vectors of the encoder: results name them.
+        Documents without vectors of the encoder, to list in results.
     reader
-        Reads passages of the best pages again: it orders these pages and the quotes.
+        Reorders the best pages and their quotes.
     source
-        Library that found pages get their images and words from.
+        Library with the images and words of the pages found.
     """
 
     def __init__(
@@ -84,15 +89,16 @@ class Searcher:
         self._left_out = tuple(left_out)
         self._reader = reader
         self._source = source
+        disable_after_fork(self)
 
     @property
     def key(self) -> tuple[Hashable, ...]:
-        """Everything that a search depends on beside the query: documents and encoder."""
+        """Everything that a search depends on besides the query: documents and encoder."""
         return self._corpus.documents, self._left_out, self._corpus.encoder, id(self._encoder)
 
     @property
     def pages(self) -> PageVectors:
-        """The vectors of all pages searched."""
+        """Vectors of all pages."""
         return self._corpus.pages.vectors
 
     def search(
@@ -102,43 +108,49 @@ class Searcher:
         method: str | Method | MethodFunction | None = None,
         image: Image | None = None,
     ) -> SearchResult:
-        """Find the pages that a question needs among those of the corpus.
+        """Find the pages that a question needs.
 
         Parameters
         ----------
         query
             A question, or a query with its options.
         method
-            A method or a function, instead of the name that the query gives.
+            Method or function that replaces the query's method.
         image
-            A picture to look for, instead of a question.
+            Image to search with instead of a question.
         """
         started = time.perf_counter()
         query = Query(question=query) if isinstance(query, str) else query
-        chosen_by = _with_k(get_method(method or query.method), query.k)
-        query = replace(query, method=chosen_by.name)
+        chosen_method = _with_k(get_method(method or query.method), query.k)
+        query = replace(query, method=chosen_method.name)
         if image is not None and query.question:
-            raise InvalidOption("A search has a question or an image, not both: leave one out.")
-        with ThreadPoolExecutor(1) as pool:
-            # The question is encoded, and a model loaded for it, while all else is got ready.
-            encoding = pool.submit(self._encode, query.question, image)
-            found = read_remaining(
-                self._corpus,
-                lambda corpus: self._search(corpus, query, chosen_by, encoding.result),
-            )
+            raise InvalidOption("A search has either a question or an image, not both.")
+        with span("visar.search"), ThreadPoolExecutor(1) as pool:
+            # Encode the question, which may load a model, while the pages are prepared.
+            encoding = pool.submit(copy_context().run, self._encode, query.question, image)
+            try:
+                found = read_remaining(
+                    self._corpus,
+                    lambda corpus: self._search(corpus, query, chosen_method, encoding.result),
+                )
+            except InvalidVectors as error:
+                # Either the question's, or those of an index that is older than the checks.
+                if damage := self._corpus.find_damage():
+                    raise damage from error
+                raise
         found = replace(found, seconds=time.perf_counter() - started)
         return replace(found, summary=why_so_many(found))
 
     def weigh(
         self, vectors: Float32, token_weights: Float64, page_ids: Sequence[PageId]
     ) -> list[WeightedPage]:
-        """Read pages with their cosines to a question's vectors, which have these weights."""
+        """Return pages with their cosines to a question's vectors, which have these weights."""
         return _weigh(self._corpus, vectors, token_weights, page_ids)
 
     def strength(
         self, question: str, match: float, pages: Sequence[Page], *, quoted: bool
     ) -> Strength:
-        """Return how well pages match a question; ``match`` is their `best_cosine`."""
+        """Return the strength of the match between pages and question from their `best_cosine`."""
         from visar.quotes.choice import Question
 
         calibration = find_calibration(self._corpus.encoder)
@@ -147,20 +159,25 @@ class Searcher:
         else:
             strength = calibration.strength(calibration.about(match))
         if strength == "none" and (
-            # The words of a question about the document itself need not stand in it.
+            # A document needn't contain the words of a question about itself.
             (Question(question).is_about_document and quoted) or _shares_words(question, pages)
         ):
             return "weak"
         return strength
 
     def _encode(self, question: str, image: Image | None) -> tuple[Float32, Spans | None]:
-        """Return the vectors of a question, and the characters that each of them stands for."""
-        if image is not None:
-            return encode_image_query(self._encoder, image), None
-        vectors = self._encoder.encode_query(question)
-        if isinstance(self._encoder, SpanEncoder):
-            return vectors, tuple(self._encoder.question_spans(question))
-        return vectors, None
+        """Return the vectors of a question, and their spans if the encoder knows them."""
+        name = self._corpus.encoder.name
+        with (
+            span("visar.encode", {"visar.encoder": name}),
+            failing_as(EncoderError, f"The encoder {name} failed on the question"),
+        ):
+            if image is not None:
+                return encode_image_query(self._encoder, image), None
+            vectors = self._encoder.encode_query(question)
+            if isinstance(self._encoder, SpanEncoder):
+                return vectors, tuple(self._encoder.question_spans(question))
+            return vectors, None
 
     def _search(
         self,
@@ -169,14 +186,16 @@ class Searcher:
         method: Method,
         encode: Callable[[], tuple[Float32, Spans | None]],
     ) -> SearchResult:
-        """Search a corpus; the time and the summary are added by the caller."""
+        """Search a corpus; the caller adds time and summary."""
         from visar.quotes.choice import Question, find_quotes
 
         calibration = find_calibration(corpus.encoder)
         self._prepare(corpus, exact=query.exact)
-        asked_for = Question(query.question)
+        question = Question(query.question)
         vectors, spans = encode()
-        considered, products = self._considered(corpus, vectors, query)
+        with span("visar.candidates", {"visar.pages_searched": len(corpus)}) as finding:
+            considered, products = self._considered(corpus, vectors, query)
+            finding.set({"visar.candidates": len(considered)})
         scored = ScoredPages(
             vectors,
             considered.pages,
@@ -184,28 +203,38 @@ class Searcher:
             calibration=calibration,
             products=products,
         )
-        choice = method.choose(scored)
-        selection = choice if isinstance(choice, Selection) else None
-        relevance = scored.relevance if selection is None else selection
-        asked = _Question(vectors, considered, relevance)
-
-        chosen = [considered.page_ids[page] for page in choice.pages[: query.max_k]]
-        k = len(chosen)
-        named = _named_page(corpus, asked_for)
-        front = [(chosen[0][0], 1)] if asked_for.is_about_document else []
+        with span("visar.select", {"visar.method": method.name}) as selecting:
+            choice = method.choose(scored)
+            selection = choice if isinstance(choice, Selection) else None
+            relevance = scored.relevance if selection is None else selection
+            chosen = [considered.page_ids[page] for page in choice.pages[: query.max_k]]
+            k = len(chosen)
+            selecting.set(
+                {
+                    "visar.k": k,
+                    "visar.k_star": None if selection is None else selection.k_star,
+                    "visar.pages_searched": len(corpus),
+                    "visar.pages_saved": len(corpus) - k,
+                }
+            )
+        context = _SearchContext(vectors, considered, relevance)
+        named = _named_page(corpus, question)
+        front = [(chosen[0][0], 1)] if question.is_about_document else []
         best: list[PageId] = []
         if self._reader is not None and selection is not None:
-            # The method says how many pages; the reader helps to say which.
+            # The method chooses the number of pages; the reader influences which ones.
             best = [considered.page_ids[page] for page in relevance.ranking[:READ_PAGES]]
-        pages = asked.read(list(dict.fromkeys([*named, *best, *chosen, *front])))
-        quotes = find_quotes(query.question, pages, self._reader if query.question else None)
-        chosen = list(dict.fromkeys([*named, *asked.order(best, quotes), *chosen]))[:k]
+        pages = context.read(list(dict.fromkeys([*named, *best, *chosen, *front])))
+        named_reader = self._reader and self._reader.name
+        with span("visar.read", {"visar.reader": named_reader, "visar.pages": len(pages)}):
+            quotes = find_quotes(query.question, pages, self._reader if query.question else None)
+        chosen = list(dict.fromkeys([*named, *context.order(best, quotes), *chosen]))[:k]
         beside = dict(_neighbors(corpus, chosen, query.neighbors))
         shown = [*chosen, *beside]
-        runner_up = asked.runner_up(shown)
+        runner_up = context.runner_up(shown)
         passages = quotes.quotes([*shown, *front])
         missing = [one for one in [*shown, *runner_up] if one not in quotes.page_ids]
-        more = find_quotes(query.question, asked.read(missing))
+        more = find_quotes(query.question, context.read(missing))
 
         reader = self._reader.name if self._reader and quotes.page_relevance() else None
         match = best_cosine(relevance)
@@ -220,10 +249,10 @@ class Searcher:
                 page_features(relevance),
                 several=len(corpus.documents) > 1,
                 reader=reader,
-                judged=asked.judged(quotes),
+                judged=context.judged(quotes),
             )
         hits = [
-            asked.hit(
+            context.hit(
                 page_id,
                 quotes if page_id in quotes.page_ids else more,
                 chances,
@@ -257,7 +286,7 @@ class Searcher:
         )
 
     def _prepare(self, corpus: Corpus, *, exact: bool) -> None:
-        """Load what the question will be compared with."""
+        """Load the vectors or candidate index of a search."""
         if _is_small(corpus):
             _ = corpus.pages
         elif self._candidates is not None and not exact:
@@ -266,59 +295,59 @@ class Searcher:
     def _considered(
         self, corpus: Corpus, vectors: Float32, query: Query
     ) -> tuple[Corpus, Products]:
-        """Return the pages to choose from, all of one document or the best of several.
+        """Return the pages to choose from, and their products with the question.
 
-        With them come their products with the question, so that no page is compared twice.
+        These are all pages of a single document, or the best pages of several.
         """
         most = max(CANDIDATES, query.k or 0)
         if len(corpus.documents) == 1 or len(corpus) <= most:
             return corpus, Products(vectors, corpus.pages.vectors)
         candidates: list[PageId] = []
         if not _is_small(corpus) and self._candidates is not None and not query.exact:
-            candidates = self._candidates.find(corpus, vectors, query.question, most)
+            candidates = self._candidates.find(corpus, vectors, most)
         if candidates:
             corpus = corpus.only(candidates)
         if candidates or _is_small(corpus):
             products = Products(vectors, corpus.pages.vectors)
             best = _best(maxsim(vectors, products), most)
-            return corpus.only([corpus.page_ids[page] for page in best]), products.only(best)
+            return corpus.only([corpus.page_ids[page] for page in best]), products.subset(best)
         best = _best(corpus.late_interaction(vectors), most)
         corpus = corpus.only([corpus.page_ids[page] for page in best])
         return corpus, Products(vectors, corpus.pages.vectors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Question:
-    """The vectors of a question, and the pages that a method chose from with their relevance."""
+class _SearchContext:
+    """The vectors of a question, with the pages to choose from and their relevance."""
 
     vectors: Float32
     considered: Corpus
     relevance: Relevance
 
     def read(self, page_ids: Sequence[PageId]) -> list[WeightedPage]:
-        """Read pages of the same documents with their cosines."""
+        """Return pages of the same documents with their cosines."""
         return _weigh(self.considered, self.vectors, self.relevance.token_weights, page_ids)
 
     def order(self, page_ids: Sequence[PageId], quotes: Quotes) -> list[PageId]:
-        """Order pages by s_p and by the reader's best judgment on each, both standardized."""
-        from visar.quotes.choice import standardized
+        """Return pages ordered by s_p plus the reader's best score, both standardized."""
+        from visar.quotes.choice import standardize
 
         judged = quotes.page_relevance()
         if not judged or not page_ids:
             return list(page_ids)
         lowest = min(judged.values())
         found = [self.considered.find(*page_id) for page_id in page_ids]
-        scores = standardized([float(self.relevance.scores[p]) for p in found if p is not None])
-        scores += standardized([judged.get(page_id, lowest) for page_id in page_ids])
+        scores = standardize([float(self.relevance.scores[p]) for p in found if p is not None])
+        scores += standardize([judged.get(page_id, lowest) for page_id in page_ids])
         return [page_ids[position] for position in np.argsort(-scores, kind="stable")]
 
     def judged(self, quotes: Quotes) -> Float64:
-        """Return the reader's judgment on each page considered, NaN where it read nothing."""
+        """Return the reader's best score of each page; NaN if it read nothing on the page."""
         found = quotes.page_relevance()
         return np.array([found.get(page_id, np.nan) for page_id in self.considered.page_ids])
 
     def runner_up(self, shown: Sequence[PageId]) -> list[PageId]:
-        """Return the first page by s_p or by late interaction that is not shown, if any."""
+        """Return the best page by s_p or late interaction that isn't shown, if there is one."""
         firsts = self.relevance.ranking[0], self.relevance.late_interaction.argmax()
         page_ids = (self.considered.page_ids[first] for first in firsts)
         return [page_id for page_id in page_ids if page_id not in shown][:1]
@@ -333,7 +362,7 @@ class _Question:
         beside: int | None,
         source: PageSource | None,
     ) -> PageHit:
-        """Return a page that was read as a hit, with its best passage."""
+        """Return a page as a hit, with its best passage."""
         position = self.considered.find(*page_id)
         page, passage = quotes.page(page_id), quotes.best(page_id)
         score, late, probability = 0.0, 0.0, None
@@ -385,7 +414,7 @@ def _weigh(
 
 
 def _named_page(corpus: Corpus, question: Question) -> list[PageId]:
-    """Return the page that a question about one document names."""
+    """Return the page that a question names, in a single document."""
     number, document = question.page, corpus.documents[0]
     if number is None or len(corpus.documents) > 1 or not 1 <= number <= document.pages:
         return []
@@ -393,23 +422,20 @@ def _named_page(corpus: Corpus, question: Question) -> list[PageId]:
 
 
 def _best(scores: Float64, most: int) -> list[int]:
-    """Return the positions of the pages with the highest scores, in the order of the pages."""
+    """Return the positions of the highest scores, in ascending order."""
     best: list[int] = np.sort(np.argsort(-scores, kind="stable")[:most]).tolist()
     return best
 
 
 def _is_small(corpus: Corpus) -> bool:
-    """Return whether all pages are compared with every question, and therefore kept loaded."""
-    return len(corpus.documents) == 1 or len(corpus) <= SCANNED
+    """Return whether all pages are compared with every question, and so kept in memory."""
+    return len(corpus.documents) == 1 or len(corpus) <= MAX_SCANNED
 
 
 def _neighbors(
     corpus: Corpus, chosen: Sequence[PageId], neighbors: int
 ) -> Iterator[tuple[PageId, int]]:
-    """Yield the pages around the chosen ones within their documents, each once.
-
-    With each comes the number of the chosen page that it stands beside.
-    """
+    """Yield the neighbors of the chosen pages, each with the number of the page it is next to."""
     taken = set(chosen)
     for document, number in chosen:
         first = max(1, number - neighbors)
@@ -437,26 +463,26 @@ def _with_k(method: Method, k: int | None) -> Method:
         return method
     if method.adaptive:
         raise InvalidOption(
-            f"k goes with the method top-k; {method.name} decides k itself (max_k)."
+            f"k only works with the method top-k; use max_k to limit the pages of {method.name}."
         )
     return method.with_options(k=k)
 
 
 def _shares_words(question: str, pages: Sequence[Page]) -> bool:
-    """Return whether a page in another language than English has most words of the question.
+    """Return whether a page that isn't in English has most words of the question.
 
-    Encoders and their calibrations know English best: in other languages cosines are lower, and
-    the words themselves tell more.
+    Encoders and calibrations work best in English. In other languages, cosines are lower, and
+    shared words are a better signal.
     """
     language = detect_language(word.text for page in pages for word in page.words)
     if language is None or language == "english":
         return False
     vocabulary = Vocabulary(language)
-    asked = {stem for _, stem in vocabulary.stems(question)}
+    stems = {stem for _, stem in vocabulary.stems(question)}
     for page in pages:
         text = " ".join(word.text for word in page.words)
-        shared = asked.intersection(stem for _, stem in vocabulary.stems(text))
-        if 2 * len(shared) > len(asked):
+        shared = stems.intersection(stem for _, stem in vocabulary.stems(text))
+        if 2 * len(shared) > len(stems):
             return True
     return False
 

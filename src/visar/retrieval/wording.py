@@ -1,4 +1,4 @@
-"""The reasons for a choice of pages, in words and in numbers."""
+"""Sentences and numbers that explain a choice of pages."""
 
 from __future__ import annotations
 
@@ -6,49 +6,62 @@ from collections.abc import Iterator, Sequence
 
 from visar.results import Decision, Document, PageHit, SearchResult
 
+# Maximum number of failed pages to name.
+_MAX_NAMES = 3
+
 
 def why_so_many(found: SearchResult) -> str:
-    """Return the number of pages chosen and the reason for it, in plain language."""
-    parts = [_count(found)]
+    """Return one line with the number of pages used, the reason for it and the time."""
+    parts = [f"{_count(found)}."]
     if found.pages_invalid:
-        unread = "page was" if found.pages_invalid == 1 else "pages were"
-        parts.append(f"{found.pages_invalid} {unread} left out: the encoder failed on them")
+        parts.append(f"Not searched: {_failed_pages(found)}.")
     parts.append(f"{found.seconds:.2f} s")
-    return " · ".join(parts)
+    return " ".join(parts)
 
 
 def nothing_found(documents: Sequence[Document], nearest: PageHit) -> str:
-    """Return the sentence for a question that these documents don't answer."""
+    """Return the sentences for a question that these documents don't answer."""
     several = len(documents) > 1
     where = f"these {len(documents)} documents" if several else documents[0].name
-    named = f" of {nearest.name}" if several else ""
+    of_document = f" of {nearest.name}" if several else ""
     if all(one.no_text for one in documents):
-        return f"I couldn't find this in {where}: no text was found on any page."
+        return f"I couldn't find this in {where}: there is no text on any page."
     return (
-        f"I couldn't find this in {where}. Closest page: {nearest.page}{named} (probably not "
+        f"I couldn't find this in {where}. Closest page: {nearest.page}{of_document} (probably not "
         "relevant)."
     )
+
+
+def _failed_pages(found: SearchResult) -> str:
+    """Name the first pages that could not be read or encoded, and count the others."""
+    failed = [
+        f"page {page.number} of {document.name}"
+        for document in found.documents
+        for page in document.failed_pages(found.encoder.name)
+    ]
+    more = f" and {len(failed) - _MAX_NAMES} more" if len(failed) > _MAX_NAMES else ""
+    return ", ".join(failed[:_MAX_NAMES]) + more
 
 
 def _count(found: SearchResult) -> str:
     pages = "page" if found.pages_searched == 1 else "pages"
     count = f"{found.k} of {found.pages_searched:,} {pages}"
     if found.candidates is not None:
-        count += f" in {len(found.documents):,} documents, {found.candidates} looked at closely"
+        count += f" in {len(found.documents):,} documents ({found.candidates} compared closely)"
     if found.strength == "none":
-        return f"the nearest {count}; none is likely to help"
+        return f"No page is likely to help: these are the closest {count}"
     if found.k == found.pages_searched:
-        return count
+        return f"Used {count}"
     decision = found.decision
     if decision is None:
-        capped = ", the maximum" if found.k == found.query.max_k else ""
-        return f"{count}{capped}, chosen by {found.method}"
+        limit = ", the maximum" if found.k == found.query.max_k else ""
+        return f"Used {count}{limit}, chosen by {found.method}"
     if decision.fallback:
-        return f"{count}: none stands out from the others"
+        return f"Used {count}; no page stands out"
     if found.k < decision.k_star or not decision.exact:
-        wanted = f"{decision.k_star}" if decision.exact else f"at least {decision.k_star}"
-        return f"{count}; the method asked for {wanted}"
-    return f"{count}; the next page adds little"
+        k_star = f"{decision.k_star}" if decision.exact else f"at least {decision.k_star}"
+        return f"Used {count}; the method chose {k_star}"
+    return f"Used {count}; more wouldn't help"
 
 
 def numbers(found: SearchResult) -> Iterator[str]:
@@ -57,18 +70,18 @@ def numbers(found: SearchResult) -> Iterator[str]:
     if decision is not None:
         yield _cost(decision)
         if decision.sharpness is not None:
-            yield f"one page more or less makes J worse by {decision.sharpness:.1%}"
+            yield f"one page more or fewer makes J {decision.sharpness:.1%} worse"
         inactive = decision.considered_pages - decision.active_pages
         yield (
             f"sparsity {decision.sparsity:.0%}: {inactive} of {decision.considered_pages} "
-            "pages have nothing to do with the question"
+            "pages are unrelated to the question"
         )
     if found.reader is not None and decision is not None:
-        yield f"{found.reader} read passages of the best pages: it helped to decide which are taken"
-    yield f"the question's words match the best page with a mean cosine of {found.match:.3f}"
+        yield f"{found.reader} re-read passages of the best pages to help choose"
+    yield f"mean cosine of the question's words with the best page: {found.match:.3f}"
     if found.about is not None:
         yield f"probability that the document is relevant: {found.about:.2f}"
-        yield f"probabilities were fitted on {found.calibration}"
+        yield f"probabilities fitted on {found.calibration}"
     if decision is not None:
         yield ", ".join(f"{name} {t * 1e3:.1f} ms" for name, t in decision.timings.items())
 

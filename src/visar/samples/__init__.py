@@ -1,6 +1,6 @@
-"""A document to try ViSAR with: the annual report of a company that doesn't exist."""
+"""A sample document: the annual report of a fictional company."""
 
 from pathlib import Path
 
 REPORT = Path(__file__).with_name("harbour-light-annual-report.pdf")
-"""40 pages of text, tables and charts, two of them scanned."""
+"""Path of the report: 40 pages of text, tables and charts; two pages are scanned."""

@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
+from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from visar._version import __version__
-from visar.errors import StoreError
+from visar.errors import DiskFull, ReadOnlyIndex, StoreError
 from visar.index import Index
-from visar.server import documents, questions, uploads
-from visar.server.context import ERRORS, Context, QuestionGate
-from visar.server.jobs import JobQueue
-from visar.server.schemas import Available, Health, Problem
+from visar.network import session_key
+from visar.server import documents, openai_api, questions, threads, uploads
+from visar.server.access import check_operator, check_rights
+from visar.server.context import ERRORS, Context
+from visar.server.schemas import Available, Health, Problem, Readiness
 from visar.server.settings import Settings
 from visar.serving import (
+    GRANT,
     PROBLEM_TYPE,
     SESSION,
     RequestGuard,
     answer_errors,
+    bearer_token,
     problem,
     refusal,
-    session_cookie,
 )
 
 # After visar.serving, which says what to install if they are missing.
-from fastapi import APIRouter, FastAPI, Request, Response  # isort: skip
+from anyio import CapacityLimiter, to_thread  # isort: skip
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response  # isort: skip
 from fastapi.responses import PlainTextResponse  # isort: skip
 from fastapi.staticfiles import StaticFiles  # isort: skip
 from starlette.datastructures import MutableHeaders  # isort: skip
+from starlette.routing import BaseRoute, Match, Route  # isort: skip
 from starlette.types import ASGIApp, Message, Receive, Scope, Send  # isort: skip
-from limits import RateLimitItemPerMinute  # isort: skip
-from limits.storage import MemoryStorage  # isort: skip
-from limits.strategies import MovingWindowRateLimiter  # isort: skip
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest  # isort: skip
 
 PREFIX = "/api/v1"
+PRIVATE = ("/api/", f"{openai_api.PREFIX}/")
+"""Prefixes of paths that need a token. They are never files of the web page."""
+_logger = logging.getLogger(__name__)
 _PAGE_POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -46,111 +54,161 @@ _PAGE_POLICY = "; ".join(
         "require-trusted-types-for 'script'",
     ]
 )
-# Maximum number of concurrent uploads, of batches, and of JSON requests.
+# Maximum number of concurrent requests of each kind: uploads, batches and JSON.
 MAX_REQUESTS = 64
+# Maximum number of concurrent health checks.
+MAX_CHECKS = 8
+# Period of the rate limit. Only tests change it.
+RATE_SECONDS = 60.0
 # Maximum size of a batch of files, in multiples of the maximum size of a file.
-LARGEST_BATCH = 10
+MAX_BATCH = 10
 
 
 def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
-    """Make the application that serves an index.
+    """Create the application that serves an index.
 
     Parameters
     ----------
     index
-        Stays the caller's: it is not closed with the application.
+        Index to serve. The caller has to close it.
     settings
         Access, models and limits.
 
     Returns
     -------
     FastAPI
-        Can be run by any ASGI server or mounted in another application, whose lifespan must then
-        enter that of this one: with it the jobs begin and end.
+        Application for any ASGI server. It can also be mounted in another application, whose
+        lifespan must then enter this one's, since it starts and stops the jobs.
     """
     settings = settings or Settings()
-    context = Context(index, settings, QuestionGate(settings.max_questions))
+    context = Context(index, settings)
     metrics = _Metrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        context.jobs = JobQueue(index, settings)
+        try:
+            context.job_queue()  # resumes the jobs of an earlier run
+        except StoreError as error:
+            _logger.warning("Documents can't be added: %s", error)
         try:
             yield
         finally:
-            context.jobs.close()
+            context.close()
 
     app = _Api(
         title="ViSAR",
         version=__version__,
-        summary="Ask long documents questions: the pages that matter, however many they are.",
-        docs_url=None,  # its page loads scripts from elsewhere
+        summary="Ask questions of long documents. Finds exactly the pages each question needs.",
+        docs_url=None,  # its page would load scripts from another site
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
         lifespan=lifespan,
-        responses={"default": {"model": Problem, "description": "What is wrong."}},
+        dependencies=[Depends(check_rights)],
+        responses={"default": {"model": Problem, "description": "Error."}},
     )
+    app.state.context = context
     app.include_router(uploads.router(context), prefix=PREFIX)
     app.include_router(documents.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
-    app.include_router(_about(context, metrics), prefix=PREFIX)
-    own = Path(__file__).parent / "static"
-    app.mount("/", _Page(directory=own, packages=[("visar.explain", "static")], html=True))
+    app.include_router(threads.router, prefix=PREFIX)
+    app.include_router(_server_routes(context, metrics), prefix=PREFIX)
+    app.include_router(openai_api.router(context), prefix=openai_api.PREFIX)
+    unmatched = _Unmatched([*app.routes])
+    for prefix in PRIVATE:
+        app.router.routes.append(Route(f"{prefix}{{path:path}}", unmatched))
+    static = Path(__file__).parent / "static"
+    app.mount("/", _Page(directory=static, packages=[("visar.explain", "static")], html=True))
     answer_errors(app, ERRORS, context.message)
+
+    @app.exception_handler(StoreError)
+    def respond(_: Request, error: Exception) -> Response:
+        return context.problem(error)
+
     app.add_middleware(_Observer, metrics=metrics, requests_per_minute=settings.requests_per_minute)
     app.add_middleware(
         RequestGuard,
         token=settings.token,
+        stored=context.tokens.grants,
         max_bytes={
             "application/json": 1_000_000,
             "application/octet-stream": settings.options.limits.max_bytes,
-            "application/x-tar": LARGEST_BATCH * settings.options.limits.max_bytes,
+            "application/x-tar": MAX_BATCH * settings.options.limits.max_bytes,
         },
-        # Questions above their own limit need room too, to be told so.
+        # Let in more questions than can be answered, so that the others get 429 and not 503.
         max_requests=max(MAX_REQUESTS, 2 * settings.max_questions),
-        max_streams={f"{PREFIX}/jobs/events": settings.max_streams},
-        private="/api/",
+        max_by_path={
+            f"{PREFIX}/jobs/events": settings.max_streams,
+            f"{PREFIX}/health": MAX_CHECKS,
+            f"{PREFIX}/ready": MAX_CHECKS,
+        },
+        private=PRIVATE,
     )
+    app.add_middleware(openai_api.OpenAIErrors)
     return app
 
 
 class _Api(FastAPI):
-    """An application whose description says what content type its errors have."""
+    """An application whose OpenAPI description has the content type of errors."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             for operations in super().openapi()["paths"].values():
                 for operation in operations.values():
-                    # FastAPI takes the content type of what is answered when all goes well.
+                    # FastAPI would use the content type of successful responses.
                     operation["responses"]["default"]["content"] = {
                         PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
                     }
         return super().openapi()
 
 
-def _about(context: Context, metrics: _Metrics) -> APIRouter:
+class _Unmatched:
+    """Responds to requests that no route of the API matches, before the web page's files do."""
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        allowed = [
+            method
+            for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+            if any(
+                one.matches({**scope, "method": method})[0] is Match.FULL for one in self._routes
+            )
+        ]
+        if allowed:
+            raise HTTPException(405, headers={"Allow": ", ".join(allowed)})
+        raise HTTPException(404)
+
+
+def _server_routes(context: Context, metrics: _Metrics) -> APIRouter:
     router = APIRouter(tags=["server"])
 
     @router.get("/health")
     async def health() -> Health:
-        """Whether the server answers."""
+        """Check that the server responds."""
         return Health(version=__version__)
 
-    @router.get("/ready")
-    def ready() -> Health:
-        """Whether the index can be read."""
-        context.index.collections()
-        if context.jobs.problem is not None:
-            raise StoreError(f"Documents can't be added: {context.jobs.problem}")
-        return Health(version=__version__)
+    # A thread of its own, since questions and images may take all others.
+    thread = CapacityLimiter(1)
 
-    @router.post("/session", status_code=204)
+    operator_only = [Depends(check_operator)]
+
+    @router.get("/ready", dependencies=operator_only)
+    async def ready() -> Readiness:
+        """Check that questions can be answered and documents added.
+
+        Returns an error if the index can't be read, or if the job queue has stopped although the
+        disk is writable. Only for the operator.
+        """
+        return await to_thread.run_sync(_readiness, context, limiter=thread)
+
+    @router.post("/session", status_code=204, tags=["session"])
     async def session(request: Request, response: Response) -> None:
-        """Exchange the token for a session cookie."""
-        if context.settings.token is not None:
+        """Exchange a token for a session cookie."""
+        if request.scope[GRANT] is not None and (token := bearer_token(request)):
             response.set_cookie(
                 SESSION,
-                session_cookie(context.settings.token),
+                session_key(token),
                 httponly=True,
                 samesite="strict",
                 secure=request.url.scheme == "https",
@@ -158,40 +216,58 @@ def _about(context: Context, metrics: _Metrics) -> APIRouter:
 
     @router.get("/encoders")
     async def encoders() -> Available:
-        """The encoders that questions and documents may choose."""
+        """List the encoders that questions and documents can choose from."""
         return Available(names=list(context.settings.encoders))
 
     @router.get("/generators")
     async def generators() -> Available:
-        """What can write answers."""
+        """List the generators that questions can choose from."""
         return Available(names=list(context.settings.generators))
 
     @router.get("/methods")
     async def methods() -> Available:
-        """What can choose pages."""
+        """List the methods that choose the pages."""
         return Available(names=list(questions.METHOD_NAMES))
 
-    @router.get("/metrics", response_class=PlainTextResponse)
+    @router.get("/metrics", dependencies=operator_only, response_class=PlainTextResponse)
     async def read_metrics() -> Response:
-        """What Prometheus reads."""
+        """Return metrics for Prometheus. Only for the operator."""
         return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4")
 
     return router
 
 
-class _Page(StaticFiles):
-    """The web page: it loads nothing from elsewhere, and runs no script but its own."""
+def _readiness(context: Context) -> Readiness:
+    context.check_index()
+    disk: Literal["ok", "disk_full", "read_only"] = "ok"
+    try:
+        context.check_disk()
+    except DiskFull:
+        disk = "disk_full"
+    except ReadOnlyIndex:
+        disk = "read_only"
+    try:
+        problem = context.job_queue().problem
+    except StoreError as error:
+        problem = str(error)
+    if problem is not None and disk == "ok":
+        raise StoreError(f"Documents can't be added: {problem}")
+    return Readiness(version=__version__, disk=disk, jobs="stopped" if problem else "ok")
 
-    def file_response(self, *given: Any, **options: Any) -> Response:
-        response = super().file_response(*given, **options)
+
+class _Page(StaticFiles):
+    """The files of the web page, which may only load and run files of this server."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
         response.headers["Content-Security-Policy"] = _PAGE_POLICY
-        # Always asked for again, by its tag: a new version is seen at once.
+        # Browsers compare the ETag each time, so that they never show an old version.
         response.headers["Cache-Control"] = "no-cache"
         return response
 
 
 class _Metrics:
-    """The counters that ``/metrics`` reports."""
+    """The metrics that ``/metrics`` reports."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -208,28 +284,54 @@ class _Metrics:
         )
 
 
+class _Rate:
+    """A limit on the number of requests that each client may make per minute."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        # Times of requests by client; the client with the latest request is last.
+        self._times: dict[str, deque[float]] = {}
+
+    def take(self, client: str) -> int:
+        """Count a request and return 0, or return the seconds until one is allowed."""
+        now = time.monotonic()
+        start = now - RATE_SECONDS
+        for old in [*islice(self._times, 2)]:
+            if self._times[old][-1] <= start:
+                del self._times[old]
+        times = self._times[client] = self._times.pop(client, deque())
+        while times and times[0] <= start:
+            times.popleft()
+        if len(times) < self.limit:
+            times.append(now)
+            return 0
+        return ceil(times[0] - start)
+
+
 class _Observer:
     """ASGI middleware that limits each client's rate, adds security headers and counts requests."""
 
     def __init__(self, app: ASGIApp, *, metrics: _Metrics, requests_per_minute: int) -> None:
         self._app = app
         self._metrics = metrics
-        self._rate = RateLimitItemPerMinute(requests_per_minute)
-        self._limiter = MovingWindowRateLimiter(MemoryStorage())
+        self._rate = _Rate(requests_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         client = scope["client"][0] if scope.get("client") else ""
-        if not self._limiter.hit(self._rate, client):
-            message = f"The limit is {self._rate.amount} requests per minute: try again later."
-            refused = problem(refusal(429, "rate", message, {"Retry-After": "10"}))
-            await refused(scope, receive, send)
+        if seconds := self._rate.take(client):
+            message = (
+                f"The limit of {self._rate.limit} requests per minute is reached. "
+                f"Try again in {seconds} s."
+            )
+            response = problem(refusal(429, "rate", message, {"Retry-After": str(seconds)}))
+            await response(scope, receive, send)
             return
         started = time.perf_counter()
 
-        async def observed(message: Message) -> None:
+        async def send_observed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.setdefault("X-Content-Type-Options", "nosniff")
@@ -240,7 +342,7 @@ class _Observer:
 
         with self._metrics.running.track_inprogress():
             try:
-                await self._app(scope, receive, observed)
+                await self._app(scope, receive, send_observed)
             except Exception:
                 self._count(scope, 500, time.perf_counter() - started)
                 raise

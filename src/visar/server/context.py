@@ -1,34 +1,46 @@
-"""What the routes of a server share."""
+"""`Context`: the state that all routes of a server share."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from visar.errors import (
+    DiskFull,
     DocumentError,
     EmptyQuestion,
     EncryptedDocument,
     GenerationError,
     InvalidOption,
     NotInIndex,
+    ReadOnlyIndex,
     StoreError,
     VisarError,
 )
+from visar.generation import extractive
+from visar.generation.generator import Generator
+from visar.generation.registry import is_served
 from visar.index import Index
 from visar.public import public_message
-from visar.server.jobs import JobQueue, TooManyJobs
+from visar.server.access import Access, StoredTokens
+from visar.server.jobs import JobQueue, TooManyJobs, job_folders
 from visar.server.settings import Settings
+from visar.server.view import LibraryView
 from visar.serving import problem
 
 # After visar.serving, which says what to install if they are missing.
 from fastapi.responses import JSONResponse  # isort: skip
 
 
+RESERVED_BYTES = 16_000_000
+"""Disk space that uploads leave free, so that the index and the job queue can still be written."""
+
+
 class TooManyQuestions(VisarError):
-    """More questions at once than the operator allows."""
+    """The maximum number of concurrent questions is reached."""
 
     code = "busy"
 
@@ -41,6 +53,8 @@ _STATUS = {
     "empty_question": 422,
     "invalid": 422,
     "generator": 502,
+    "disk_full": 507,
+    "read_only": 503,
     "index": 503,
 }
 _REPORTED: tuple[type[VisarError], ...] = (
@@ -52,28 +66,30 @@ _REPORTED: tuple[type[VisarError], ...] = (
     EmptyQuestion,
     InvalidOption,
     GenerationError,
+    DiskFull,
+    ReadOnlyIndex,
     StoreError,
 )
 ERRORS: Mapping[type[Exception], tuple[int, str]] = {
     kind: (_STATUS[kind.code], kind.code) for kind in _REPORTED
 }
-"""Errors whose message is sent, with status and code; the first that fits counts."""
+"""Status and code of the errors whose message is sent. The first matching class applies."""
 
 
 class QuestionGate:
-    """Counts the questions that are being answered."""
+    """A limit on the number of concurrent questions."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._running = 0
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Hold a place; raises TooManyQuestions if there is none."""
+        """Context manager: answer a question; raises TooManyQuestions if the limit is reached."""
         with self._lock:
-            if self._running >= self._most:
-                raise TooManyQuestions("Too many questions at once: ask again in a moment.")
+            if self._running >= self._limit:
+                raise TooManyQuestions("Too many concurrent questions: try again in a moment.")
             self._running += 1
         try:
             yield
@@ -82,36 +98,87 @@ class QuestionGate:
                 self._running -= 1
 
 
-@dataclass(slots=True)
 class Context:
-    """The index, the settings, and what runs."""
+    """The settings and the shared state of a server. Routes access the index through `library`."""
 
-    index: Index
-    settings: Settings
-    gate: QuestionGate
-    jobs: JobQueue = field(init=False)
-    """There from the start of the application to its end."""
+    def __init__(self, index: Index, settings: Settings) -> None:
+        self.settings = settings
+        self.gate = QuestionGate(settings.max_questions)
+        self.tokens = StoredTokens(
+            index.tokens, is_remote="://" in index.location, needed=settings.needs_token
+        )
+        self._index = index
+        self._jobs: JobQueue | None = None
+        self._lock = threading.Lock()
+
+    def library(self, access: Access) -> LibraryView:
+        """Return the library as a request with these access rights may see and change it."""
+        return LibraryView(self._index, self.job_queue, access)
+
+    async def still_has(self, access: Access) -> bool:
+        """Return whether the token of a request that is in progress is still valid."""
+        grants = await self.tokens.grants()
+        if access.is_operator:
+            return self.settings.token is not None or grants is None
+        return access in (grants or {}).values()
+
+    def job_queue(self) -> JobQueue:
+        """Return the queue of all jobs; raises StoreError while the disk can't be written."""
+        with self._lock:
+            if self._jobs is None:
+                self._jobs = JobQueue(self._index, self.settings)
+            return self._jobs
+
+    def check_index(self) -> None:
+        """Raise StoreError if the index can't be read."""
+        self._index.collections()
+
+    def close(self) -> None:
+        """Close the job queue."""
+        if self._jobs is not None:
+            self._jobs.close()
+
+    def check_disk(self, size: int = 0) -> None:
+        """Raise DiskFull or ReadOnlyIndex if the disk can't take an upload of this size."""
+        folder, _ = job_folders(self._index.location, self.settings.folder)
+        while not folder.exists():
+            folder = folder.parent
+        # It detects a read-only disk even for root, unlike the permissions of files.
+        if not os.access(folder, os.W_OK):
+            raise ReadOnlyIndex("The server's disk is read-only: nothing can be added or changed.")
+        if shutil.disk_usage(folder).free < RESERVED_BYTES + size:
+            raise DiskFull("The server's disk is full: free some space to add documents.")
 
     def problem(self, error: Exception) -> JSONResponse:
-        """The answer to a request that failed with this error."""
+        """Return the response to a request that failed with this error."""
+        if type(error) is StoreError:
+            # SQLite only says "disk I/O error" if it can't create or extend a file.
+            try:
+                self.check_disk()
+            except StoreError as reason:
+                error = reason
         return problem(error, ERRORS, self.message)
 
     def message(self, error: Exception) -> str:
-        """What is said of an error of `ERRORS`."""
-        return public_message(error, self.index)
+        """Return the message of an error in `ERRORS`, without local paths."""
+        return public_message(error, self._index)
 
     def encoder(self, name: str | None) -> str:
-        """What the index knows an encoder by that a request has named."""
-        return _chosen("encoder", self.settings.encoders, name)
+        """Return the index's name for an encoder that a request names."""
+        return _choose("encoder", self.settings.encoders, name)
 
-    def generator(self, name: str | None) -> str:
-        """What the index knows a generator by that a request has named."""
-        return _chosen("generator", self.settings.generators, name)
+    def writer(self, name: str | None) -> str | Generator:
+        """Return the generator that a request names, loaded unless it only quotes pages."""
+        full_name = _choose("generator", self.settings.generators, name)
+        if full_name == extractive.NAME:
+            return full_name
+        url = self.settings.base_url if is_served(full_name) else None
+        return self._index.generator(full_name, base_url=url)
 
 
-def _chosen(what: str, allowed: Mapping[str, str], name: str | None) -> str:
+def _choose(kind: str, allowed: Mapping[str, str], name: str | None) -> str:
     if name is None:
         return next(iter(allowed.values()))
     if name not in allowed:
-        raise InvalidOption(f"There is no {what} {name!r} here, but {', '.join(allowed)}.")
+        raise InvalidOption(f"No {kind} {name!r}. This server offers: {', '.join(allowed)}.")
     return allowed[name]

@@ -1,4 +1,4 @@
-"""Routes of documents, their pages, collections and jobs; uploads have a module of their own."""
+"""Routes for documents, their pages, collections and jobs; `uploads` has those that take files."""
 
 from __future__ import annotations
 
@@ -9,77 +9,91 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from visar.documents.page import Page
-from visar.errors import NotInIndex
+from visar.errors import NotInIndex, StoreError
 from visar.results import Collection, Document, Job
 from visar.serialization import to_plain
+from visar.server.access import access_of
 from visar.server.context import Context
+from visar.server.finding import PageMatches, find_phrase
 from visar.server.responses import as_json
-from visar.server.schemas import Members, NewName, Password, Unlock
-from visar.serving import is_stopping
+from visar.server.schemas import CollectionName, Members, NewName, Password, Unlock
+from visar.server.view import Library, LibraryView
+from visar.serving import is_stopping, refusal
 
 # After visar.serving, which says what to install if they are missing.
-from fastapi import APIRouter, Query, Request, Response  # isort: skip
+from fastapi import APIRouter, HTTPException, Query, Request, Response  # isort: skip
 from fastapi.responses import FileResponse  # isort: skip
 from fastapi.sse import EventSourceResponse, ServerSentEvent  # isort: skip
+from starlette.convertors import StringConvertor, register_url_convertor  # isort: skip
 
 THUMBNAIL_DPI = 20
 _SECONDS_PER_LOOK = 0.25
-# A page never changes: its document's id is made from the content.
+_SECONDS_PER_TRY = 1.0
+# A page never changes, because the id of its document is a hash of the content.
 _FOREVER = "private, max-age=31536000, immutable"
 _FROM_START = Query(ge=0)
+_NO_PASSWORD = Password()
 Dpi = Annotated[float, Query(ge=18, le=300)]
 
 
+class _NameInPath(StringConvertor):
+    """The name of a collection in a path. It may contain slashes."""
+
+    regex = r"(?s:(?!/documents\Z).)+"
+
+
+register_url_convertor("collection", _NameInPath())
+
+
 def router(context: Context) -> APIRouter:
-    """The routes, on an index and its jobs."""
+    """Return the routes for documents, pages, collections and jobs."""
     routes = APIRouter()
-    _documents(routes, context)
-    _pages(routes, context)
-    _collections(routes, context)
+    _documents(routes)
+    _pages(routes)
+    _collections(routes)
     _job_events(routes, context)
-    _jobs(routes, context)
+    _jobs(routes)
     return routes
 
 
-def _documents(routes: APIRouter, context: Context) -> None:
-    index = context.index
-
+def _documents(routes: APIRouter) -> None:
     @routes.get("/documents", tags=["documents"], response_model=list[Document])
     def list_documents(
-        collection: str | None = None,
+        library: Library,
+        collection: CollectionName | None = None,
         where: str | None = None,
         offset: Annotated[int, _FROM_START] = 0,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> Response:
         """List documents in the order they were added."""
-        documents = index.documents(collection=collection, where=where)
+        documents = library.documents(collection=collection, where=where)
         return as_json(documents[offset : offset + limit])
 
     @routes.get("/documents/{document}", tags=["documents"], response_model=Document)
-    def get_document(document: str) -> Response:
-        """Return a document by its id, the beginning of its id, or its name."""
-        return as_json(index.get(document))
+    def get_document(library: Library, document: str) -> Response:
+        """Return a document by its id, a prefix of its id, or its name."""
+        return as_json(library.get(document))
 
     @routes.delete("/documents/{document}", tags=["documents"], response_model=Document)
-    def delete_document(document: str) -> Response:
-        """Remove a document with everything that belongs to it."""
-        return as_json(index.remove(document))
+    def delete_document(library: Library, document: str) -> Response:
+        """Remove a document and everything stored for it."""
+        return as_json(library.remove(document))
 
     @routes.post("/documents/{document}/unlock", tags=["documents"], status_code=204)
-    def unlock(document: str, given: Unlock) -> None:
-        """Give the password of an encrypted document again, so that its pages can be shown.
+    def unlock(library: Library, document: str, given: Unlock) -> None:
+        """Send the password of an encrypted document, so that its pages can be shown.
 
         It is kept in memory until the server ends.
         """
-        index.unlock(document, given.password)
+        library.unlock(document, given.password)
 
     @routes.get("/documents/{document}/original", tags=["documents"], response_class=FileResponse)
-    def original(document: str) -> Response:
+    def original(library: Library, document: str) -> Response:
         """Return the file as it was uploaded."""
-        stored = index.get(document)
-        path = index.original(stored.id)
+        stored = library.get(document)
+        path = library.original(stored.id)
         if path is None or not path.is_file():
-            raise NotInIndex(f"The index keeps no file of {stored.name}.")
+            raise NotInIndex(f"The index has no copy of the file {stored.name}.")
         # A PDF is shown, in a sandbox like all responses; anything else is a download.
         with path.open("rb") as file:
             is_pdf = b"%PDF-" in file.read(1024)
@@ -91,13 +105,21 @@ def _documents(routes: APIRouter, context: Context) -> None:
         )
 
 
-def _pages(routes: APIRouter, context: Context) -> None:
-    index = context.index
+def _pages(routes: APIRouter) -> None:
+    @routes.get("/documents/{document}/find", tags=["pages"], response_model=list[PageMatches])
+    def find(
+        library: Library, document: str, q: Annotated[str, Query(min_length=1, max_length=200)]
+    ) -> Response:
+        """Find words or a phrase in a document: the pages that contain it, and where.
+
+        Upper and lower case are the same, and so are line breaks and spaces.
+        """
+        return as_json(find_phrase(library.pages(document), q))
 
     @routes.get("/documents/{document}/pages/{number}", tags=["pages"], response_model=Page)
-    def words(document: str, number: int) -> Response:
+    def words(library: Library, document: str, number: int) -> Response:
         """Return a page with its words and their boxes."""
-        return as_json(index.page(document, number))
+        return as_json(library.page(document, number))
 
     @routes.get(
         "/documents/{document}/pages/{number}/image",
@@ -105,9 +127,11 @@ def _pages(routes: APIRouter, context: Context) -> None:
         response_class=Response,
         responses={200: {"content": {"image/png": {}}}},
     )
-    def image(request: Request, document: str, number: int, dpi: Dpi = 144) -> Response:
-        """A page as PNG."""
-        return _picture(request, document, number, dpi)
+    def image(
+        library: Library, request: Request, document: str, number: int, dpi: Dpi = 144
+    ) -> Response:
+        """Render a page as a PNG image."""
+        return _picture(library, request, document, number, dpi)
 
     @routes.get(
         "/documents/{document}/pages/{number}/thumbnail",
@@ -115,12 +139,14 @@ def _pages(routes: APIRouter, context: Context) -> None:
         response_class=Response,
         responses={200: {"content": {"image/png": {}}}},
     )
-    def thumbnail(request: Request, document: str, number: int) -> Response:
-        """A page as a small PNG."""
-        return _picture(request, document, number, THUMBNAIL_DPI)
+    def thumbnail(library: Library, request: Request, document: str, number: int) -> Response:
+        """Render a page as a small PNG image."""
+        return _picture(library, request, document, number, THUMBNAIL_DPI)
 
-    def _picture(request: Request, document: str, number: int, dpi: float) -> Response:
-        stored = index.get(document)
+    def _picture(
+        library: LibraryView, request: Request, document: str, number: int, dpi: float
+    ) -> Response:
+        stored = library.get(document)
         if not 1 <= number <= stored.pages:
             raise NotInIndex(f"{stored.name} has the pages 1 to {stored.pages}, not {number}.")
         key = f"{stored.id}/{number}/{dpi:g}"
@@ -130,63 +156,60 @@ def _pages(routes: APIRouter, context: Context) -> None:
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         picture = io.BytesIO()
-        index.image(stored.id, number, dpi).save(picture, "PNG")
+        library.image(stored.id, number, dpi).save(picture, "PNG")
         return Response(picture.getvalue(), media_type="image/png", headers=headers)
 
 
-def _collections(routes: APIRouter, context: Context) -> None:
-    index = context.index
-
+def _collections(routes: APIRouter) -> None:
     @routes.get("/collections", tags=["collections"], response_model=list[Collection])
-    def list_collections() -> Response:
-        """List collections. One begins with its first document, and ends with its last."""
-        return as_json(index.collections())
+    def list_collections(library: Library) -> Response:
+        """List collections. A collection exists as long as it has documents."""
+        return as_json(library.collections())
 
-    @routes.put("/collections/{name}/documents", tags=["collections"], response_model=Collection)
-    def collect(name: str, members: Members) -> Response:
-        """Put documents into a collection; those that are in it stay."""
-        index.collect(name, members.documents)
-        return as_json(_collection(name))
+    @routes.put(
+        "/collections/{name:collection}/documents", tags=["collections"], response_model=Collection
+    )
+    def collect(library: Library, name: CollectionName, members: Members) -> Response:
+        """Add documents to a collection, and create it if needed."""
+        return as_json(library.collect(name, members.documents))
 
-    @routes.delete("/collections/{name}/documents", tags=["collections"], status_code=204)
-    def uncollect(name: str, document: Annotated[list[str], Query(min_length=1)]) -> None:
-        """Take documents out of a collection; the documents stay."""
-        _collection(name)
-        index.uncollect(name, document)
+    @routes.delete(
+        "/collections/{name:collection}/documents", tags=["collections"], status_code=204
+    )
+    def uncollect(
+        library: Library, name: CollectionName, document: Annotated[list[str], Query(min_length=1)]
+    ) -> None:
+        """Remove documents from a collection. The library keeps them."""
+        library.uncollect(name, document)
 
-    @routes.patch("/collections/{name}", tags=["collections"], response_model=Collection)
-    def rename(name: str, renamed: NewName) -> Response:
-        """Rename a collection; one of the new name takes its documents too."""
-        _collection(name)
-        index.collect(renamed.name, [one.id for one in index.documents(collection=name)])
-        if renamed.name != name:
-            index.uncollect(name)
-        return as_json(_collection(renamed.name))
+    @routes.patch("/collections/{name:collection}", tags=["collections"], response_model=Collection)
+    def rename(library: Library, name: CollectionName, renamed: NewName) -> Response:
+        """Rename a collection. If the new name exists, the two are merged."""
+        return as_json(library.rename(name, renamed.name))
 
-    @routes.delete("/collections/{name}", tags=["collections"], status_code=204)
-    def delete_collection(name: str) -> None:
-        """Delete a collection; its documents stay."""
-        _collection(name)
-        index.uncollect(name)
-
-    def _collection(name: str) -> Collection:
-        for collection in index.collections():
-            if collection.name == name:
-                return collection
-        raise NotInIndex(f"No collection {name!r}.")
+    @routes.delete("/collections/{name:collection}", tags=["collections"], status_code=204)
+    def delete_collection(library: Library, name: CollectionName) -> None:
+        """Delete a collection. The library keeps its documents."""
+        library.uncollect(name)
 
 
 def _job_events(routes: APIRouter, context: Context) -> None:
     @routes.get("/jobs/events", tags=["jobs"], response_class=EventSourceResponse)
-    async def events(request: Request) -> AsyncIterator[ServerSentEvent]:
-        """All jobs now, then each that changes, as server-sent events named ``job``."""
+    async def events(library: Library, request: Request) -> AsyncIterator[ServerSentEvent]:
+        """Stream all jobs, then each change, as server-sent events named ``job``."""
         known: dict[str, Job] = {}
         seen = -1
         while not is_stopping(request):
-            changes = await asyncio.to_thread(lambda: context.jobs.changes)
-            if seen != changes:
+            try:
+                changes = await asyncio.to_thread(lambda: library.changes)
+                jobs = None if seen == changes else await asyncio.to_thread(library.jobs)
+                if jobs is not None and not await context.still_has(access_of(request)):
+                    return  # the token was revoked
+            except (StoreError, HTTPException):  # the disk can't be written, or not even read
+                await asyncio.sleep(_SECONDS_PER_TRY)
+                continue
+            if jobs is not None:
                 seen = changes
-                jobs = await asyncio.to_thread(context.jobs.jobs)
                 now = {job.id: job for job in reversed(jobs)}
                 for id_, job in now.items():
                     if known.get(id_) != job:
@@ -197,28 +220,30 @@ def _job_events(routes: APIRouter, context: Context) -> None:
             await asyncio.sleep(_SECONDS_PER_LOOK)
 
 
-def _jobs(routes: APIRouter, context: Context) -> None:
+def _jobs(routes: APIRouter) -> None:
     @routes.get("/jobs", tags=["jobs"], response_model=list[Job])
-    def list_jobs() -> Response:
-        """List jobs, the newest first."""
-        return as_json(context.jobs.jobs())
+    def list_jobs(library: Library) -> Response:
+        """List jobs, newest first."""
+        return as_json(library.jobs())
 
     @routes.get("/jobs/{job}", tags=["jobs"], response_model=Job)
-    def get_job(job: str) -> Response:
+    def get_job(library: Library, job: str) -> Response:
         """Return a job by its id."""
-        return as_json(context.jobs.get(job))
+        return as_json(library.job(job))
 
     @routes.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job)
-    def cancel(job: str) -> Response:
-        """Cancel a job that waits or runs. Its work so far is kept for a retry."""
-        return as_json(context.jobs.cancel(job))
+    def cancel(library: Library, job: str) -> Response:
+        """Cancel a waiting or running job. Its work so far is kept for a retry."""
+        return as_json(library.cancel(job))
 
     @routes.post("/jobs/{job}/retry", tags=["jobs"], response_model=Job)
-    def retry(job: str, given: Password) -> Response:
-        """Queue a failed or cancelled job again, with a password if it needs one."""
-        return as_json(context.jobs.retry(job, given.password))
+    def retry(library: Library, job: str, given: Password = _NO_PASSWORD) -> Response:
+        """Retry a failed or cancelled job, with a password if it needs one."""
+        return as_json(library.retry(job, given.password))
 
     @routes.delete("/jobs/{job}", tags=["jobs"], status_code=204)
-    def forget(job: str) -> None:
+    def forget(library: Library, job: str) -> None:
         """Delete a finished job and its uploaded file."""
-        context.jobs.forget(job)
+        if not library.job(job).is_finished:
+            raise refusal(409, "unfinished", "The job is waiting or running. Cancel it first.")
+        library.forget(job)

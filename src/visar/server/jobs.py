@@ -1,7 +1,7 @@
-"""The jobs of a server: uploads, and the processes that add them to the index.
+"""The job queue of a server, which adds uploads to the index.
 
-Each job runs in a process of its own, so that questions are answered meanwhile. Ending the process
-loses nothing, since an interrupted addition goes on where it stopped. Passwords stay in memory.
+Each job runs in its own process, so that the server can answer questions meanwhile. A process can
+be stopped at any time, since adding a document can be resumed. Passwords are only kept in memory.
 """
 
 from __future__ import annotations
@@ -22,85 +22,89 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from visar.documents.processes import ChildDied
 from visar.errors import DocumentError, StoreError
 from visar.index import Index
-from visar.ingest.jobs import JobStore, explained, jobs_folder
+from visar.ingest.jobs import JobStore, jobs_folder, translate_errors
 from visar.results import Job, JobState
 from visar.server.settings import Settings
 
 _logger = logging.getLogger(__name__)
 _UNFINISHED = ("waiting", "running")
 _RETRYABLE = ("failed", "cancelled")
-_SECONDS_TO_END = 5.0
-# Between looks for the jobs of other servers, and before something that failed is tried again.
-_SECONDS_PER_LOOK = 1.0
-_SECONDS_PER_TIDYING = 600.0
+_SECONDS_TO_STOP = 5.0
+# Interval for checking for jobs of other servers, and for retrying after an error.
+_SECONDS_PER_POLL = 1.0
+_SECONDS_PER_CLEANUP = 600.0
+# A job that runs for longer is a long one.
+_SECONDS_PER_TURN = 60.0
 
 
 class TooManyJobs(StoreError):
-    """More documents are waiting to be added than the operator allows."""
+    """The maximum number of waiting jobs is reached."""
 
     code = "busy"
 
 
 class JobQueue:
-    """Works the jobs of an index first come, first served, in a number of processes.
+    """A queue that runs the jobs of an index in a number of processes.
 
-    Several servers of a local index share its jobs. An error of one job, or of one write to the
-    queue, does not stop the others.
+    If there are several workers, the last one runs short jobs: it takes the smallest upload, and
+    leaves it to the others if it takes more than a minute. A short job therefore waits at most a
+    minute for each smaller upload. The other workers run jobs in order of arrival, each to its end.
+
+    All servers of a local index share its jobs. An error in a job, or in writing to the queue,
+    doesn't stop the other jobs.
     """
 
     def __init__(self, index: Index, settings: Settings) -> None:
         self._index = index
         self._settings = settings
-        self._store = JobStore(*_folders(index.location, settings.folder))
+        self._store = JobStore(*job_folders(index.location, settings.folder))
         self._processes: dict[str, subprocess.Popen[str]] = {}
-        # Of jobs that wait: a process takes the password of its job along.
+        # Passwords of waiting jobs. A process takes the password of its job with it.
         self._passwords: dict[str, str] = {}
         self._password_lock = threading.Lock()
         self._problems: dict[int, str] = {}
-        self._tidied = 0.0
+        self._last_cleanup = 0.0
         self._closing = threading.Event()
         self._wake = threading.Event()
         self._threads = [
-            threading.Thread(target=self._work, name="visar-jobs", daemon=True)
-            for _ in range(settings.workers)
+            threading.Thread(target=self._work, args=[short], name="visar-jobs", daemon=True)
+            for short in (0 < number == settings.workers - 1 for number in range(settings.workers))
         ]
         for thread in self._threads:
             thread.start()
 
     @property
     def problem(self) -> str | None:
-        """The reason why jobs can't be worked at the moment; None if they can."""
+        """Reason why jobs can't run at the moment; None if they can."""
         return next(iter([*self._problems.values()]), None)
 
     @property
     def changes(self) -> int:
-        """A number that differs from an earlier one if a job has changed since."""
+        """A number that changes whenever a job changes."""
         return self._store.changes
 
     def jobs(self) -> list[Job]:
-        """Return all jobs, the newest first."""
+        """Return all jobs, newest first."""
         return self._store.jobs()
 
     def get(self, id_: str) -> Job:
-        """Return a job by its id; raises NotInIndex if it does not exist."""
+        """Return a job by its id; raises NotInIndex if it doesn't exist."""
         return self._store.get(id_)
 
     @contextlib.contextmanager
     def upload(self) -> Iterator[Path]:
         """Context manager: a path for an upload, which is deleted unless it is submitted.
 
-        Raises
-        ------
-        TooManyJobs
-            The maximum number of jobs is waiting.
+        Raises TooManyJobs if the maximum number of jobs is waiting.
         """
         waiting = sum(job.state == "waiting" for job in self.jobs())
         if waiting >= self._settings.max_waiting:
-            raise TooManyJobs(f"{waiting} documents are waiting to be added. Try again later.")
+            raise TooManyJobs("Too many documents are waiting to be added. Try again later.")
         path = self._store.incoming / uuid.uuid4().hex
-        with explained():
+        with translate_errors():
             try:
                 yield path
             finally:
@@ -116,11 +120,11 @@ class JobQueue:
         metadata: Mapping[str, Any] | None = None,
         password: str | None = None,
     ) -> Job:
-        """Queue an uploaded file. The job is on disk when this returns."""
+        """Queue an uploaded file. The job is on disk when this method returns."""
         now = datetime.now(UTC)
         job = Job(upload.name, name, encoder, now, collection=collection, metadata=metadata or {})
         with self._password_lock:
-            # Other servers don't have the password: they leave the job to this one.
+            # Other servers leave a job with a password to this one, since they don't have it.
             self._store.add(job, upload, own=password is not None)
             if password is not None:
                 self._passwords[job.id] = password
@@ -128,28 +132,25 @@ class JobQueue:
         return job
 
     def cancel(self, id_: str) -> Job:
-        """Stop a job that waits or runs; a finished job stays as it is."""
+        """Cancel a waiting or running job. A finished job stays as it is."""
         if self._store.update(id_, _UNFINISHED, "cancelled", {}):
             self._take_password(id_)
-            # If another server runs it, that one notices with the next page.
+            # If another server runs the job, that one notices after the next page.
             if process := self._processes.get(id_):
                 process.terminate()
-            self._tidy()
+            self._clean_up()
         return self.get(id_)
 
     def retry(self, id_: str, password: str | None = None) -> Job:
-        """Queue a job again that failed or was cancelled, perhaps with a password.
+        """Retry a job that failed or was cancelled, perhaps with a password.
 
-        Raises
-        ------
-        DocumentError
-            The upload was deleted meanwhile.
+        Raises DocumentError if its upload has been deleted.
         """
         job = self.get(id_)
         if job.state not in _RETRYABLE:
             return job
         if not self._store.upload(id_).exists():
-            raise DocumentError(job.name, "is not on the server any more. Upload it again")
+            raise DocumentError(job.name, "was deleted from the server. Upload it again")
         owner = None if password is None else self._store.owner
         values = {"code": None, "reason": None}
         with self._password_lock:
@@ -160,93 +161,117 @@ class JobQueue:
         return self.get(id_)
 
     def forget(self, id_: str) -> None:
-        """Drop a finished job with its upload."""
+        """Delete a finished job and its upload."""
         self.get(id_)
         self._store.forget(id_)
 
     def close(self) -> None:
-        """End the processes. Unfinished jobs wait for another server, or the next one."""
+        """Stop the processes. Unfinished jobs wait for another server, or for the next start."""
         self._closing.set()
         self._wake.set()
         for process in [*self._processes.values()]:
             process.terminate()
         for thread in self._threads:
-            thread.join(2 * _SECONDS_TO_END)
+            thread.join(2 * _SECONDS_TO_STOP)
         self._store.close()
 
-    def _work(self) -> None:
+    def _work(self, short: bool) -> None:
         while not self._closing.is_set():
             self._wake.clear()
             try:
-                job = self._store.claim(self._processes)
+                job = self._store.claim(self._processes, short=short)
                 self._problems.pop(threading.get_ident(), None)
                 if job is not None:
-                    self._run(job)
+                    try:
+                        self._run(job, short)
+                    finally:  # from now on, this server may claim the job again
+                        self._processes.pop(job.id, None)
                     continue
                 self._drop_passwords()
-                if time.monotonic() - self._tidied > _SECONDS_PER_TIDYING:
-                    self._tidy()
-            except Exception as error:  # nothing may end this thread
+                if time.monotonic() - self._last_cleanup > _SECONDS_PER_CLEANUP:
+                    self._clean_up()
+            except Exception as error:  # the thread must go on after any error
                 self._pause(error)
             else:
-                self._wake.wait(_SECONDS_PER_LOOK)
+                self._wake.wait(_SECONDS_PER_POLL)
 
     def _pause(self, error: Exception) -> None:
-        """Say what is wrong, and wait before the next try."""
+        """Report an error, and wait before the next attempt."""
         if self.problem is None:
-            _logger.error("The job queue has stopped; trying again.", exc_info=error)
+            _logger.error("The job queue has stopped. Retrying.", exc_info=error)
         self._problems[threading.get_ident()] = str(error)
-        self._closing.wait(_SECONDS_PER_LOOK)
+        self._closing.wait(_SECONDS_PER_POLL)
 
     def _take_password(self, id_: str) -> str | None:
         with self._password_lock:
             return self._passwords.pop(id_, None)
 
     def _drop_passwords(self) -> None:
-        """Drop those of jobs that another server has ended or forgotten."""
+        """Drop the passwords of jobs that another server has cancelled or deleted."""
         if self._passwords:
             with self._password_lock:
-                waiting = {job.id for job in self.jobs() if job.state == "waiting"}
-                for id_ in self._passwords.keys() - waiting:
+                # Another worker may have claimed a job, and take its password next.
+                unfinished = {job.id for job in self.jobs() if job.state in _UNFINISHED}
+                for id_ in self._passwords.keys() - unfinished:
                     del self._passwords[id_]
 
-    def _tidy(self) -> None:
-        self._tidied = time.monotonic()
+    def _clean_up(self) -> None:
+        self._last_cleanup = time.monotonic()
         try:
             self._store.tidy(self._settings.max_kept_bytes, self._settings.max_kept_days)
         except (StoreError, OSError) as error:
-            _logger.warning("Uploads that are not needed were not deleted: %s", error)
+            _logger.warning("Can't delete old uploads: %s", error)
 
-    def _run(self, job: Job) -> None:
-        """Run a job, and save how it ended, however often that has to be tried."""
+    def _run(self, job: Job, short: bool) -> None:
+        """Run a job and save its result, retrying until it can be saved."""
         password = self._take_password(job.id)
+        started = time.monotonic()
         try:
-            state, values = _end_of(self._follow(job, password))
+            message = self._run_process(job, password, short)
+            state, values = _result_of(message)
         except Exception:
             _logger.exception("The job of %s failed.", job.name)
-            state, values = _end_of({})
+            message = {}
+            state, values = _result_of(message)
         document = values.get("document")
         if document and password is not None:
             try:
                 self._index.unlock(document, password)
-            except Exception as error:  # it may have been removed meanwhile
-                _logger.warning("%s was not unlocked: %s", job.name, error)
+            except Exception as error:  # such as a document that has been removed since
+                _logger.warning("Can't unlock %s: %s", job.name, error)
         if not document and self._closing.is_set():
             return
-        # A document is in the index, whatever was decided about the job meanwhile.
+        crashed = not short or time.monotonic() - started < _SECONDS_PER_TURN
+        # If the document is in the index, the job is done, even if it was cancelled meanwhile.
         states = (*_UNFINISHED, *_RETRYABLE) if document else ("running",)
         while True:
             try:
+                has_result = bool(document) or "code" in message
+                if not has_result and self._requeue(job, password, crashed=crashed):
+                    return
                 self._store.update(job.id, states, state, values, own=not document)
                 break
             except Exception as error:
                 self._pause(error)
                 if self._closing.is_set():
                     return
-        self._tidy()
+        self._clean_up()
 
-    def _follow(self, job: Job, password: str | None) -> dict[str, Any]:
-        """Run the process of a job, save its progress, and return what it said last."""
+    def _requeue(self, job: Job, password: str | None, *, crashed: bool) -> bool:
+        """Queue an unfinished job again; return False if it has crashed too often."""
+        with self._password_lock:
+            is_queued = self._store.requeue(job.id, crashed=crashed, own=password is not None)
+            if is_queued and password is not None:
+                self._passwords[job.id] = password
+        if is_queued and crashed:
+            _logger.warning("The process that adds %s ended unexpectedly. Retrying.", job.name)
+        return is_queued
+
+    def _run_process(self, job: Job, password: str | None, short: bool) -> dict[str, Any]:
+        """Run the process of a job, save its progress, and return its last message.
+
+        If ``short`` is true, stop the process after a turn.
+        """
         task = {
             "location": self._index.location,
             "storage_options": dict(self._index.storage_options or {}),
@@ -257,7 +282,7 @@ class JobQueue:
             "metadata": dict(job.metadata),
             "options": {**dataclasses.asdict(self._settings.options), "password": password},
         }
-        said: dict[str, Any] = {}
+        message: dict[str, Any] = {}
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "visar.server.worker"],
             stdin=subprocess.PIPE,
@@ -265,59 +290,70 @@ class JobQueue:
             text=True,
             encoding="utf-8",
         )
+        turn = threading.Timer(_SECONDS_PER_TURN, process.terminate)
+        turn.daemon = True
         self._processes[job.id] = process
         try:
+            if short:
+                turn.start()
             if self._closing.is_set():
                 process.terminate()
-            assert process.stdin and process.stdout  # noqa: PT018, S101 - asked for
-            with contextlib.suppress(OSError):  # it has died: reading tells
+            assert process.stdin and process.stdout  # noqa: PT018, S101 - both are pipes
+            with contextlib.suppress(OSError):  # if it has died, its output is empty
                 process.stdin.write(json.dumps(task) + "\n")
                 process.stdin.flush()
             for line in process.stdout:
-                said = json.loads(line)
-                if "stage" in said and not self._save_progress(job.id, said):
+                message = json.loads(line)
+                if "stage" in message and not self._save_progress(job.id, message):
                     process.terminate()
         finally:
-            _end(process)
-            del self._processes[job.id]
-        return said
+            turn.cancel()
+            _stop(process)
+        if not message.keys() & {"document", "code"}:
+            cause = ChildDied(process.returncode, late=False)
+            message["reason"] = (
+                f"The process that adds the document ended unexpectedly twice ({cause}). "
+                "It may need more memory than the machine has. Try again."
+            )
+        return message
 
-    def _save_progress(self, id_: str, said: dict[str, Any]) -> bool:
-        """Save the progress of a job; return False if it was cancelled or forgotten."""
+    def _save_progress(self, id_: str, message: dict[str, Any]) -> bool:
+        """Save the progress of a job; return False if it was cancelled or deleted."""
         try:
-            owner = self._store.owner
-            goes_on = self._store.update(id_, ("running",), "running", said, owner=owner, own=True)
+            is_saved = self._store.update(
+                id_, ("running",), "running", message, owner=self._store.owner, own=True
+            )
         except StoreError as error:  # no reason to stop the job
             self._problems[threading.get_ident()] = str(error)
             return True
         self._problems.pop(threading.get_ident(), None)
-        return goes_on
+        return is_saved
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _stop(process: subprocess.Popen[str]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
     try:
-        process.wait(_SECONDS_TO_END)
+        process.wait(_SECONDS_TO_STOP)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
 
 
-def _end_of(said: Mapping[str, Any]) -> tuple[JobState, dict[str, Any]]:
-    """Return the state and the fields of a job by what its process said last."""
-    if "document" in said:
-        return "done", {**said, "pages_done": said["pages"], "code": None, "reason": None}
-    reason = "The process that adds it ended unexpectedly. Try again."
-    return "failed", {"code": "failed", "reason": reason, **said}
+def _result_of(message: Mapping[str, Any]) -> tuple[JobState, dict[str, Any]]:
+    """Return the state and the fields of a job after the last message of its process."""
+    if "document" in message:
+        return "done", {**message, "pages_done": message["pages"], "code": None, "reason": None}
+    reason = "The process that adds the document failed to run twice. Try again."
+    return "failed", {"code": "failed", "reason": reason, **message}
 
 
-def _folders(location: str, given: Path | None) -> tuple[Path, list[Path]]:
-    """Return the folder for the jobs of an index, and those that older versions used."""
-    if given is not None:
-        folder, old = given / "jobs", given
+def job_folders(location: str, configured: Path | None) -> tuple[Path, list[Path]]:
+    """Return the folder for the jobs of an index, and the folders that older versions used."""
+    if configured is not None:
+        folder, old = configured / "jobs", configured
     elif local := jobs_folder(location):
         folder, old = local, local.with_name("server")
     else:
@@ -325,5 +361,5 @@ def _folders(location: str, given: Path | None) -> tuple[Path, list[Path]]:
 
         data, name = user_data_path("visar"), hashlib.sha256(location.encode()).hexdigest()[:16]
         folder, old = data / "jobs" / name, data / "server" / name
-    # A second server of an older version had a folder of its own.
+    # In older versions, every server had its own folder.
     return folder, [old, *sorted(old.parent.glob(f"{glob.escape(old.name)}-[0-9]*"))]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, cast
 
 from visar.errors import InvalidOption, VisarError
-from visar.generation import extractive
-from visar.generation.protocol import Generator
-from visar.generation.registry import is_served
+from visar.generation.answering import Budget
 from visar.library import AnswerStream, SearchOptions
 from visar.query import Query
 from visar.results import Answer, Explanation, Patches, PatchPair, SearchResult
@@ -18,6 +16,7 @@ from visar.serialization import to_plain
 from visar.server.context import Context
 from visar.server.responses import as_json
 from visar.server.schemas import AskQuery, PageQuery, PairQuery
+from visar.server.view import Library, LibraryView
 from visar.serving import refusal
 
 # After visar.serving, which says what to install if they are missing.
@@ -29,61 +28,58 @@ MAX_NEIGHBORS = 10
 
 
 def router(context: Context) -> APIRouter:
-    """Return the routes, on an index."""
+    """Return the routes for questions."""
     routes = APIRouter(tags=["questions"])
-    index = context.index
 
     @routes.post("/search", response_model=SearchResult)
-    def search(query: Query) -> Response:
+    def search(library: Library, query: Query) -> Response:
         """Find the pages a question needs."""
         with context.gate.entered():
-            return as_json(_as_asked(_find(context, query), query))
+            return as_json(library.search(query, **_options(context, query)))
 
     @routes.post("/ask", response_model=Answer)
-    def ask(query: AskQuery) -> Response:
+    def ask(library: Library, query: AskQuery) -> Response:
         """Answer a question from the pages it needs."""
-        with context.gate.entered(), _stream(context, query) as stream:
-            answer = stream.answer
-            return as_json(replace(answer, search=_as_asked(answer.search, query)))
+        with context.gate.entered(), stream_answer(context, library, query) as stream:
+            return as_json(stream.answer)
 
     @routes.post("/ask/stream", response_class=EventSourceResponse)
-    def stream(query: AskQuery) -> Iterator[ServerSentEvent]:
-        """Answer a question while the answer is written.
+    def stream(library: Library, query: AskQuery) -> Iterator[ServerSentEvent]:
+        """Answer a question and stream the text.
 
         Server-sent events: ``search`` with the pages, ``text`` with each piece of the answer, then
         ``answer`` with the whole; or ``problem``.
         """
         try:
-            with context.gate.entered(), _stream(context, query) as pieces:
-                found = _as_asked(pieces.search, query)
-                yield _event("search", found)
+            with context.gate.entered(), stream_answer(context, library, query) as pieces:
+                yield _event("search", pieces.search)
                 for piece in pieces:
                     yield _event("text", piece)
-                yield _event("answer", replace(pieces.answer, search=found))
+                yield _event("answer", pieces.answer)
         except (VisarError, HTTPException) as error:
-            # The status has been sent: the error is an event.
+            # The status has been sent already, so the error becomes an event.
             problem = context.problem(error).body
             yield ServerSentEvent(event="problem", raw_data=bytes(problem).decode())
 
     @routes.post("/explain", response_model=Explanation)
-    def explain(query: Query) -> Response:
-        """Explain a choice: weights of words and pages, similarity, J(k), other methods' cuts."""
+    def explain(library: Library, query: Query) -> Response:
+        """Explain a search: weights, similarities, cost, and the choices of other methods."""
         with context.gate.entered():
-            return as_json(index.explain(_find(context, query)))
+            return as_json(library.explain(query, **_options(context, query)))
 
     @routes.post("/explain/pair", response_model=list[PatchPair])
-    def pair(query: PairQuery) -> Response:
+    def pair(library: Library, query: PairQuery) -> Response:
         """Return the best matching patches of two searched pages."""
         first, second = ((one.document, one.page) for one in (query.first, query.second))
         with context.gate.entered():
-            return as_json(index.pairs(_find(context, query), first, second))
+            return as_json(library.pairs(query, first, second, **_options(context, query)))
 
     @routes.post("/explain/patches", response_model=Patches)
-    def patches(query: PageQuery) -> Response:
+    def patches(library: Library, query: PageQuery) -> Response:
         """Return the patches of a searched page with their weights: its heat map."""
+        page = query.document, query.page
         with context.gate.entered():
-            found = _find(context, query)
-            return as_json(index.patches(found, query.document, query.page))
+            return as_json(library.patches(query, page, **_options(context, query)))
 
     return routes
 
@@ -104,23 +100,19 @@ def _options(context: Context, query: Query) -> SearchOptions:
     return cast("SearchOptions", options)
 
 
-def _find(context: Context, query: Query) -> SearchResult:
-    """Search, or return what was found for the same query just before."""
-    return context.index.search(query.question, **_options(context, query))
-
-
-def _as_asked(found: SearchResult, query: Query) -> SearchResult:
-    """Return a result with the encoder's name in the request, not its name on this machine."""
-    return replace(found, query=replace(found.query, encoder=query.encoder))
-
-
-def _stream(context: Context, query: AskQuery) -> AnswerStream:
-    name = context.generator(query.generator)
-    generator: str | Generator = name
-    if name != extractive.NAME:
-        url = context.settings.base_url if is_served(name) else None
-        generator = context.index.generator(name, base_url=url)
-    return context.index.stream(query.question, generator=generator, **_options(context, query))
+def stream_answer(
+    context: Context, library: LibraryView, query: AskQuery, budget: Budget | None = None
+) -> AnswerStream:
+    """Answer a question with a generator that requests may choose."""
+    return library.stream(
+        query,
+        generator=context.writer(query.generator),
+        budget=budget,
+        history=query.history,
+        thread=query.thread,
+        standalone=query.standalone,
+        **_options(context, query),
+    )
 
 
 def _event(name: str, value: Any) -> ServerSentEvent:

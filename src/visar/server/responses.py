@@ -1,4 +1,4 @@
-"""Results as responses."""
+"""JSON responses from results."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from visar.serialization import to_plain
 def as_json(
     value: Any, status_code: int = 200, headers: dict[str, str] | None = None
 ) -> JSONResponse:
-    """Return a result as JSON, without what says where files are on this machine."""
+    """Return a JSON response with a result, without fields that must not leave the server."""
     return JSONResponse(to_plain(value, public=True), status_code, headers)

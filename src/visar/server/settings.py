@@ -1,4 +1,4 @@
-"""Settings of a server."""
+"""`Settings`: access, models and limits of a server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from visar.documents import ReadOptions
+from visar.documents import Limits, ReadOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,10 @@ class Settings:
     """Access, models and limits of a server."""
 
     token: str | None = field(default=None, repr=False)
-    """Token that clients send as ``Authorization: Bearer``; None answers localhost only."""
+    """The operator's token, sent as ``Authorization: Bearer``, with access to everything. Without
+    it, and without tokens in the index, anyone on this machine has access, and nobody else."""
+    needs_token: bool = False
+    """Refuse all requests if there are no tokens. For servers that other machines can reach."""
     encoders: Mapping[str, str] = field(default_factory=lambda: {"embedded": "embedded"})
     """Encoders that clients may choose from, by name; the first is the default. The values are
     those of ``--encoder``."""
@@ -22,25 +25,29 @@ class Settings:
     """Generators that clients may choose from, by name; the first is the default. The values are
     those of ``--generator``."""
     base_url: str | None = None
-    """Address of the server for ``openai:MODEL``; other generators do not use it."""
+    """URL of the API for ``openai:MODEL``; other generators don't use it."""
     folder: Path | None = None
-    """Folder for uploads and jobs in progress. The default is inside the index, or in the user's
-    data folder if the index is in object storage."""
-    options: ReadOptions = field(default_factory=ReadOptions)
+    """Folder for uploads and jobs. The default is inside the index, or in the user's data directory
+    if the index is in object storage."""
+    options: ReadOptions = field(
+        default_factory=lambda: ReadOptions(limits=Limits(seconds_per_document=1_800))
+    )
     """Options for reading documents; its limits apply to uploads."""
-    workers: int = 1
-    """Number of documents that are added in parallel, each in its own process."""
+    workers: int = 2
+    """Number of documents to add in parallel, each in its own process. If there are several
+    processes, one of them is for documents that take less than a minute."""
     max_waiting: int = 1000
     """Maximum number of waiting jobs; further uploads get 429."""
     max_kept_bytes: int = 2_000_000_000
-    """Total size of the uploads that failed and cancelled jobs keep for a retry."""
+    """Maximum total size of the uploads that failed and cancelled jobs keep for a retry."""
     max_kept_days: float = 7
-    """Maximum time that they keep them."""
+    """Maximum number of days to keep these uploads."""
     max_questions: int = 8
     """Maximum number of concurrent questions; others get 429."""
     max_question_length: int = 4_000
     """Maximum length of a question in characters, up to 4,000."""
     max_streams: int = 128
-    """Maximum number of open ``/jobs/events`` streams; others get 503. Each open page has one."""
+    """Maximum number of open ``/jobs/events`` streams; others get 503. Each open web page uses
+    one."""
     requests_per_minute: int = 600
     """Maximum number of requests per minute from one client address; others get 429."""

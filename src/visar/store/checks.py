@@ -1,4 +1,4 @@
-"""What both stores refuse, in the same words, and how both find a document."""
+"""Checks, errors and lookups that both stores share."""
 
 from __future__ import annotations
 
@@ -7,89 +7,107 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from visar.documents.page import Page
-from visar.errors import InvalidVectors, NotInIndex, StoreError
-from visar.results import Document, EncoderRef
+from visar.errors import DiskFull, NotAnIndex, NotInIndex, ReadOnlyIndex, StoreError
+from visar.results import NO_TEXT, Document, EncoderRef, InvalidPage
 from visar.text import counted
 
 if TYPE_CHECKING:
-    from visar.encoders.protocol import PageEmbedding
+    from visar.encoders.encoder import PageEmbedding
 
-# Documents that an error lists, and the characters of an id that mostly tell them apart.
-_LISTED = 5
+# Maximum number of documents that an error lists.
+_MAX_LISTED = 5
+# Characters of an id that are usually unique.
 _SHORT_ID = 8
 
 
-def check_new_document(document: Document, known: Document | None = None) -> None:
-    """Refuse a document without an id or pages, or with another length than the known one."""
+def all_without_text(pages: int, invalid: Sequence[InvalidPage]) -> bool:
+    """Return whether no text was found on any page of a document."""
+    return pages == len({one.number for one in invalid if one.reason == NO_TEXT})
+
+
+def check_new_document(document: Document, current: Document | None = None) -> None:
+    """Raise StoreError for a document without id or pages, or another length than in the index."""
     if document.pages < 1 or not document.id:
-        raise StoreError(f"{document.name} needs an id and at least one page to be added")
-    check_metadata(document.metadata)
-    if known is not None and known.pages != document.pages:
         raise StoreError(
-            f"{document.name} has {document.pages} pages now and {known.pages} in the index, "
-            f"under the same id {known.id}"
+            f"Can't add {document.name}: a document needs an id and at least one page."
+        )
+    check_metadata(document.metadata)
+    if current is not None and current.pages != document.pages:
+        raise StoreError(
+            f"Can't add {document.name}: it has {document.pages} pages, but the document with the "
+            f"same id {current.id} in the index has {current.pages}."
         )
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata as a dict; refuse what is no text, number, truth value or null."""
+    """Return metadata as a dict; raise StoreError for names or values of other types."""
     for name, value in metadata.items():
         if not isinstance(name, str) or not isinstance(  # type: ignore[redundant-expr]
             value, str | int | float | bool | None
         ):
             raise StoreError(
-                f"metadata are texts, numbers, truth values or null, not {name!r}: {value!r}"
+                f"Invalid metadata {name!r}: {value!r}. Values must be text, numbers, true, false "
+                "or null."
             )
     return dict(metadata)
 
 
 def check_dimension(encoder: EncoderRef, stored: Iterable[EncoderRef]) -> None:
-    """Refuse an encoder of which vectors of the same version and another dimension are there."""
+    """Raise StoreError if the index has vectors of the same version but another dimension."""
     for other in stored:
         same = (other.name, other.version) == (encoder.name, encoder.version)
         if same and other.dimension != encoder.dimension:
             raise StoreError(
-                f"the index has vectors of {other}: those of {encoder} do not go with them. An "
-                "encoder with other vectors needs another version"
+                f"The index already has vectors of {other}, with another dimension than {encoder}. "
+                "Give the new encoder another version."
             )
 
 
-def matching(
+def match_documents(
     documents: Iterable[Document], where: Mapping[str, Any] | None, collection: str | None
 ) -> list[Document]:
-    """The documents with these metadata, of this collection."""
-    wanted = (where or {}).items()
+    """Return the documents with this metadata that are in the collection, if one is given."""
+    values = (where or {}).items()
     return [
         document
         for document in documents
-        if all(name in document.metadata and document.metadata[name] == v for name, v in wanted)
+        if all(name in document.metadata and document.metadata[name] == v for name, v in values)
         and (collection is None or collection in document.collections)
     ]
 
 
 def find_document(documents: Mapping[str, Document], document: str, location: str) -> Document:
-    """Return the document with this id or name, or whose id alone begins like this."""
+    """Return the document with this id or name, or the only one whose id begins with it."""
     if document in documents:
         return documents[document]
-    named = [known for known in documents.values() if known.name == document]
-    begun = [known for known in documents.values() if document and known.id.startswith(document)]
-    matches = named or begun
+    by_name = [each for each in documents.values() if each.name == document]
+    by_id = [each for each in documents.values() if document and each.id.startswith(document)]
+    matches = by_name or by_id
     if len(matches) == 1:
         return matches[0]
     if matches:
-        property_ = "are named" if named else "have an id that begins with"
-        ids = ", ".join(_with_short_id(match, documents) for match in matches[:_LISTED])
-        more = f" and {len(matches) - _LISTED} more" if len(matches) > _LISTED else ""
+        relation = "are named" if by_name else "have an id that begins with"
+        ids = ", ".join(_with_short_id(match, documents) for match in matches[:_MAX_LISTED])
+        more = f" and {len(matches) - _MAX_LISTED} more" if len(matches) > _MAX_LISTED else ""
         raise NotInIndex(
-            f"{len(matches)} documents {property_} {document!r}. Use the id of one: {ids}{more}"
+            f"{len(matches)} documents {relation} {document!r}. Use the id of one: {ids}{more}"
         )
-    near = get_close_matches(document, [known.name for known in documents.values()], n=1)
-    question = f" Did you mean {near[0]}?" if near else ""
+    near = _similar_name(document, [each.name for each in documents.values()])
+    question = "" if near is None else f" Did you mean {near}?"
     raise NotInIndex(f"No document named {document!r} in {location}.{question}")
 
 
+def _similar_name(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that contains this text, or resembles it with or without its suffix."""
+    contained = [one for one in names if name and name.casefold() in one.casefold()]
+    stems = {one.rpartition(".")[0] or one: one for one in names}
+    near = get_close_matches(name, [*names, *stems], n=1)
+    found = contained or [stems.get(one, one) for one in near]
+    return found[0] if found else None
+
+
 def _with_short_id(document: Document, documents: Iterable[str]) -> str:
-    """Return the shortest beginning of an id that no other id shares, and what tells it apart."""
+    """Return the shortest unique prefix of a document's id, with its name, pages and date."""
     lengths = range(_SHORT_ID, len(document.id))
     unique = (
         length
@@ -101,26 +119,33 @@ def _with_short_id(document: Document, documents: Iterable[str]) -> str:
     return f"{short} ({document.name}, {pages}, added {document.added:%Y-%m-%d})"
 
 
-def removed(document: str, location: str) -> NotInIndex:
-    """Return the error that there is no document with an id (any more)."""
-    return NotInIndex(f"no document with the id {document} in {location}: it may have been removed")
+def no_index_error(location: str) -> NotAnIndex:
+    """Return the error for a location without an index."""
+    return NotAnIndex(f"There is no index at {location}. Add a document to create one.")
+
+
+def not_found_error(document: str, location: str) -> NotInIndex:
+    """Return the error for an id that isn't in the index."""
+    return NotInIndex(f"No document with id {document} in {location}: it may have been removed.")
 
 
 def page_numbers(stored: Document, numbers: Sequence[int] | None) -> Sequence[int]:
-    """Return the numbers, all if none are given; refuse those the document does not have."""
-    wanted = range(1, stored.pages + 1) if numbers is None else numbers
-    for number in wanted:
+    """Return the numbers, or all; raise NotInIndex for pages that the document doesn't have."""
+    if numbers is None:
+        return range(1, stored.pages + 1)
+    for number in numbers:
         if not 1 <= number <= stored.pages:
-            raise NotInIndex(f"{stored.name} has pages 1 to {stored.pages}, not {number}")
-    return wanted
+            raise NotInIndex(f"{stored.name} has no page {number}, only 1 to {stored.pages}.")
+    return numbers
 
 
 def check_encoder(stored: Document, encoder: EncoderRef) -> None:
-    """Refuse an encoder whose vectors the document does not have."""
+    """Raise NotInIndex if the document has no vectors of an encoder."""
     if encoder not in stored.encoders:
-        held = ", ".join(str(known) for known in stored.encoders) or "none"
+        encoders = ", ".join(str(each) for each in stored.encoders) or "none"
         raise NotInIndex(
-            f"{stored.name} has no vectors of {encoder}, only of {held}: add it with that encoder"
+            f"{stored.name} has no vectors of {encoder}, only of {encoders}. "
+            "Add the document again with that encoder."
         )
 
 
@@ -131,85 +156,70 @@ def check_put(
     encoder: EncoderRef,
     put: Container[int],
 ) -> None:
-    """Refuse a page that was put before or does not exist, and invalid arrays."""
-    if not 1 <= page.number <= document.pages or page.number in put:
-        raise StoreError(
-            f"page {page.number} of {document.name} came twice or does not exist: "
-            f"the document has {document.pages} pages"
-        )
-    n = len(embedding.vectors)
-    expected = (
-        ("vectors", embedding.vectors, (n, encoder.dimension), "float16"),
-        ("boxes", embedding.boxes, (n, 4), "float32"),
-        ("words", embedding.words, (n,), "int32"),
-    )
-    for name, array, shape, dtype in expected:
-        if array.shape != shape or array.dtype.name != dtype:
-            raise InvalidVectors(
-                f"page {page.number}: {name} must be {dtype} of shape {shape}, "
-                f"not {array.dtype.name} of shape {array.shape}"
-            )
-    if n and embedding.invalid is not None:
-        raise InvalidVectors(f"page {page.number} is invalid and has {n} vectors; it may have none")
-    if n and not -1 <= embedding.words.min() <= embedding.words.max() < len(page.words):
-        raise InvalidVectors(
-            f"page {page.number}: words must be -1 or below {len(page.words)}, the number of its "
-            f"words, not {embedding.words.min()} to {embedding.words.max()}"
-        )
-    from visar.core.vectors import check_vectors  # not at the top: listing needs no numpy
+    """Raise an error for a page that doesn't exist or was already put, and for invalid arrays."""
+    if not 1 <= page.number <= document.pages:
+        raise StoreError(f"{document.name} has no page {page.number}, only 1 to {document.pages}.")
+    if page.number in put:
+        raise StoreError(f"Page {page.number} of {document.name} was put twice.")
+    from visar.encoders.encoder import check_embedding  # imported here: listing needs no numpy
 
-    # Once stored, such vectors would make every question fail.
-    where = f"page {page.number} of {document.name}, encoded by {encoder.name}"
-    check_vectors(embedding.vectors, where)
+    # Once stored, invalid vectors would make every question fail.
+    source = f"page {page.number} of {document.name}, encoded by {encoder.name}"
+    check_embedding(embedding, page, encoder.dimension, source)
 
 
 def check_complete(document: Document, written: Container[int]) -> None:
-    """Refuse to commit a document of which pages are missing."""
+    """Raise StoreError if pages of a document are missing."""
     missing = [number for number in range(1, document.pages + 1) if number not in written]
     if missing:
         raise StoreError(
-            f"{len(missing)} of {document.pages} pages of {document.name} were not given, the "
-            f"first is page {missing[0]}. Those given are kept: add the others"
+            f"{len(missing)} of {document.pages} pages of {document.name} are missing, the "
+            f"first is page {missing[0]}. The others are saved: put the missing pages."
         )
 
 
-def changed_meanwhile(document: Document, *, removed: bool) -> StoreError:
-    """Return the error that another process has changed the pages vectors were made from."""
-    what = (
-        f"{document.name} was removed by another process while vectors were being added to it"
+def conflict_error(document: Document, *, removed: bool) -> StoreError:
+    """Return the error for a document that another process changed during an addition."""
+    change = (
+        f"Another process removed {document.name} while it was being added"
         if removed
-        else f"another process added {document.name} with other words at the same time"
+        else f"Another process added {document.name} with other words at the same time"
     )
-    return StoreError(f"{what}. Add it again")
+    return StoreError(f"{change}. Add it again.")
 
 
-def damaged(location: str, stored: Document, what: str) -> StoreError:
-    """Return the error that something of a document cannot be read."""
+def damage_error(location: str, stored: Document, reason: str) -> StoreError:
+    """Return the error for a document whose stored data is damaged."""
     return StoreError(
-        f"the index {location} is damaged at {stored.name} ({stored.id}): {what}. Remove the "
-        "document and add it again"
+        f"The index {location} is damaged: can't read {stored.name} ({stored.id}) because "
+        f"{reason}. Remove the document and add it again."
     )
 
 
-_ADVICE = {
+_ADVICE: dict[tuple[str, ...], tuple[type[StoreError], str]] = {
     ("disk is full", "no space left", "quota exceeded"): (
-        "the disk is full ({}): make room, and do the same again"
+        DiskFull,
+        "the disk is full ({}). Free up space and try again",
     ),
     # SQLite needs to write beside the database even to read it.
     ("readonly", "read-only file", "permission denied", "unable to open database"): (
-        "it cannot be written ({}): check the rights of the folder"
+        ReadOnlyIndex,
+        "it can't be written ({}). Check the permissions of the folder",
     ),
-    ("is locked", "busy"): "another process keeps it busy ({}): try again",
+    ("is locked", "busy"): (StoreError, "another process is using it ({}). Try again"),
     ("malformed", "not a database"): (
-        "it is damaged ({}): restore it, or add the documents to a new one"
+        StoreError,
+        "it is damaged ({}). Restore a backup, or add the documents to a new index",
     ),
 }
 
 
-def advice(reason: str) -> str:
-    """Say what to do about what the system, SQLite or LanceDB has refused."""
-    said = reason.lower()
-    for phrases, what in _ADVICE.items():
-        if any(phrase in said for phrase in phrases):
-            return what.format(reason)
-    return reason
+def store_error(subject: str, reason: str, path: str = "") -> StoreError:
+    """Return the error for a failure of the system, SQLite or LanceDB, with advice."""
+    if path:
+        reason = f"{reason}: {path}"
+    lower = reason.lower()
+    for phrases, (kind, advice) in _ADVICE.items():
+        if any(phrase in lower for phrase in phrases):
+            return kind(f"{subject}: {advice.format(reason)}.")
+    return StoreError(f"{subject}: {reason}.")

@@ -1,10 +1,12 @@
-"""The database of the SQLite store: its file, its tables, and its rows as records."""
+"""The database of the SQLite store: its file, its tables, and reading its rows."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,119 +17,156 @@ from pathlib import Path
 
 from visar._version import DISTRIBUTION
 from visar.errors import NotAnIndex, StoreError
-from visar.results import Document, EncoderRef, InvalidPage, all_without_text
-from visar.store.checks import advice
+from visar.results import Document, EncoderRef, InvalidPage
+from visar.store.checks import all_without_text, no_index_error, store_error
 from visar.store.pages import PAGE_COLUMNS
 
 FORMAT = 3
 """Format version of the folder: 1 was LanceDB, 2 stored no blocks."""
-_WITHOUT_BLOCKS = 2
+_FORMAT_WITHOUT_BLOCKS = 2
 DATABASE = "index.sqlite"
 ARRAYS = "vectors"
 FILES = "files"
 SUMMARIES = "summaries"
-"""A folder for each encoder with files DOCUMENT-ADDED: made by searches, and made again if lost."""
-# How long a writer waits for another one.
+"""Folder with a subfolder per encoder and files DOCUMENT-ADDED. Searches recreate missing files."""
+RESERVE = "reserve"
+"""File that is deleted when the disk is full, because removing a document needs space first."""
+# Enough to remove a document of 1,000 pages.
+_RESERVE_BYTES = 2 << 20
+# Less than the reserve, so that deleting it makes the index writable.
+_BYTES_TO_WRITE = 1 << 20
+# The reserve is only created if this much space is free.
+_MIN_FREE_BYTES = 16 << 20
+# SQLite's error codes on a full disk, including failures to create or extend its other files.
+_DISK_FULL_CODES = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+# Timeout for a writer that waits for another one.
 _BUSY_SECONDS = 60.0
-# File systems on which SQLite's locks or its shared memory cannot be relied on.
-_NETWORK = {"afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "nfs", "nfs4", "smb3", "smbfs"}
+# File systems on which SQLite's locks or its shared memory aren't reliable.
+_NETWORK_FILE_SYSTEMS = {
+    "afs",
+    "ceph",
+    "cifs",
+    "fuse.sshfs",
+    "glusterfs",
+    "nfs",
+    "nfs4",
+    "smb3",
+    "smbfs",
+}
 
 
 def check_folder(folder: Path, create: bool) -> None:
-    """Refuse a folder that is something else than an index, or cannot be one."""
+    """Raise an error for a folder that isn't an index, or that can't become one."""
     location = str(folder)
     if folder.exists() and not folder.is_dir():
-        raise NotAnIndex(f"{location} is a file; an index is a folder")
+        raise NotAnIndex(f"{location} is a file, but an index is a folder. Choose another path.")
     names = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     if DATABASE in names:
         return
     if "catalog.lance" in names:
         raise NotAnIndex(
-            f"{location} was written by an older version of ViSAR, whose format is not read any "
-            "more: choose another folder, and add the documents again"
+            f"{location} was written by an older version of ViSAR in a format that is no longer "
+            "supported. Choose another folder, and add the documents again."
         )
     if names - {ARRAYS, FILES}:
         raise NotAnIndex(
-            f"{location} is not an index: it holds other files, such as "
-            f"{min(names)!r}. Choose an empty or a new folder"
+            f"{location} isn't an index: it contains other files, such as "
+            f"{min(names)!r}. Choose an empty or a new folder."
         )
     if not create:
-        raise no_index(location)
+        raise no_index_error(location)
     kind = _file_system(folder)
-    if kind in _NETWORK:
+    if kind in _NETWORK_FILE_SYSTEMS:
         raise StoreError(
-            f"{location} is on a network file system ({kind}), where several computers would "
-            "damage the index: choose a folder on a disk of this computer, or s3://"
+            f"{location} is on a network file system ({kind}), where several computers could "
+            "damage the index. Choose a folder on a local disk, or use s3://."
         )
-
-
-def no_index(location: str) -> NotAnIndex:
-    """Return the error that there is none."""
-    return NotAnIndex(f"there is no index at {location}. Adding a document makes one")
 
 
 def _file_system(folder: Path) -> str | None:
-    """The kind of the file system a folder is on, where the system tells (Linux)."""
+    """Return the type of the file system of a folder, or None if it is unknown (not on Linux)."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    place = os.path.realpath(folder)
+    path = os.path.realpath(folder)
     best, kind = "", None
     for line in lines:
         before, _, after = line.partition(" - ")
         mount = before.split()[4].encode().decode("unicode_escape")
-        under = place == mount or place.startswith(mount.rstrip("/") + "/")
-        if under and len(mount) >= len(best):
+        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
             best, kind = mount, after.split()[0]
     return kind
 
 
 def connect(path: Path, location: str, *, create: bool) -> sqlite3.Connection:
-    """Open the database, making its tables if it has none and ``create`` is true."""
-    mode = "rwc" if create else "rw"
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
-        uri=True,
-        timeout=_BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    """Open the database; create missing tables if ``create`` is true."""
+    connection = _connect(path, f"mode={'rwc' if create else 'rw'}")
     try:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
         if create and stored_format(connection) == 0:
             _create(connection, location)
-        if stored_format(connection) == _WITHOUT_BLOCKS:
+        if stored_format(connection) == _FORMAT_WITHOUT_BLOCKS:
             _add_blocks(connection)
-        _refuse_other_formats(stored_format(connection), location)
+        _check_format(stored_format(connection), location)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
+def connect_to_read(path: Path, location: str) -> sqlite3.Connection:
+    """Open the database without changing any file, even after a crash of another process."""
+    if path.with_name(f"{path.name}-shm").exists():
+        connection = _connect(path, "mode=ro&readonly_shm=1")
+    elif (file_state(log_path(path)) or (0,))[-1]:
+        # No process uses the log, so no locks are needed. SQLite indexes it in memory.
+        connection = _connect(path, "mode=ro&vfs=unix-none")
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    else:
+        connection = _connect(path, "immutable=1")
+    try:
+        _check_format(stored_format(connection), location)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    connection: sqlite3.Connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{options}",
+        uri=True,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    return connection
+
+
 def stored_format(connection: sqlite3.Connection) -> int:
-    """Return the format of the database, 0 if it has no tables."""
+    """Return the format version of the database, or 0 if it has no tables."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _refuse_other_formats(found: int, location: str) -> None:
-    if found == 0:  # its making was interrupted
-        raise no_index(location)
-    if found not in (_WITHOUT_BLOCKS, FORMAT):
+def _check_format(version: int, location: str) -> None:
+    if version == 0:  # the process that created it was interrupted
+        raise no_index_error(location)
+    if version not in (_FORMAT_WITHOUT_BLOCKS, FORMAT):
         raise NotAnIndex(
-            f"{location} has the format {found}, and this version of ViSAR reads {FORMAT}: "
-            f"pip install --upgrade {DISTRIBUTION}, or choose another folder"
+            f"{location} has format {version}, but this version of ViSAR reads format {FORMAT}. "
+            f"Run pip install --upgrade {DISTRIBUTION}, or choose another folder."
         )
 
 
 def _create(connection: sqlite3.Connection, location: str) -> None:
-    mode = _write_ahead(connection)
+    mode = _enable_write_ahead_log(connection)
     if mode != "wal":
         raise StoreError(
-            f"{location} is on a file system without what SQLite's write-ahead log needs "
-            f"(journal mode {mode}): choose a folder on a local disk"
+            f"{location} is on a file system that doesn't support SQLite's write-ahead log "
+            f"(journal mode {mode}). Choose a folder on a local disk."
         )
     connection.execute("BEGIN IMMEDIATE")
     if stored_format(connection) == 0:
@@ -139,13 +178,15 @@ def _create(connection: sqlite3.Connection, location: str) -> None:
 
 
 def _add_blocks(connection: sqlite3.Connection) -> None:
-    """Give the tables of format 2 their new column; an index that is read-only stays as it is."""
+    """Add the new column to tables of format 2, unless the index is read-only."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        if stored_format(connection) == _WITHOUT_BLOCKS:  # another process may have been faster
+        if (
+            stored_format(connection) == _FORMAT_WITHOUT_BLOCKS
+        ):  # another process may have been faster
             for table in ("pages", "draft_pages"):
                 columns = connection.execute(f"PRAGMA table_info ({table})").fetchall()
-                # A process of the version before that compacts still writes its own format.
+                # A process of the previous version resets the format number when it compacts.
                 if "blocks" not in {column[1] for column in columns}:
                     connection.execute(f"ALTER TABLE {table} ADD COLUMN blocks TEXT")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -158,13 +199,13 @@ def _add_blocks(connection: sqlite3.Connection) -> None:
 
 
 def page_columns(connection: sqlite3.Connection) -> str:
-    """Return `PAGE_COLUMNS`, with NULL for the column that a read-only index of format 2 lacks."""
-    known = stored_format(connection) != _WITHOUT_BLOCKS
-    return PAGE_COLUMNS if known else PAGE_COLUMNS.replace("blocks", "NULL")
+    """Return `PAGE_COLUMNS`, with NULL for the column that's missing in format 2."""
+    has_blocks = stored_format(connection) != _FORMAT_WITHOUT_BLOCKS
+    return PAGE_COLUMNS if has_blocks else PAGE_COLUMNS.replace("blocks", "NULL")
 
 
-def _write_ahead(connection: sqlite3.Connection) -> str:
-    """Switch the log on; where others do so at the same moment SQLite does not wait by itself."""
+def _enable_write_ahead_log(connection: sqlite3.Connection) -> str:
+    """Enable the write-ahead log; retry, because SQLite doesn't wait for other processes here."""
     end = time.monotonic() + _BUSY_SECONDS
     while True:
         try:
@@ -176,7 +217,7 @@ def _write_ahead(connection: sqlite3.Connection) -> str:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script: ``executescript`` would commit before the first."""
+    """Yield the statements of a script, because ``executescript`` would commit first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -185,37 +226,79 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another under the same name; None if it is gone."""
+def log_path(path: Path) -> Path:
+    """Return the path of a database's write-ahead log."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, or None if it is missing."""
+    state = file_state(path)
+    return state and state[:2]
+
+
+def file_state(path: Path) -> tuple[int, int, int, int] | None:
+    """Return the identity, modification time and size of a file, or None if it is missing."""
     try:
         state = path.stat()
     except OSError:
         return None
-    return state.st_dev, state.st_ino
+    return state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size
 
 
 @contextlib.contextmanager
-def explained(location: str) -> Iterator[None]:
-    """Turn what the system and SQLite refuse to a `StoreError` that says what to do."""
+def translate_errors(location: str) -> Iterator[None]:
+    """Convert errors of SQLite and the system to a `StoreError` with advice."""
+    subject = f"Can't use the index {location}"
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreError(f"the index {location}: {advice(str(error))}") from error
+        raise store_error(subject, str(error)) from error
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        reason = advice(error.strerror or str(error))
-        raise StoreError(f"the index {location}: {reason}{where}") from error
+        reason = error.strerror or str(error)
+        raise store_error(subject, reason, str(error.filename or "")) from error
+
+
+def has_space(folder: Path) -> bool:
+    """Return whether the disk has enough space to open the database to write."""
+    return shutil.disk_usage(folder).free >= _BYTES_TO_WRITE
+
+
+def create_reserve(folder: Path) -> None:
+    """Create the reserve if it is missing or incomplete and the disk has space."""
+    path = folder / RESERVE
+    if (file_state(path) or (0,))[-1] == _RESERVE_BYTES:
+        return
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(folder).free >= _MIN_FREE_BYTES:
+            # Random bytes take up space even if the file system compresses.
+            path.write_bytes(os.urandom(_RESERVE_BYTES))
+
+
+def release_reserve(folder: Path, error: StoreError) -> bool:
+    """Delete the reserve if the disk is full; return whether that freed space."""
+    cause = error.__cause__
+    if isinstance(cause, sqlite3.Error):
+        is_full = cause.sqlite_errorcode & 0xFF in _DISK_FULL_CODES
+    else:
+        is_full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    try:
+        if is_full:
+            (folder / RESERVE).unlink()
+    except OSError:
+        return False
+    return is_full
 
 
 def read_catalog(
     connection: sqlite3.Connection, document: str | None = None
 ) -> dict[str, Document]:
-    """Return all documents by id, in the order they were added, or one alone.
+    """Return all documents, or one, by id, in the order they were added.
 
     Raises
     ------
     sqlite3.DatabaseError
-        If a row does not hold what it should.
+        If a row is malformed.
     """
     try:
         return dict(_read_documents(connection, document))
@@ -230,7 +313,7 @@ def _read_documents(
     values = () if document is None else (document,)
     encoders: dict[str, tuple[EncoderRef, ...]] = {}
     invalid: dict[str, tuple[InvalidPage, ...]] = {}
-    # Most documents have vectors of the same encoder: one object for all of them.
+    # Most documents have vectors of the same encoder, so they share one object.
     references: dict[tuple[str, str, int], tuple[EncoderRef]] = {}
     query = (
         f"SELECT document, invalid, encoder, version, dimension FROM vectors{where} "  # noqa: S608
@@ -241,7 +324,7 @@ def _read_documents(
         reference = references.get(key) or references.setdefault(key, (EncoderRef(*key),))
         encoders[id_] = encoders[id_] + reference if id_ in encoders else reference
         if failures != "[]":
-            pages = [InvalidPage(key[0], number, why) for number, why in json.loads(failures)]
+            pages = [InvalidPage(key[0], number, reason) for number, reason in json.loads(failures)]
             invalid[id_] = (*invalid.get(id_, ()), *pages)
     collections: dict[str, tuple[str, ...]] = {}
     query = f"SELECT name, document FROM collections{where} ORDER BY name"  # noqa: S608
@@ -272,15 +355,16 @@ def _read_documents(
 
 @dataclass(slots=True)
 class Garbage:
-    """What no row names any more."""
+    """Files that no row refers to."""
 
     arrays: set[str] = field(default_factory=set)
+    """Names of arrays."""
     documents: set[str] = field(default_factory=set)
-    """Whose originals are not needed."""
+    """Ids of documents with original files and summaries."""
 
 
 def delete_document(connection: sqlite3.Connection, document: str, garbage: Garbage) -> None:
-    """Delete a document's rows, and say which files are garbage then."""
+    """Delete a document's rows, and add its files to the garbage."""
     query = "SELECT array FROM vectors WHERE document = ?"
     garbage.arrays |= {row[0] for row in connection.execute(query, (document,))}
     garbage.documents.add(document)
@@ -288,12 +372,12 @@ def delete_document(connection: sqlite3.Connection, document: str, garbage: Garb
 
 
 def summary_files(folder: Path) -> list[tuple[str, Path]]:
-    """Return the files of summaries, each after the id of its document."""
+    """Return the files with summaries, each with the id of its document."""
     files = (folder / SUMMARIES).glob("*/*")
     return [(path.name.rpartition("-")[0], path) for path in files]
 
 
 def named_documents(connection: sqlite3.Connection) -> set[str]:
-    """Return the ids of all documents in the index, and of those that are being added."""
+    """Return the ids of all documents in the index or being added."""
     query = "SELECT id FROM documents UNION SELECT document FROM drafts"
     return {row[0] for row in connection.execute(query)}

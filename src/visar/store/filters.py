@@ -1,8 +1,8 @@
-"""Choosing documents by their metadata: ``year >= 2020 and kind = "report"``.
+"""Filters on metadata, such as ``year >= 2020 and kind = "report"``.
 
-Comparisons (``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``), ``in (…)``, ``is null``, ``and``, ``or``,
-``not`` and parentheses. A name that a document does not have is null. Values of different kinds,
-such as a number and a text, are never equal and in no order.
+Filters support comparisons (``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``), ``in (…)``, ``is null``,
+``and``, ``or``, ``not`` and parentheses. Missing fields are null. Values of different types, such
+as a number and text, are never equal, and none is less than the other.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_DEEPEST = 50
+_MAX_DEPTH = 50
 
 
-def filtered(documents: Iterable[Document], where: str | None) -> list[Document]:
-    """Return the documents whose metadata match a filter; all without one.
+def filter_documents(documents: Iterable[Document], where: str | None) -> list[Document]:
+    """Return the documents whose metadata matches a filter, or all without a filter.
 
     Raises
     ------
     InvalidOption
-        If the filter cannot be read; the message points at the place.
+        If the filter is invalid; the message points to the error.
     """
     if where is None:
         return list(documents)
@@ -54,12 +54,12 @@ def filtered(documents: Iterable[Document], where: str | None) -> list[Document]
 
 
 def parse_filter(text: str) -> Predicate:
-    """Return the predicate over metadata that a filter describes.
+    """Parse a filter to a predicate over metadata.
 
     Raises
     ------
     InvalidOption
-        If it cannot be read.
+        If the filter is invalid; the message points to the error.
 
     >>> matches = parse_filter('year >= 2020 and not kind in ("letter", "note")')
     >>> matches({"year": 2021, "kind": "report"}), matches({"year": 2021, "kind": "note"})
@@ -69,9 +69,10 @@ def parse_filter(text: str) -> Predicate:
 
 
 def parse_value(text: str) -> Value:
-    """Return the value that a text from the command line means.
+    """Parse a value from the command line.
 
-    A number, ``true``, ``false`` or ``null``; all else is text, with or without double quotes.
+    Numbers, ``true``, ``false`` and ``null`` are recognized. Everything else is text, with or
+    without double quotes.
 
     >>> parse_value("2021"), parse_value("true"), parse_value("a report"), parse_value('"2021"')
     (2021, True, 'a report', '2021')
@@ -88,22 +89,23 @@ def parse_value(text: str) -> Value:
 
 
 def parse_metadata(settings: Iterable[str]) -> dict[str, Value]:
-    """Return the metadata that settings such as ``year=2021`` mean.
+    """Parse metadata from settings such as ``year=2021``.
 
     Raises
     ------
     InvalidOption
-        If one has no name, or a name that a filter could not use.
+        If a setting has no name, or a name that can't be used in filters.
     """
     metadata = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         name = name.strip()
-        found = _TOKENS.fullmatch(name)
-        if not equals or found is None or found["word"] is None or name.lower() in _WORDS:
+        token = _TOKENS.fullmatch(name)
+        if not equals or token is None or token["word"] is None or name.lower() in _WORDS:
             raise InvalidOption(
-                f"{setting!r} is no NAME=VALUE: a name has letters, digits, _, - and . alone, "
-                "begins with a letter, and is no word of filters such as and, or, in."
+                f"Invalid metadata {setting!r}: write NAME=VALUE. A name starts with a letter and "
+                'contains only letters, digits, "_", "-" and "."; words such as "and" and "in" are '
+                "reserved for filters."
             )
         metadata[name] = parse_value(value.strip())
     return metadata
@@ -112,16 +114,16 @@ def parse_metadata(settings: Iterable[str]) -> dict[str, Value]:
 class _Token(NamedTuple):
     kind: Literal["text", "number", "word", "sign", "end"]
     text: str
-    place: int
+    position: int
 
     @property
     def lower(self) -> str:
-        """Of a word, which may be written in capitals; of texts nothing."""
+        """The word or sign in lower case; empty for quoted text, which is never a keyword."""
         return "" if self.kind == "text" else self.text.lower()
 
 
 class _Parser:
-    """Reads a filter from left to right: one method for each rule of the grammar."""
+    """A recursive descent parser with one method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -130,48 +132,48 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> Predicate:
-        predicate = self._either()
+        predicate = self._disjunction()
         if self._token.kind != "end":
-            raise self._error("expected and, or, or the end")
+            raise self._error('expected "and", "or" or the end of the filter')
         return predicate
 
     def _split(self) -> list[_Token]:
         tokens: list[_Token] = []
-        place = 0
+        position = 0
         while not tokens or tokens[-1].kind != "end":
-            found = _TOKENS.match(self._text, place)
-            if found is None:
-                rest = self._text[place:]
-                place += len(rest) - len(rest.lstrip())
-                unclosed = self._text[place] in "\"'"
-                reason = "a text without its closing quote" if unclosed else "not understood"
-                raise _refusal(self._text, place, reason)
-            kind = found.lastgroup
+            match = _TOKENS.match(self._text, position)
+            if match is None:
+                rest = self._text[position:]
+                position += len(rest) - len(rest.lstrip())
+                unclosed = self._text[position] in "\"'"
+                reason = "missing closing quote" if unclosed else "unexpected character"
+                raise _syntax_error(self._text, position, reason)
+            kind = match.lastgroup
             assert kind is not None  # noqa: S101 - one of the groups matched
-            tokens.append(_Token(kind, found[kind], found.start(kind)))  # type: ignore[arg-type]
-            place = found.end()
+            tokens.append(_Token(kind, match[kind], match.start(kind)))  # type: ignore[arg-type]
+            position = match.end()
         return tokens
 
     @property
     def _token(self) -> _Token:
         return self._tokens[self._next]
 
-    def _took(self, *texts: str) -> str | None:
-        """Go past the next token if it is one of these words or signs, and return it."""
+    def _accept(self, *texts: str) -> str | None:
+        """Consume and return the next token if it is one of these words or signs."""
         if self._token.lower not in texts:
             return None
         self._next += 1
         return self._tokens[self._next - 1].lower
 
-    def _either(self) -> Predicate:
-        options = [self._all()]
-        while self._took("or"):
-            options.append(self._all())
+    def _disjunction(self) -> Predicate:
+        options = [self._conjunction()]
+        while self._accept("or"):
+            options.append(self._conjunction())
         return options[0] if len(options) == 1 else lambda m: any(each(m) for each in options)
 
-    def _all(self) -> Predicate:
+    def _conjunction(self) -> Predicate:
         conditions = [self._condition()]
-        while self._took("and"):
+        while self._accept("and"):
             conditions.append(self._condition())
         if len(conditions) == 1:
             return conditions[0]
@@ -179,16 +181,16 @@ class _Parser:
 
     def _condition(self) -> Predicate:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise self._error("too many parentheses and nots within each other")
+        if self._depth > _MAX_DEPTH:
+            raise self._error('parentheses or "not" nested too deeply')
         try:
-            if self._took("not"):
-                denied = self._condition()
-                return lambda metadata: not denied(metadata)
-            if self._took("("):
-                inner = self._either()
-                if not self._took(")"):
-                    raise self._error("expected )")
+            if self._accept("not"):
+                condition = self._condition()
+                return lambda metadata: not condition(metadata)
+            if self._accept("("):
+                inner = self._disjunction()
+                if not self._accept(")"):
+                    raise self._error('expected ")"')
                 return inner
             return self._comparison()
         finally:
@@ -197,25 +199,25 @@ class _Parser:
     def _comparison(self) -> Predicate:
         token = self._token
         if token.kind != "word" or token.lower in _WORDS:
-            raise self._error("expected the name of a metadatum, such as year")
+            raise self._error("expected the name of a metadata field, such as year")
         name = token.text
         self._next += 1
-        if self._took("is"):
-            negated = self._took("not") is not None
-            if not self._took("null", "none"):
-                raise self._error("expected null")
+        if self._accept("is"):
+            negated = self._accept("not") is not None
+            if not self._accept("null", "none"):
+                raise self._error('expected "null"')
             return lambda metadata: (metadata.get(name) is None) != negated
-        if self._took("not"):
-            if not self._took("in"):
-                raise self._error("expected in")
+        if self._accept("not"):
+            if not self._accept("in"):
+                raise self._error('expected "in"')
             values = self._values()
             return lambda m: not any(_equal(m.get(name), value) for value in values)
-        if self._took("in"):
+        if self._accept("in"):
             values = self._values()
             return lambda m: any(_equal(m.get(name), value) for value in values)
-        sign = self._took("=", "==", "!=", "<>", *_ORDERS)
+        sign = self._accept("=", "==", "!=", "<>", *_ORDERS)
         if sign is None:
-            raise self._error("expected one of = != < <= > >=, in, or is null")
+            raise self._error('expected =, !=, <, <=, >, >=, "in" or "is null"')
         value = self._value()
         if sign in ("=", "=="):
             return lambda m: _equal(m.get(name), value)
@@ -225,13 +227,13 @@ class _Parser:
         return lambda m: _comparable(m.get(name), value) and before(m[name], value)
 
     def _values(self) -> list[Value]:
-        if not self._took("("):
-            raise self._error("expected ( and values")
+        if not self._accept("("):
+            raise self._error('expected "(" and values')
         values = [self._value()]
-        while self._took(","):
+        while self._accept(","):
             values.append(self._value())
-        if not self._took(")"):
-            raise self._error("expected , or )")
+        if not self._accept(")"):
+            raise self._error('expected "," or ")"')
         return values
 
     def _value(self) -> Value:
@@ -243,14 +245,14 @@ class _Parser:
         elif token.lower in _CONSTANTS:
             value = _CONSTANTS[token.lower]
         elif token.kind == "word":
-            raise self._error(f'expected a value: a text stands in quotes, "{token.text}"')
+            raise self._error(f'expected a value. Put text in quotes: "{token.text}"')
         else:
-            raise self._error("expected a number, a text in quotes, true, false or null")
+            raise self._error("expected a number, text in quotes, true, false or null")
         self._next += 1
         return value
 
     def _error(self, reason: str) -> InvalidOption:
-        return _refusal(self._text, self._token.place, reason)
+        return _syntax_error(self._text, self._token.position, reason)
 
 
 def _equal(left: Any, right: Value) -> bool:
@@ -258,12 +260,12 @@ def _equal(left: Any, right: Value) -> bool:
 
 
 def _comparable(left: Any, right: Value) -> bool:
-    """Whether two values have an order: two texts, or two numbers."""
+    """Return whether two values have an order: two texts or two numbers."""
     return any(
         isinstance(left, kind) and isinstance(right, kind) for kind in (str, int | float)
     ) and not (isinstance(left, bool) or isinstance(right, bool))
 
 
-def _refusal(text: str, place: int, reason: str) -> InvalidOption:
+def _syntax_error(text: str, position: int, reason: str) -> InvalidOption:
     line = text.replace("\n", " ").replace("\t", " ")
-    return InvalidOption(f"The filter is wrong here: {reason}.\n  {line}\n  {' ' * place}^")
+    return InvalidOption(f"Invalid filter: {reason}.\n  {line}\n  {' ' * position}^")

@@ -1,4 +1,4 @@
-"""Pages as both stores keep them: plain values, and a checksum over these."""
+"""Conversion of pages to the values that both stores save, with a checksum."""
 
 from __future__ import annotations
 
@@ -13,28 +13,33 @@ from visar.documents.page import Block, BlockKind, Cell, Page, Word
 from visar.errors import StoreError
 
 PAGE_COLUMNS = "number, width, height, rotation, text_source, label, words, boxes, lines, blocks"
-# Between the words of a page; full text takes it for a space.
+# Separates the words of a page; the full-text index treats it as a space.
 _SEPARATOR = "\x1f"
 _KINDS = frozenset(get_args(BlockKind))
 
 
-def page_values(page: Page) -> tuple[Any, ...]:
-    """A page's columns after its number, and its checksum. Boxes are rounded to float32."""
+def page_to_row_values(page: Page) -> tuple[Any, ...]:
+    """Return the columns of a page after its number, then its checksum.
+
+    Boxes are rounded to float32.
+    """
     texts = [word.text for word in page.words]
     try:
         encoded = _SEPARATOR.join(texts).encode()
     except UnicodeEncodeError as error:
         raise StoreError(
-            f"page {page.number} has a word that is not valid text: {error.object!r}"
+            f"Can't store page {page.number}: it contains invalid Unicode: {error.object!r}."
         ) from error
     if encoded.count(_SEPARATOR.encode()) != max(len(texts) - 1, 0):
-        raise StoreError(f"page {page.number} has a word with the control character U+001F")
+        raise StoreError(
+            f"Can't store page {page.number}: a word contains the control character U+001F."
+        )
     import numpy as np
 
     boxes = np.array([word.box for word in page.words], "<f4").tobytes()
     lines = np.array([word.line for word in page.words], "<i4").tobytes()
     values = (
-        # SQLite does not know −0.0.
+        # SQLite has no −0.0; adding 0.0 turns it to 0.0.
         *(float(page.width) + 0.0, float(page.height) + 0.0, page.rotation, page.text_source),
         *(page.label, encoded.decode(), boxes, lines),
     )
@@ -42,21 +47,21 @@ def page_values(page: Page) -> tuple[Any, ...]:
 
 
 def page_checksum(number: int, *values: Any) -> int:
-    """A checksum over everything a row says of a page but blocks, which have their own."""
+    """Return a checksum of a page without its blocks, which have their own."""
     *plain, boxes, lines = values
     text = json.dumps([number, *plain], ensure_ascii=False).encode()
     return crc32(lines, crc32(boxes, crc32(text)))
 
 
-def page_of(row: tuple[Any, ...]) -> Page:
-    """The page of a row of `PAGE_COLUMNS`.
+def row_to_page(row: tuple[Any, ...]) -> Page:
+    """Return the page of a row of `PAGE_COLUMNS`.
 
     Raises
     ------
     ValueError, TypeError
         If the row is damaged.
     StoreError
-        If it has a block of a kind that only a newer version knows.
+        If a newer version of ViSAR wrote a block of an unknown kind.
     """
     import numpy as np
 
@@ -78,13 +83,13 @@ def page_of(row: tuple[Any, ...]) -> Page:
 
 
 def _blocks_to_text(page: Page) -> str | None:
-    """The blocks of a page as JSON, ``[checksum,blocks]``, or None for a page without layout."""
+    """Return the blocks of a page as JSON ``[checksum,blocks]``, or None without layout."""
     if page.blocks is None:
         return None
     try:
         _check_blocks(page.blocks, page.number, len(page.words))
     except (ValueError, TypeError) as error:
-        raise StoreError(f"page {page.number} has invalid blocks: {error}") from error
+        raise StoreError(f"Can't store page {page.number}: invalid blocks: {error}.") from error
     rows = [
         (
             *(block.kind, block.words, float(block.size), block.heading),
@@ -105,7 +110,7 @@ def _text_to_blocks(text: str, number: int, words: int) -> tuple[Block, ...]:
     blocks = tuple(
         Block(
             *(kind, tuple(indices), size, heading),
-            tuple(Cell(tuple(of_cell), *place) for of_cell, *place in cells),
+            tuple(Cell(tuple(cell_words), *position) for cell_words, *position in cells),
             header_rows,
         )
         for kind, indices, size, heading, cells, header_rows in rows
@@ -115,27 +120,27 @@ def _text_to_blocks(text: str, number: int, words: int) -> tuple[Block, ...]:
 
 
 def _check_blocks(blocks: Sequence[Block], number: int, words: int) -> None:
-    """Refuse blocks that name words, headings or cells which the page does not have."""
+    """Raise an error for blocks with words, headings or cells that the page doesn't have."""
     for position, block in enumerate(blocks):
         if block.kind not in _KINDS:
             raise StoreError(
-                f"page {number} has a block of the kind {block.kind!r}, which this version of "
-                f"ViSAR does not know: pip install --upgrade {DISTRIBUTION}"
+                f"Page {number} has a block of the unknown kind {block.kind!r}. "
+                f"Run pip install --upgrade {DISTRIBUTION}."
             )
         _check_numbers(block.words, words, f"words of block {position}")
         if not math.isfinite(block.size):
             raise ValueError(f"the size of block {position} is {block.size!r}")
         if block.heading is not None:
             _check_numbers([block.heading], len(blocks), f"the heading of block {position}")
-        places = [block.header_rows, *(n for cell in block.cells for n in (cell.row, cell.column))]
+        cells = [block.header_rows, *(n for cell in block.cells for n in (cell.row, cell.column))]
         spans = [cell.span - 1 for cell in block.cells]
-        _check_numbers([*places, *spans], None, f"rows or columns of block {position}")
-        inside = set(block.words)
-        if not all(inside.issuperset(cell.words) for cell in block.cells):
-            raise ValueError(f"a cell of block {position} has words that the block does not have")
+        _check_numbers([*cells, *spans], None, f"rows or columns of block {position}")
+        block_words = set(block.words)
+        if not all(block_words.issuperset(cell.words) for cell in block.cells):
+            raise ValueError(f"a cell of block {position} has words that the block doesn't have")
 
 
-def _check_numbers(numbers: Iterable[object], below: int | None, what: str) -> None:
+def _check_numbers(numbers: Iterable[object], end: int | None, name: str) -> None:
     for number in numbers:
-        if type(number) is not int or number < 0 or (below is not None and number >= below):
-            raise ValueError(f"{what} are out of range: {number!r}")
+        if type(number) is not int or number < 0 or (end is not None and number >= end):
+            raise ValueError(f"{name} out of range: {number!r}")

@@ -1,4 +1,4 @@
-"""Vectors, problems and leftovers of a store."""
+"""Results of the methods of a store."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from visar.encoders.protocol import PageEmbedding
+    from visar.encoders.encoder import PageEmbedding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DocumentVectors:
-    """All vectors of a document by one encoder, page after page. The arrays are read-only."""
+    """All vectors of a document by one encoder, page by page, in read-only arrays."""
 
     vectors: NDArray[np.float16]
-    """(n, D)."""
+    """Vectors, of shape (n, D)."""
     offsets: NDArray[np.int64]
     """Page p (from 1) has the rows ``offsets[p - 1]`` to ``offsets[p]``."""
     boxes: NDArray[np.float32]
-    """(n, 4)."""
+    """Box of each vector on its page, of shape (n, 4)."""
     words: NDArray[np.int32]
-    """(n,)."""
+    """Index of the word of each vector, or -1, of shape (n,)."""
 
     def page(self, number: int) -> PageEmbedding:
         """Return the vectors of a page, counted from 1."""
-        from visar.encoders.protocol import PageEmbedding
+        from visar.encoders.encoder import PageEmbedding
 
         rows = slice(self.offsets[number - 1], self.offsets[number])
         return PageEmbedding(self.vectors[rows], self.boxes[rows], self.words[rows])
@@ -35,12 +35,12 @@ class DocumentVectors:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it should be in the index."""
+    """A problem in the index."""
 
     kind: Literal["damage", "orphan"]
-    """Damage loses data; an orphan is a leftover of an interrupted write that compacting drops."""
+    """Damage means lost data; an orphan is left over from an interrupted write, and harmless."""
     document: str
-    """Its id; empty when the index as a whole is concerned."""
+    """Id of the document; empty for a problem of the whole index."""
     what: str
 
     def __str__(self) -> str:
@@ -49,10 +49,21 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What compacting the index dropped."""
+    """The data that compacting the index deleted."""
 
     pages: int
-    """Of additions that were never finished."""
+    """Number of pages of unfinished additions."""
     files: int
+    """Number of files."""
     bytes: int
-    """Of these files."""
+    """Total size of the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup of an index."""
+
+    documents: int
+    """Number of documents in the copy."""
+    bytes: int
+    """Size of the copy."""

@@ -2,11 +2,11 @@
 CREATE TABLE documents (
     id TEXT PRIMARY KEY,            -- SHA-256 of the content
     name TEXT NOT NULL,
-    source TEXT NOT NULL,           -- where the file was added from, '' for nowhere
+    source TEXT NOT NULL,           -- path or URL that the document was added from, or ''
     pages INTEGER NOT NULL,
     size INTEGER NOT NULL,
     added REAL NOT NULL,            -- seconds since 1970, UTC
-    revision TEXT NOT NULL,         -- of its pages: changes when they are read again
+    revision TEXT NOT NULL,         -- of the pages: changes when they are read again
     checksum INTEGER NOT NULL,      -- of all pages
     metadata TEXT NOT NULL DEFAULT '{}'
 ) STRICT;
@@ -20,12 +20,12 @@ CREATE TABLE pages (
     height REAL NOT NULL,
     rotation INTEGER NOT NULL,
     text_source TEXT NOT NULL,
-    label TEXT NOT NULL,            -- the number printed on it; '' if it is not known, or the same
+    label TEXT NOT NULL,            -- printed page number; '' if unknown or the same as number
     words TEXT NOT NULL,            -- separated by U+001F
     boxes BLOB NOT NULL,            -- float32 (n, 4)
     lines BLOB NOT NULL,            -- int32 (n,)
-    checksum INTEGER NOT NULL,      -- of the columns before
-    blocks TEXT,                    -- JSON: the layout, after its checksum; NULL if it was not found yet
+    checksum INTEGER NOT NULL,      -- of the columns above
+    blocks TEXT,                    -- JSON: checksum and layout; NULL if there is no layout yet
     UNIQUE (document, number)
 ) STRICT;
 CREATE VIRTUAL TABLE page_text USING fts5 (words, content = 'pages', content_rowid = 'id');
@@ -54,14 +54,14 @@ CREATE TABLE collections (
     PRIMARY KEY (name, document)
 ) STRICT, WITHOUT ROWID;
 
--- What additions have written that are not finished.
+-- Unfinished additions.
 CREATE TABLE drafts (
     array TEXT PRIMARY KEY,
     document TEXT NOT NULL,
     encoder TEXT NOT NULL,
     version TEXT NOT NULL,
     dimension INTEGER NOT NULL,
-    revision TEXT                   -- of the pages in the index; NULL if it brings pages
+    revision TEXT                   -- of the pages in the index; NULL if the draft has pages
 ) STRICT;
 CREATE INDEX drafts_by_document ON drafts (document);
 CREATE TABLE draft_pages (
@@ -73,7 +73,7 @@ CREATE TABLE draft_pages (
     invalid TEXT,
     width REAL, height REAL, rotation INTEGER, text_source TEXT, label TEXT,
     words TEXT, boxes BLOB, lines BLOB,
-    page_checksum INTEGER,          -- NULL, as the columns before, if the pages are in the index
+    page_checksum INTEGER,          -- NULL, like the columns above, if the pages are in the index
     blocks TEXT,
     PRIMARY KEY (array, number)
 ) STRICT, WITHOUT ROWID;

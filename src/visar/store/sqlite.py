@@ -1,33 +1,37 @@
-"""The index of one machine: SQLite for what is looked up, mapped arrays for vectors.
+"""The store for a local folder: a SQLite database, and memory-mapped arrays for vectors.
 
-Every change is one transaction in WAL mode with ``synchronous=FULL``. Files are written beside,
-synced and renamed before the transaction that names them, so that a document is seen whole or not
-at all; a file that no row names is garbage, which `SqliteStore.compact` collects.
+Every change is one transaction in WAL mode with ``synchronous=FULL``. Files are written under
+temporary names, synced and renamed before the transaction that refers to them, so that additions
+are atomic. A file without a row that refers to it is garbage, which `SqliteStore.compact` deletes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from visar.documents.page import Page
 from visar.errors import StoreError
+from visar.files import make_folder
+from visar.forks import OPENING, disable_after_fork
+from visar.query import check_collection
 from visar.results import Document, EncoderRef
 from visar.store.checks import (
     check_encoder,
     check_metadata,
     check_new_document,
-    damaged,
+    damage_error,
     find_document,
-    matching,
+    match_documents,
+    not_found_error,
     page_numbers,
-    removed,
 )
 from visar.store.database import (
     ARRAYS,
@@ -36,60 +40,96 @@ from visar.store.database import (
     Garbage,
     check_folder,
     connect,
+    connect_to_read,
+    create_reserve,
     delete_document,
-    explained,
-    identity,
+    file_identity,
+    file_state,
+    has_space,
+    log_path,
     named_documents,
     page_columns,
     read_catalog,
+    release_reserve,
     stored_format,
     summary_files,
+    translate_errors,
 )
-from visar.store.pages import page_of, page_values
-from visar.store.records import Compaction, DocumentVectors, Problem
+from visar.store.items import Change, change_item, read_items
+from visar.store.pages import page_to_row_values, row_to_page
+from visar.store.records import Backup, Compaction, DocumentVectors, Problem
 
-# numpy, and what adds and looks after, are imported where they are used: listing needs neither.
+# Modules with numpy are imported where they are used, because listing documents doesn't need it.
 if TYPE_CHECKING:
-    from visar.encoders.protocol import PageEmbedding
+    from visar.encoders.encoder import PageEmbedding
+    from visar.store.arrays import StoredVectors
     from visar.store.sqlite_addition import SqliteAddition
+
+T = TypeVar("T")
 
 
 class SqliteStore:
-    """Documents, their pages with words, and their vectors, in a folder of this machine.
+    """Documents, their pages with words, and their vectors, in a local folder.
 
-    Several processes may use the same index at once, several threads the same store.
+    Several processes can use the same index at the same time, and several threads the same store.
     """
 
-    def __init__(self, location: str, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self,
+        location: str,
+        connection: sqlite3.Connection,
+        *,
+        read_only: bool = False,
+        recovers: bool = False,
+    ) -> None:
         self.location = location
         self.folder = Path(location)
+        self.read_only = read_only
+        # True if the store becomes writable as soon as its folder does.
+        self._recovers = recovers
         self.storage_options: dict[str, str] = {}
         self._connection = connection
+        self._state = self._read_state()
         self._lock = threading.RLock()
-        self._identity = identity(self.folder / DATABASE)
+        self._identity = file_identity(self.folder / DATABASE)
         self._changes = 0
-        self._listed: tuple[tuple[int, int], dict[str, Document]] | None = None
+        self._catalog_cache: tuple[tuple[int, int], dict[str, Document]] | None = None
+        disable_after_fork(self, self._lock)
 
     @classmethod
-    def open(cls, location: str | os.PathLike[str], *, create: bool = True) -> SqliteStore:
-        """Open the index in a folder, or make one there unless ``create`` is false.
+    def open(
+        cls, location: str | os.PathLike[str], *, create: bool = True, read_only: bool = False
+    ) -> SqliteStore:
+        """Open the index in a folder; create it if it is missing, unless ``create`` is false.
+
+        With ``read_only``, or while the folder can't be written, no file is changed.
 
         Raises
         ------
         NotAnIndex
-            If the folder holds something else, another format, or nothing and ``create`` is false.
+            If the folder has other files or another format, or is empty and ``create`` is false.
         StoreError
-            If it cannot be read or written, or lies on a network file system.
+            If the folder can't be read or written, or is on a network file system.
         """
-        place = os.fspath(location)
-        folder = Path(place)
-        with explained(place):
-            check_folder(folder, create)
+        location = os.fspath(location)
+        folder = Path(location)
+        with translate_errors(location):
+            check_folder(folder, create and not read_only)
+            if read_only or ((folder / DATABASE).exists() and not os.access(folder, os.W_OK)):
+                connection = _connect_to_read(folder, location)
+                return cls(location, connection, read_only=True, recovers=not read_only)
             if create:
                 for name in (ARRAYS, FILES):
-                    (folder / name).mkdir(parents=True, exist_ok=True)
-            connection = connect(folder / DATABASE, place, create=create)
-        return cls(place, connection)
+                    make_folder(folder / name)
+        try:
+            return cls(location, _connect(folder, location, create))
+        except StoreError as error:
+            if (folder / DATABASE).exists() and not has_space(folder):
+                connection = _connect_to_read(folder, location)
+                return cls(location, connection, read_only=True, recovers=True)
+            if not release_reserve(folder, error):  # it also counts towards a quota
+                raise
+        return cls(location, _connect(folder, location, create))
 
     def __repr__(self) -> str:
         return f"SqliteStore({self.location!r})"
@@ -102,18 +142,18 @@ class SqliteStore:
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return documents in the order they were added, all or those that match."""
-        return matching(self.catalog().values(), where, collection)
+        """Return the documents that match, in the order they were added."""
+        return match_documents(self.catalog().values(), where, collection)
 
     def get(self, document: str) -> Document:
-        """Return the document with this id or name, or whose id alone begins like this."""
+        """Return the document with this id or name, or the only one whose id begins with it."""
         return find_document(self.catalog(), document, self.location)
 
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
-        """Return the pages with these numbers, in that order; all if none are given."""
-        with self.reading() as connection:
+        """Return the pages with these numbers, in this order, or all pages."""
+        with self.read_transaction() as connection:
             stored = self._read_one(connection, document)
-            wanted = page_numbers(stored, numbers)
+            requested = page_numbers(stored, numbers)
             columns = page_columns(connection)
             query = f"SELECT {columns} FROM pages WHERE document = ?"  # noqa: S608
             arguments: list[Any] = [stored.id]
@@ -121,32 +161,38 @@ class SqliteStore:
                 query += f" AND number IN ({', '.join('?' * len(numbers))})"
                 arguments += numbers
             try:
-                found = {row[0]: page_of(row) for row in connection.execute(query, arguments)}
+                pages = {row[0]: row_to_page(row) for row in connection.execute(query, arguments)}
             except (ValueError, TypeError) as error:
-                raise damaged(self.location, stored, f"a page cannot be read: {error}") from error
-        if missing := [number for number in wanted if number not in found]:
-            raise damaged(self.location, stored, f"page {missing[0]} is missing")
-        return tuple(found[number] for number in wanted)
+                reason = f"a page is malformed: {error}"
+                raise damage_error(self.location, stored, reason) from error
+        if missing := [number for number in requested if number not in pages]:
+            raise damage_error(self.location, stored, f"page {missing[0]} is missing")
+        return tuple(pages[number] for number in requested)
 
     def set_blocks(self, document: str, pages: Iterable[Page]) -> None:
-        """Keep the blocks of pages that are stored without any."""
+        """Save the blocks of pages that are stored without blocks."""
         rows = []
         for page in pages:
-            *_, blocks, checksum = page_values(page)
+            *_, blocks, checksum = page_to_row_values(page)
             rows.append((blocks, document, page.number, checksum))
         query = (
-            # The checksum tells that the words are still those which the blocks were found in.
+            # A matching checksum means that the blocks belong to the same words.
             "UPDATE pages SET blocks = ? "
             "WHERE document = ? AND number = ? AND checksum = ? AND blocks IS NULL"
         )
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             connection.executemany(query, rows)
 
     def vectors(self, document: str, encoder: EncoderRef) -> DocumentVectors:
         """Return all vectors of a document by an encoder, mapped from their files."""
-        tried = None
+        return self._stored_vectors(document, encoder).decoded()
+
+    def _stored_vectors(self, document: str, encoder: EncoderRef) -> StoredVectors:
+        from visar.store.arrays import StoredVectors
+
+        previous = None
         while True:
-            with self.reading() as connection:
+            with self.read_transaction() as connection:
                 stored = self._read_one(connection, document)
                 query = (
                     "SELECT array, lengths FROM vectors "
@@ -158,158 +204,172 @@ class SqliteStore:
                     check_encoder(read_catalog(connection, document)[document], encoder)
             array, lengths = entry
             try:
-                return self._mapped(array, lengths, encoder.dimension)
+                return StoredVectors.map(self.folder / ARRAYS, array, lengths, encoder)
             except (StoreError, ValueError) as error:
-                # Another process may have replaced them since the row was read.
-                if entry == tried:
-                    raise damaged(self.location, stored, str(error)) from error
-            tried = entry
+                # Another process may have replaced the files since the row was read.
+                if entry == previous:
+                    raise damage_error(self.location, stored, str(error)) from error
+            previous = entry
 
     def embeddings(
         self, page_ids: Sequence[tuple[str, int]], encoder: EncoderRef
     ) -> list[PageEmbedding]:
-        """Return the vectors of pages by an encoder, mapped from their files."""
-        mapped = {id_: self.vectors(id_, encoder) for id_ in {id_ for id_, _ in page_ids}}
-        return [mapped[id_].page(number) for id_, number in page_ids]
+        """Return the vectors of some pages by an encoder, mapped from their files."""
+        stored = {id_: self._stored_vectors(id_, encoder) for id_ in {id_ for id_, _ in page_ids}}
+        return [stored[id_].page(number) for id_, number in page_ids]
 
     def summaries(self, document: str, encoder: EncoderRef) -> bytes | None:  # noqa: ARG002
-        """Return None: where vectors are mapped, summaries are soon made from them."""
+        """Return None, because summaries are quickly made from mapped vectors."""
         return None
 
     def adding(
         self, document: Document, encoder: EncoderRef, original: Path | None = None
     ) -> SqliteAddition:
-        """Begin to add a document, or go on with an interrupted addition of it.
+        """Start adding a document, or resume an interrupted addition.
 
-        ``original`` is the file, or the folder of page images, that is kept with the document.
+        ``original`` is the file, or the folder of page images, to save with the document.
         """
         from visar.store.sqlite_addition import SqliteAddition
 
         check_new_document(document)
+        create_reserve(self.folder)
         return SqliteAddition(self, document, encoder, original)
 
     def original(self, document: str) -> Path | None:
-        """Return the file or folder that was kept of a document, if any was."""
+        """Return the original file or folder of a document, if the store has it."""
         path = self.folder / FILES / self.get(document).id
         return path if path.exists() else None
 
     def remove(self, document: str) -> Document:
-        """Remove the document with everything that belongs to it."""
+        """Remove a document with everything that belongs to it."""
         stored = self.get(document)
-        garbage = Garbage()
-        with self.writing() as connection:
-            delete_document(connection, stored.id, garbage)
-        self.delete(garbage)
+        self.delete(self._retry_without_reserve(lambda: self._delete_rows(stored.id)))
         return stored
+
+    def _delete_rows(self, document: str) -> Garbage:
+        garbage = Garbage()
+        with self.write_transaction() as connection:
+            delete_document(connection, document, garbage)
+        return garbage
 
     def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> Document:
         """Replace the metadata of a document."""
         stored = self.get(document)
         content = json.dumps(check_metadata(metadata))
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             connection.execute(
                 "UPDATE documents SET metadata = ? WHERE id = ?", (content, stored.id)
             )
         return self.get(stored.id)
 
     def collections(self) -> dict[str, int]:
-        """Return the names of the collections, and how many documents each has."""
-        with self.reading() as connection:
+        """Return the number of documents in each collection, by name."""
+        with self.read_transaction() as connection:
             query = "SELECT name, count(*) FROM collections GROUP BY name ORDER BY name"
             return dict(connection.execute(query).fetchall())
 
     def collect(self, collection: str, documents: Iterable[str]) -> None:
-        """Put documents into a collection, which begins with its first document."""
+        """Add documents to a collection; create it if it doesn't exist."""
+        check_collection(collection)
         rows = [(collection, self.get(document).id) for document in documents]
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO collections VALUES (?, ?)", rows)
 
     def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
-        """Take documents, or all, out of a collection; the documents stay."""
+        """Remove documents, or all, from a collection without deleting them."""
         query = "DELETE FROM collections WHERE name = ?"
         rows: list[tuple[str, ...]] = [(collection,)]
         if documents is not None:
             query += " AND document = ?"
             rows = [(collection, self.get(document).id) for document in documents]
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             connection.executemany(query, rows)
 
-    def verify(self) -> list[Problem]:
-        """Read everything and report what is wrong. Changes nothing."""
-        from visar.store.sqlite_upkeep import find_problems, find_text_problems
+    def items(self, kind: str, prefix: str = "") -> dict[str, Any]:
+        """Return the items whose ids begin with a prefix, sorted by id."""
+        with self.read_transaction() as connection:
+            return read_items(connection, kind, prefix)
 
-        with self._connected() as connection:
-            problems = list(find_text_problems(connection))
-        with self.reading() as connection:
-            found = list(find_problems(connection, self.folder))
-        if found:
-            # What other processes were about to do is done the second time.
-            with self.reading() as connection:
+    def change_item(self, kind: str, id_: str, change: Change) -> Any:
+        """Replace an item with the result of ``change(old)``, and return the result."""
+        with self.write_transaction() as connection:
+            return change_item(connection, kind, id_, change)
+
+    def backup(
+        self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
+    ) -> Backup:
+        """Copy the index to a new folder; other processes can use it meanwhile."""
+        from visar.store.sqlite_backup import back_up
+
+        if "://" in os.fspath(target):
+            raise StoreError(f"Can't back up to {target}: it isn't a folder. Choose a new folder.")
+        return back_up(self, Path(target).resolve(), progress or (lambda _done, _total: None))
+
+    def verify(self) -> list[Problem]:
+        """Check the whole index and return its problems, without changing anything."""
+        from visar.store.sqlite_upkeep import find_problems
+
+        with self.read_transaction() as connection:
+            problems = list(find_problems(connection, self.folder))
+        if problems:
+            # A change by another process can look like a problem while it is in progress.
+            with self.read_transaction() as connection:
                 again = set(find_problems(connection, self.folder))
-            problems += [problem for problem in found if problem in again]
+            problems = [problem for problem in problems if problem in again]
         return problems
 
     def compact(self) -> Compaction:
-        """Drop what interrupted additions have left and give the room of the deleted back."""
+        """Delete data of interrupted additions and free unused space."""
+        return self._retry_without_reserve(self._compact)
+
+    def _compact(self) -> Compaction:
         from visar.store.sqlite_upkeep import delete_garbage, drop_drafts
 
-        with self.writing() as connection:
-            # A commit that failed at its very end comes back when the log is read again, unless
-            # another one was written over it: so this one must write, before files are deleted.
+        with self.write_transaction() as connection:
+            # A commit that failed at its very end reappears when the log is read again, unless
+            # another commit overwrites it. So this transaction must write before deleting files.
             connection.execute(f"PRAGMA user_version = {stored_format(connection)}")
             pages = drop_drafts(connection, self.folder)
-        with self.writing() as connection:
+        with self.write_transaction() as connection:
             files, size = delete_garbage(connection, self.folder)
-        with self._connected() as connection:
-            connection.execute("INSERT INTO page_text (page_text) VALUES ('optimize')")
-            # Others may be reading: then the room is given back another time.
-            with contextlib.suppress(sqlite3.OperationalError):
-                connection.execute("VACUUM")
-                connection.execute("PRAGMA wal_checkpoint (TRUNCATE)")
+        optimize = "INSERT INTO page_text (page_text) VALUES ('optimize')"
+        with self._locked_connection() as connection:
+            for statement in (optimize, "VACUUM", "PRAGMA wal_checkpoint (TRUNCATE)"):
+                # This fails if others are reading or the disk is full. The next call retries it.
+                with contextlib.suppress(sqlite3.OperationalError):
+                    connection.execute(statement)
             self._changes += 1
         return Compaction(pages=pages, files=files, bytes=size)
 
-    # The catalog: all documents, read again when something has changed.
-
     def catalog(self) -> dict[str, Document]:
-        """All documents by id, read again when something has changed."""
-        with self.reading() as connection:
+        """Return all documents by id; read them again if the index has changed."""
+        with self.read_transaction() as connection:
             version = connection.execute("PRAGMA data_version").fetchone()[0], self._changes
-            if self._listed is None or self._listed[0] != version:
-                self._listed = version, read_catalog(connection)
-            return self._listed[1]
+            if self._catalog_cache is None or self._catalog_cache[0] != version:
+                self._catalog_cache = version, read_catalog(connection)
+            return self._catalog_cache[1]
 
     def _read_one(self, connection: sqlite3.Connection, document: str) -> Document:
-        """Return what is needed of a document to read it, without a look at the others."""
+        """Return a document with only the fields that reading it needs."""
         query = "SELECT id, name, pages, size FROM documents WHERE id = ?"
         row = connection.execute(query, (document,)).fetchone()
         if row is None:
-            raise removed(document, self.location)
+            raise not_found_error(document, self.location)
         return Document(*row)
 
-    def _mapped(self, array: str, lengths: bytes, dimension: int) -> DocumentVectors:
-        import numpy as np
-
-        from visar.store.arrays import map_arrays
-
-        offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, "<i4"), dtype=np.int64)])
-        offsets.setflags(write=False)
-        vectors, patches = map_arrays(self.folder / ARRAYS, array, int(offsets[-1]), dimension)
-        return DocumentVectors(vectors, offsets, patches["box"], patches["word"])
-
-    # Connections and transactions.
-
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone; refused if the index was removed."""
-        with self._lock, explained(self.location):
-            self._check_there()
+    def _locked_connection(self) -> Iterator[sqlite3.Connection]:
+        """Lock the connection for this thread; raise StoreError if the index was removed."""
+        with self._lock, translate_errors(self.location):
+            self._check_not_replaced()
+            if self.read_only and not self._connection.in_transaction:
+                self._reconnect()
             yield self._connection
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A transaction to read in: other processes change nothing of what it sees."""
-        with self._connected() as connection:
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Start a transaction that reads a consistent snapshot."""
+        with self._locked_connection() as connection:
             if connection.in_transaction:
                 yield connection
                 return
@@ -321,9 +381,12 @@ class SqliteStore:
                     connection.execute("ROLLBACK")
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction to write in: all of it, or nothing."""
-        with self._connected() as connection:
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
+        """Start a transaction that writes; roll it back on an error."""
+        with self._locked_connection() as connection:
+            is_full = self._recovers and self.read_only and not has_space(self.folder)
+            if is_full and os.access(self.folder, os.W_OK):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -334,15 +397,53 @@ class SqliteStore:
                 raise
             self._changes += 1
 
-    def _check_there(self) -> None:
-        if identity(self.folder / DATABASE) != self._identity:
+    def _retry_without_reserve(self, work: Callable[[], T]) -> T:
+        """Run work that frees space; if the disk is full, delete the reserve and retry."""
+        try:
+            return work()
+        except StoreError as error:
+            if not release_reserve(self.folder, error):
+                raise
+        with self._locked_connection() as connection:
+            # Overwriting deleted data takes seven times the space, and compacting drops it anyway.
+            connection.execute("PRAGMA secure_delete = OFF")
+        return work()
+
+    def _check_not_replaced(self) -> None:
+        if file_identity(self.folder / DATABASE) != self._identity:
             raise StoreError(
-                f"the index {self.location} was removed or replaced while it was open: open it "
-                "again"
+                f"The index {self.location} was removed or replaced while it was open. Open it "
+                "again."
             )
 
+    def _reconnect(self) -> None:
+        """Reconnect if another process has changed a read-only index, which has no locks.
+
+        If the folder has become writable, so does the index.
+        """
+        if self._recovers and os.access(self.folder, os.W_OK) and has_space(self.folder):
+            # Close first: connections of a process share memory, which is mapped read-only here.
+            self._connection.close()
+            self._changes += 1
+            try:
+                self._connection = _connect(self.folder, self.location, create=False)
+                self.read_only = False
+            except StoreError:  # such as a quota
+                self._connection = _connect_to_read(self.folder, self.location)
+            return
+        state = self._read_state()
+        if state != self._state:
+            self._connection.close()
+            self._connection = _connect_to_read(self.folder, self.location)
+            self._state = state
+            self._changes += 1
+
+    def _read_state(self) -> tuple[object, ...]:
+        path = self.folder / DATABASE
+        return file_state(path), file_state(log_path(path))
+
     def delete(self, garbage: Garbage) -> None:
-        """Delete files that no row names; what cannot be deleted now is collected later."""
+        """Delete files that no row refers to; compacting deletes the rest later."""
         from visar.store.arrays import all_paths
         from visar.store.sqlite_upkeep import delete_path
 
@@ -355,7 +456,17 @@ class SqliteStore:
                 with contextlib.suppress(OSError):
                     path.unlink()
         if any((self.folder / FILES / document).exists() for document in garbage.documents):
-            # In a transaction, so that nobody adds the document again at the same moment.
-            with self.writing() as connection:
+            # In a transaction, so that no process adds the document again at the same time.
+            with self.write_transaction() as connection:
                 for document in set(garbage.documents) - named_documents(connection):
                     delete_path(self.folder / FILES / document)
+
+
+def _connect(folder: Path, location: str, create: bool) -> sqlite3.Connection:
+    with OPENING, translate_errors(location):
+        return connect(folder / DATABASE, location, create=create)
+
+
+def _connect_to_read(folder: Path, location: str) -> sqlite3.Connection:
+    with OPENING, translate_errors(location):
+        return connect_to_read(folder / DATABASE, location)

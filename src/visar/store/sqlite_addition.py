@@ -1,10 +1,11 @@
-"""Adding a document to the SQLite store: pages as they come, one commit at the end."""
+"""Adding a document to the SQLite store: pages in any order, one commit at the end."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sqlite3
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,49 +16,52 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from visar.documents.page import Page
-from visar.encoders.protocol import PageEmbedding
+from visar.encoders.encoder import PageEmbedding
 from visar.errors import StoreError
-from visar.files import copy_whole
+from visar.files import copy_atomically
 from visar.results import Document, EncoderRef
 from visar.store.arrays import PartWriter, checksum, embedding_bytes
 from visar.store.checks import (
-    changed_meanwhile,
     check_complete,
     check_dimension,
     check_new_document,
     check_put,
+    conflict_error,
 )
 from visar.store.database import (
     ARRAYS,
     FILES,
     Garbage,
     delete_document,
-    explained,
     read_catalog,
+    translate_errors,
 )
-from visar.store.pages import PAGE_COLUMNS, page_values
+from visar.store.pages import PAGE_COLUMNS, page_to_row_values
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from visar.store.sqlite import SqliteStore
 
-# How much of an addition may be lost when the process dies: so many bytes, or seconds of work.
+# Maximum amount of work that is lost if the process dies, in bytes and seconds.
 FLUSH_BYTES = 32 << 20
 FLUSH_SECONDS = 10.0
 
 
 class SqliteAddition:
-    """One document being added: pages are put one by one, then committed together.
+    """The addition of one document: pages are put one by one, then committed together.
 
-    What was written stays when the addition is closed without a commit, or its process dies: the
-    next one goes on from there (`written`). An addition that another process or thread
-    still works on is left alone; whoever commits first has done the work for both.
+    If the addition is closed without a commit, or its process dies, the next addition resumes it
+    (`written`). It doesn't touch additions that are in progress in other processes or threads. If
+    several additions run in parallel, the first commit completes all of them.
 
     Attributes
     ----------
     stored
-        The document, if it is in the index with these vectors: nothing is left to do.
+        The document, if the index already has it with these vectors.
     written
-        The numbers of the pages that need not be put.
+        The numbers of the pages that don't have to be put again.
     """
 
     stored: Document | None
@@ -77,7 +81,7 @@ class SqliteAddition:
         self._put: set[int] = set()
         self._pending: list[tuple[Any, ...]] = []
         self._pending_bytes = 0
-        self._flushed = time.monotonic()
+        self._last_flush = time.monotonic()
         self._claim: Claim | None = None
         self.stored = self._begin()
         self.written = frozenset(self._ranges())
@@ -86,17 +90,17 @@ class SqliteAddition:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # What went wrong first is what a caller wants to know.
+        # The first error matters more than one of `close`.
         with contextlib.suppress(StoreError) if error[0] else contextlib.nullcontext():
             self.close()
 
     def put(self, page: Page, embedding: PageEmbedding) -> None:
-        """Write a page and its vectors; a page that was written before is replaced."""
+        """Write a page and its vectors; replace a page written before."""
         claim = self._open()
         check_put(self._document, page, embedding, self._encoder, self._put)
-        content = page_values(page) if claim.revision is None else (None,) * 10
-        vectors, patches = embedding_bytes(embedding)
-        with explained(self._store.location):
+        content = page_to_row_values(page) if claim.revision is None else (None,) * 10
+        vectors, patches = embedding_bytes(embedding, self._encoder)
+        with translate_errors(self._store.location):
             first = claim.writer.append(vectors, patches)
         rows = len(embedding.vectors)
         self._put.add(page.number)
@@ -107,15 +111,15 @@ class SqliteAddition:
             )
         )
         self._pending_bytes += len(vectors) + len(patches)
-        waited = time.monotonic() - self._flushed
+        waited = time.monotonic() - self._last_flush
         if self._pending_bytes >= FLUSH_BYTES or waited >= FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Make what was put so far survive the end of the process."""
+        """Write pending pages to disk, so that they survive a crash."""
         claim = self._open()
         if self._pending:
-            with explained(self._store.location):
+            with translate_errors(self._store.location):
                 claim.writer.sync()
             marks = ", ".join("?" * len(self._pending[0]))
             query = (
@@ -123,14 +127,14 @@ class SqliteAddition:
                 f"(array, first, rows, checksum, invalid, {PAGE_COLUMNS}, page_checksum) "
                 f"VALUES ({marks})"
             )
-            with self._store.writing() as connection:
+            with self._store.write_transaction() as connection:
                 connection.executemany(query, self._pending)
             claim.ranges |= {row[5]: (row[1], row[2]) for row in self._pending}
         self._pending, self._pending_bytes = [], 0
-        self._flushed = time.monotonic()
+        self._last_flush = time.monotonic()
 
     def commit(self) -> Document:
-        """Make the document visible, whole, and return it.
+        """Make the complete document visible, and return it.
 
         Raises
         ------
@@ -144,14 +148,14 @@ class SqliteAddition:
         check_complete(self._document, claim.ranges)
         garbage, stored = Garbage(), None
         try:
-            with explained(self._store.location):
+            with translate_errors(self._store.location):
                 self._keep_original()
                 array = claim.writer.finish([claim.ranges[n] for n in sorted(claim.ranges)])
-            with self._store.writing() as connection:
+            with self._store.write_transaction() as connection:
                 self._commit(connection, claim, array, garbage)
                 stored = read_catalog(connection, self._document.id)[self._document.id]
         finally:
-            # Also when it fails: the next addition goes on with what was written.
+            # Even after a failure, so that the next addition can resume.
             self._claim = None
             claim.release(finished=stored is not None)
         self._store.delete(garbage)
@@ -159,13 +163,13 @@ class SqliteAddition:
         return stored
 
     def close(self) -> None:
-        """End the addition; what was written and not committed is kept for the next one."""
+        """End the addition; pages without a commit are kept for the next addition."""
         if self._claim is not None:
             claim, garbage = self._claim, Garbage()
             try:
                 self.flush()
                 if not claim.ranges:
-                    with self._store.writing() as connection:
+                    with self._store.write_transaction() as connection:
                         _drop_draft(connection, claim.array, garbage)
             finally:
                 self._claim = None
@@ -177,36 +181,36 @@ class SqliteAddition:
 
     def _open(self) -> Claim:
         if self._claim is None:
-            raise StoreError(f"the addition of {self._document.name} is closed")
+            raise StoreError(f"The addition of {self._document.name} is closed. Start a new one.")
         return self._claim
 
     def _begin(self) -> Document | None:
         """Claim a draft; return the document if there is nothing to add."""
         document, encoder, garbage = self._document, self._encoder, Garbage()
         try:
-            with self._store.writing() as connection:
+            with self._store.write_transaction() as connection:
                 check_dimension(encoder, _versions(connection, encoder))
-                known = read_catalog(connection, document.id).get(document.id)
-                check_new_document(document, known)
-                if known is not None and encoder in known.encoders:
-                    _update_place(connection, document, garbage)
-                    known = read_catalog(connection, document.id)[document.id]
+                current = read_catalog(connection, document.id).get(document.id)
+                check_new_document(document, current)
+                if current is not None and encoder in current.encoders:
+                    _update_source(connection, document, garbage)
+                    current = read_catalog(connection, document.id)[document.id]
                 else:
                     revision = _revision(connection, document.id)
                     self._adopt(connection, revision, garbage)
                     self._claim = self._claim or self._new_claim(connection, revision)
-                    known = None
+                    current = None
         except BaseException:
             if self._claim is not None:
                 self._claim.release()
             raise
         self._store.delete(garbage)
-        return known
+        return current
 
     def _adopt(
         self, connection: sqlite3.Connection, revision: str | None, garbage: Garbage
     ) -> None:
-        """Claim the longest draft that nobody works on; drop those that are of no use."""
+        """Claim the longest draft without an owner; drop useless drafts."""
         encoder = self._encoder
         query = (
             "SELECT array FROM drafts LEFT JOIN draft_pages USING (array) "
@@ -215,10 +219,10 @@ class SqliteAddition:
         )
         values = (self._document.id, encoder.name, encoder.version, encoder.dimension, revision)
         for (array,) in connection.execute(query, values).fetchall():
-            claim = Claim.take(self._store.folder / ARRAYS, array, revision)
+            claim = Claim.acquire(self._store.folder / ARRAYS, array, revision)
             if claim is None:
                 continue
-            if self._claim is None and claim.reopen(connection, encoder.dimension):
+            if self._claim is None and claim.reopen(connection, encoder):
                 self._claim = claim
                 continue
             claim.release()
@@ -230,10 +234,10 @@ class SqliteAddition:
             "INSERT INTO drafts VALUES (?, ?, ?, ?, ?, ?)",
             (array, self._document.id, encoder.name, encoder.version, encoder.dimension, revision),
         )
-        claim = Claim.take(self._store.folder / ARRAYS, array, revision)
-        assert claim is not None  # noqa: S101 - nobody else knows its name
+        claim = Claim.acquire(self._store.folder / ARRAYS, array, revision)
+        assert claim is not None  # noqa: S101 - the name is new
         try:
-            claim.writer = PartWriter(self._store.folder / ARRAYS, array, encoder.dimension)
+            claim.writer = PartWriter(self._store.folder / ARRAYS, array, encoder)
         except BaseException:
             claim.release()
             raise
@@ -242,18 +246,18 @@ class SqliteAddition:
     def _commit(
         self, connection: sqlite3.Connection, claim: Claim, array: str, garbage: Garbage
     ) -> None:
-        """Name the array and the pages in the tables."""
+        """Insert the vectors and the pages of a draft."""
         document, encoder = self._document, self._encoder
-        known = read_catalog(connection, document.id).get(document.id)
+        current = read_catalog(connection, document.id).get(document.id)
         rows = connection.execute(
             "SELECT number, rows, checksum, invalid, page_checksum FROM draft_pages "
             "WHERE array = ? ORDER BY number",
             (claim.array,),
         ).fetchall()
-        if known is not None and encoder in known.encoders:
-            # Another process has done the same meanwhile.
+        if current is not None and encoder in current.encoders:
+            # Another process committed the same vectors first.
             garbage.arrays.add(array)
-            _update_place(connection, document, garbage)
+            _update_source(connection, document, garbage)
         else:
             self._commit_pages(connection, claim, [row[4] for row in rows], garbage)
             garbage.arrays |= _arrays(connection, document.id, encoder.name)
@@ -277,42 +281,42 @@ class SqliteAddition:
         checksums: list[int | None],
         garbage: Garbage,
     ) -> None:
-        """Insert the document with the pages of the draft, or see that it has the same."""
+        """Insert the document with the pages of the draft, or check that its pages are the same."""
         document = self._document
         checksum = crc32(np.array([value or 0 for value in checksums], "<i8").tobytes())
-        known = connection.execute(
+        current = connection.execute(
             "SELECT revision, checksum FROM documents WHERE id = ?", (document.id,)
         ).fetchone()
-        if known is None and claim.revision is None:
+        if current is None and claim.revision is None:
             _insert_document(connection, document, claim.array, checksum, garbage)
-        elif known is None:
-            raise changed_meanwhile(document, removed=True)
-        elif known[1] != checksum if claim.revision is None else known[0] != claim.revision:
-            raise changed_meanwhile(document, removed=False)
+        elif current is None:
+            raise conflict_error(document, removed=True)
+        elif current[1] != checksum if claim.revision is None else current[0] != claim.revision:
+            raise conflict_error(document, removed=False)
         else:
-            _update_place(connection, document, garbage)
+            _update_source(connection, document, garbage)
 
     def _keep_original(self) -> None:
-        kept = self._store.folder / FILES / self._document.id
-        if self._original is not None and not kept.exists():
-            copy_whole(self._original, kept)
+        path = self._store.folder / FILES / self._document.id
+        if self._original is not None and not path.exists():
+            copy_atomically(self._original, path)
 
 
 class Claim:
-    """A draft that this addition alone writes to: a lock that ends with its process."""
+    """Exclusive ownership of a draft, by a lock that is released when the process ends."""
 
     def __init__(self, folder: Path, array: str, revision: str | None, lock: FileLock) -> None:
         self.array = array
         self.revision = revision
         self.ranges: dict[int, tuple[int, int]] = {}
-        """By page: its first row and its number of rows."""
+        """First row and number of rows of each page."""
         self.writer: PartWriter
         self._folder = folder
         self._lock = lock
 
     @classmethod
-    def take(cls, folder: Path, array: str, revision: str | None) -> Claim | None:
-        """Claim a draft; None if another addition works on it."""
+    def acquire(cls, folder: Path, array: str, revision: str | None) -> Claim | None:
+        """Claim a draft; return None if another addition owns it."""
         lock = FileLock(folder / f"{array}.lock", thread_local=False)
         try:
             lock.acquire(blocking=False)
@@ -321,31 +325,43 @@ class Claim:
         return cls(folder, array, revision, lock)
 
     @classmethod
-    def is_taken(cls, folder: Path, array: str) -> bool:
-        """Whether an addition works on a draft."""
-        if not (folder / f"{array}.lock").exists():
+    def is_claimed(cls, folder: Path, array: str) -> bool:
+        """Return whether an addition owns a draft."""
+        path = folder / f"{array}.lock"
+        if not path.exists():
             return False
-        claim = cls.take(folder, array, None)
+        if sys.platform != "win32":
+            # Acquiring the lock would write to the folder, so only test for it.
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return True
+            return False
+        claim = cls.acquire(folder, array, None)
         if claim is not None:
             claim.release()
         return claim is None
 
-    def reopen(self, connection: sqlite3.Connection, dimension: int) -> bool:
-        """Go on with what was written; False if its files are not what the rows say."""
-        found = connection.execute(
+    def reopen(self, connection: sqlite3.Connection, encoder: EncoderRef) -> bool:
+        """Resume the files of a draft; return False if they don't match its rows."""
+        pages = connection.execute(
             "SELECT number, first, rows FROM draft_pages WHERE array = ?", (self.array,)
         )
-        self.ranges = {number: (first, rows) for number, first, rows in found}
+        self.ranges = {number: (first, rows) for number, first, rows in pages}
         rows = max((first + count for first, count in self.ranges.values()), default=0)
         try:
-            self.writer = PartWriter.reopen(self._folder, self.array, dimension, rows)
+            self.writer = PartWriter.reopen(self._folder, self.array, encoder, rows)
         except StoreError:
             self.ranges = {}
             return False
         return True
 
     def release(self, *, finished: bool = False) -> None:
-        """Let the draft go; its lock stays as long as it does, since others may have it open."""
+        """Release the draft. Its lock file is only deleted if it is finished.
+
+        Other processes may have the lock file of an unfinished draft open.
+        """
         with contextlib.suppress(AttributeError):
             self.writer.close()
         if finished:
@@ -392,14 +408,14 @@ def _replace_previous(connection: sqlite3.Connection, document: Document, garbag
         delete_document(connection, previous, garbage)
 
 
-def _update_place(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
-    """Say where a known document lies now."""
-    changed = connection.execute(
+def _update_source(connection: sqlite3.Connection, document: Document, garbage: Garbage) -> None:
+    """Update the name and source of a document in the index."""
+    cursor = connection.execute(
         "UPDATE documents SET name = :name, source = :source "
         "WHERE id = :id AND (name, source) <> (:name, :source)",
         {"name": document.name, "source": document.source, "id": document.id},
     )
-    if changed.rowcount:
+    if cursor.rowcount:
         _replace_previous(connection, document, garbage)
 
 

@@ -1,17 +1,20 @@
-"""Looking after the SQLite store: finding what is wrong, dropping what is not needed."""
+"""Maintenance of the SQLite store: finding problems and deleting unused data."""
 
 from __future__ import annotations
 
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from visar.core.vectors import find_invalid
+from visar.encoders.coding import coding_of
 from visar.errors import StoreError
+from visar.results import EncoderRef
 from visar.store.arrays import array_paths, checksum, map_arrays
 from visar.store.database import (
     ARRAYS,
@@ -21,30 +24,21 @@ from visar.store.database import (
     read_catalog,
     summary_files,
 )
-from visar.store.pages import page_checksum, page_of
+from visar.store.pages import page_checksum, row_to_page
 from visar.store.records import Problem
 from visar.store.sqlite_addition import Claim
 
 ORDERED = "-ordered"
 
 
-def find_text_problems(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """Compare the full text with itself; SQLite takes that for writing, though it is not."""
-    try:
-        connection.execute("INSERT INTO page_text (page_text) VALUES ('integrity-check')")
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            yield Problem("damage", "", f"the full text: {error}")
-
-
 def find_problems(connection: sqlite3.Connection, folder: Path) -> Iterator[Problem]:
-    """Read the whole index and compare it with itself."""
+    """Check the whole index and yield its problems."""
     try:
-        for (said,) in connection.execute("PRAGMA integrity_check"):
-            if said != "ok":
-                yield Problem("damage", "", f"the database: {said}")
+        for (message,) in connection.execute("PRAGMA integrity_check"):
+            if message != "ok":
+                yield Problem("damage", "", f"the database: {message}")
         for row in connection.execute("PRAGMA foreign_key_check"):
-            yield Problem("damage", "", f"the database: a row of {row[0]} belongs to nothing")
+            yield Problem("damage", "", f"the database: a row of {row[0]} has no parent")
         for document, pages in connection.execute("SELECT id, pages FROM documents").fetchall():
             words = dict[int, int]()
             yield from _page_problems(connection, document, pages, words)
@@ -52,8 +46,16 @@ def find_problems(connection: sqlite3.Connection, folder: Path) -> Iterator[Prob
         read_catalog(connection)
         yield from _dimension_problems(connection)
         yield from _orphan_problems(connection, folder)
+        yield from _text_problems(connection)
     except sqlite3.DatabaseError as error:
-        yield Problem("damage", "", f"the database: {error}")
+        yield _damage("the database", error)
+
+
+def _damage(subject: str, error: sqlite3.DatabaseError) -> Problem:
+    # The temporary tables of the check may not fit on a full disk. That isn't damage.
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        raise error
+    return Problem("damage", "", f"{subject}: {error}")
 
 
 def _page_problems(
@@ -64,56 +66,61 @@ def _page_problems(
     for *values, expected in connection.execute(query, (document,)):
         number = values[0]
         try:
-            words[number] = len(page_of((*values[:-1], None)).words)
+            words[number] = len(row_to_page((*values[:-1], None)).words)
             if page_checksum(*values[:-1]) != expected:
                 yield Problem("damage", document, f"page {number} has a wrong checksum")
             else:
-                page_of(tuple(values))
+                row_to_page(tuple(values))
         except StoreError as error:
             yield Problem("damage", document, str(error))
         except (ValueError, TypeError) as error:
             words.setdefault(number, 0)
-            yield Problem("damage", document, f"page {number} cannot be read: {error}")
+            yield Problem("damage", document, f"page {number} is malformed: {error}")
     for number in range(1, pages + 1):
         if number not in words:
             yield Problem("damage", document, f"page {number} is missing")
     for number in sorted(set(words) - set(range(1, pages + 1))):
-        yield Problem("damage", document, f"page {number} should not be there")
+        yield Problem("damage", document, f"page {number} is beyond the last page")
 
 
 def _vector_problems(
     connection: sqlite3.Connection, folder: Path, document: str, words: dict[int, int]
 ) -> Iterator[Problem]:
-    query = "SELECT encoder, dimension, array, lengths, checksums FROM vectors WHERE document = ?"
-    for encoder, *entry in connection.execute(query, (document,)).fetchall():
-        for what in _array_problems(folder, entry, words):
-            yield Problem("damage", document, f"vectors of {encoder}: {what}")
+    query = (
+        "SELECT encoder, version, dimension, array, lengths, checksums FROM vectors "
+        "WHERE document = ?"
+    )
+    for name, version, dimension, *entry in connection.execute(query, (document,)).fetchall():
+        for message in _array_problems(folder, EncoderRef(name, version, dimension), entry, words):
+            yield Problem("damage", document, f"vectors of {name}: {message}")
 
 
-def _array_problems(folder: Path, entry: list[Any], words: dict[int, int]) -> Iterator[str]:
-    dimension, array, lengths, checksums = entry
+def _array_problems(
+    folder: Path, encoder: EncoderRef, entry: list[Any], words: dict[int, int]
+) -> Iterator[str]:
+    array, lengths, checksums = entry
     try:
         counts, sums = np.frombuffer(lengths, "<i4"), np.frombuffer(checksums, "<u4")
     except ValueError as error:
-        yield f"their lengths and checksums cannot be read: {error}"
+        yield f"the lengths or checksums are malformed: {error}"
         return
     if len(counts) != len(words) or len(sums) != len(words):
-        yield f"they are for {len(counts)} of {len(words)} pages"
+        yield f"the index has vectors for {len(counts)} of {len(words)} pages"
         return
     try:
-        vectors, patches = map_arrays(folder / ARRAYS, array, int(counts.sum()), dimension)
+        vectors, patches = map_arrays(folder / ARRAYS, array, int(counts.sum()), encoder)
     except StoreError as error:
         yield str(error)
         return
-    start = 0
+    start, coding = 0, coding_of(encoder.name)
     for number, (count, expected) in enumerate(zip(counts, sums, strict=True), start=1):
         rows = slice(start, start := start + int(count))
         if checksum(vectors[rows].tobytes(), patches[rows].tobytes()) != expected:
             yield f"page {number} has a wrong checksum"
         elif count and patches["word"][rows].max() >= words.get(number, 0):
-            yield f"page {number} names words that it does not have"
-        elif find_invalid(vectors[rows]) is not None:
-            yield f"page {number} has a vector that is not finite or not of length 1"
+            yield f"page {number} refers to words that it doesn't have"
+        elif find_invalid(coding.decode(vectors[rows], encoder.dimension)) is not None:
+            yield f"page {number} has a vector that isn't finite or of length 1"
 
 
 def _dimension_problems(connection: sqlite3.Connection) -> Iterator[Problem]:
@@ -125,23 +132,47 @@ def _dimension_problems(connection: sqlite3.Connection) -> Iterator[Problem]:
         yield Problem("damage", "", f"{encoder} {version} has vectors of {dimensions} dimensions")
 
 
+def _text_problems(connection: sqlite3.Connection) -> Iterator[Problem]:
+    """Compare the full-text index with a new one of the same pages in a temporary database.
+
+    SQLite's own check needs a write lock, which isn't possible in a read-only index. The temporary
+    tables are dropped when the transaction ends.
+    """
+    terms = "CREATE VIRTUAL TABLE temp.{} USING fts5vocab ({}, {}, instance)"
+    statements = (
+        "CREATE VIRTUAL TABLE temp.expected_text USING fts5 (words, content = '')",
+        "INSERT INTO expected_text (rowid, words) SELECT id, words FROM pages",
+        terms.format("expected_terms", "temp", "expected_text"),
+        terms.format("stored_terms", "main", "page_text"),
+    )
+    try:
+        for statement in statements:
+            connection.execute(statement)
+        expected = connection.execute("SELECT * FROM expected_terms")
+        stored = connection.execute("SELECT * FROM stored_terms")
+        if any(one != other for one, other in zip_longest(expected, stored)):
+            yield Problem("damage", "", "the full-text index doesn't match the pages")
+    except sqlite3.DatabaseError as error:
+        yield _damage("the full-text index", error)
+
+
 def _orphan_problems(connection: sqlite3.Connection, folder: Path) -> Iterator[Problem]:
     query = (
         "SELECT array, document, count(number) FROM drafts LEFT JOIN draft_pages USING (array) "
         "GROUP BY array"
     )
     for array, document, pages in connection.execute(query).fetchall():
-        if not Claim.is_taken(folder / ARRAYS, array):
+        if not Claim.is_claimed(folder / ARRAYS, array):
             yield Problem("orphan", document, f"{pages} pages of an unfinished addition")
     for path in sorted(_garbage(connection, folder)):
-        yield Problem("orphan", "", f"the file {path.name} belongs to nothing")
+        yield Problem("orphan", "", f"the file {path.name} is unused")
 
 
 def _garbage(connection: sqlite3.Connection, folder: Path) -> Iterator[Path]:
-    """The files that no row names.
+    """Yield the files that no row refers to.
 
-    A file is made after the row of its draft, and deleted after the row is: whatever no row
-    names, nobody needs.
+    A file is created after the row of its draft, and deleted after its row. So a file without a
+    row is never in use.
     """
     arrays = {array for (array,) in connection.execute("SELECT array FROM vectors")}
     named = {path.name for array in arrays for path in array_paths(folder / ARRAYS, array)}
@@ -154,13 +185,13 @@ def _garbage(connection: sqlite3.Connection, folder: Path) -> Iterator[Path]:
     yield from (path for document, path in summary_files(folder) if document not in documents)
     adding = {document for (document,) in connection.execute("SELECT document FROM drafts")}
     for path in list((folder / FILES).iterdir()):
-        being_copied = path.suffix == ".part" and path.name.rsplit(".", 2)[0] in adding
-        if path.name not in documents and not being_copied:
+        in_progress = path.suffix == ".part" and path.name.rsplit(".", 2)[0] in adding
+        if path.name not in documents and not in_progress:
             yield path
 
 
 def delete_path(path: Path) -> tuple[int, int]:
-    """Delete a file or a folder; return how many files and bytes that were."""
+    """Delete a file or a folder; return the number of files and bytes."""
     files = [path] if path.is_file() else [inner for inner in path.rglob("*") if inner.is_file()]
     try:
         size = sum(file.stat().st_size for file in files)
@@ -169,18 +200,18 @@ def delete_path(path: Path) -> tuple[int, int]:
         else:
             path.unlink()
     except FileNotFoundError:
-        return 0, 0  # another process was faster
+        return 0, 0  # another process deleted it first
     return len(files), size
 
 
 def drop_drafts(connection: sqlite3.Connection, folder: Path) -> int:
-    """Delete the rows of drafts that nobody works on; return how many pages these had."""
+    """Delete the rows of drafts without an owner; return their number of pages."""
     pages = 0
     query = (
         "SELECT array, count(number) FROM drafts LEFT JOIN draft_pages USING (array) GROUP BY array"
     )
     for array, count in connection.execute(query).fetchall():
-        claim = Claim.take(folder / ARRAYS, array, None)
+        claim = Claim.acquire(folder / ARRAYS, array, None)
         if claim is not None:
             connection.execute("DELETE FROM drafts WHERE array = ?", (array,))
             claim.release()
@@ -189,9 +220,9 @@ def drop_drafts(connection: sqlite3.Connection, folder: Path) -> int:
 
 
 def delete_garbage(connection: sqlite3.Connection, folder: Path) -> tuple[int, int]:
-    """Delete the files that no row names, in a transaction, so that none gets a row meanwhile.
+    """Delete the files that no row refers to; return the number of files and bytes.
 
-    Returns how many files and bytes that were.
+    Must run in a write transaction, so that no file gets a row in the meantime.
     """
     deleted = [delete_path(path) for path in _garbage(connection, folder)]
     files, size = (sum(counts) for counts in zip((0, 0), *deleted, strict=True))

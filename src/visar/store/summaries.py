@@ -1,8 +1,8 @@
-"""Summaries of pages, which find candidates in a library without a look at all vectors.
+"""Summaries of pages, used to find candidates in a library without reading all vectors.
 
-Of a page these are a few mean vectors in float16, and one bit a dimension of each of its vectors:
-the sign after a random rotation. Those of a document are kept as bytes: a header, the number of
-vectors of each page, the means of all pages, and their bits.
+A summary has a few mean vectors of the page in float16, and one bit per dimension of each vector:
+the sign after a random rotation. The summaries of a document are stored as bytes: a header, the
+number of vectors of each page, the means of all pages, and their bits.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from numpy.typing import NDArray
 from visar.core.vectors import Float32, Integers
 
 MEAN_NUMBERS = 4096
-"""Numbers of a page's mean vectors: 32 vectors of 128 dimensions, 9 of 448."""
+"""Maximum count of numbers in a page's mean vectors: 32 vectors of 128 dimensions, or 9 of 448."""
 
 _TINY = float(np.finfo(np.float32).tiny)
 _INTEGER = np.dtype("<i8")
-# The first numbers of the bytes: another version, or other means, are made again.
+# The first numbers of the bytes. Summaries with another header are computed again.
 _HEADER = [0x52415356, 1, MEAN_NUMBERS]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summaries:
-    """The summaries of a document's pages that have vectors, as views of the bytes kept."""
+    """The summaries of a document's pages that have vectors, as views of the stored bytes."""
 
     numbers: Integers
-    """Of these pages."""
+    """Numbers of these pages."""
     mean_starts: Integers
-    """(pages + 1): where the means of each page begin, and the last ones end."""
+    """Index of each page's first mean, then the total, of shape (pages + 1,)."""
     code_starts: Integers
+    """Index of each page's first code, then the total, of shape (pages + 1,)."""
     means: NDArray[np.float16]
+    """Mean vectors of all pages."""
     codes: NDArray[np.uint64]
-    """(n, D / 64): the bits, 64 in a word."""
+    """Sign bits of all vectors, 64 in a word, of shape (n, D / 64)."""
 
 
-def summarise(pages: Iterable[NDArray[np.float16]]) -> bytes:
-    """Return the summaries of pages, each given by its (n, D) vectors."""
+def summarize_pages(pages: Iterable[NDArray[np.float16]]) -> bytes:
+    """Return the summaries of pages, given the (n, D) vectors of each."""
     lengths, means, codes = [], [], []
     for page in pages:
         lengths.append(len(page))
@@ -52,11 +54,11 @@ def summarise(pages: Iterable[NDArray[np.float16]]) -> bytes:
     return _content(lengths, means, codes)
 
 
-def join_pages(pages: Sequence[bytes], dimension: int) -> bytes:
-    """Return the summaries of pages that were made one by one; raises ValueError as `view` does."""
-    read = [view(np.frombuffer(page, np.uint8), 1, dimension) for page in pages]
-    lengths = [len(page.codes) for page in read]
-    return _content(lengths, [page.means for page in read], [page.codes for page in read])
+def join_summaries(pages: Sequence[bytes], dimension: int) -> bytes:
+    """Join the summaries of single pages to those of a document; raise ValueError like `view`."""
+    views = [view(np.frombuffer(page, np.uint8), 1, dimension) for page in pages]
+    lengths = [len(page.codes) for page in views]
+    return _content(lengths, [page.means for page in views], [page.codes for page in views])
 
 
 def _content(lengths: Sequence[int], means: Sequence[Any], codes: Sequence[Any]) -> bytes:
@@ -65,17 +67,17 @@ def _content(lengths: Sequence[int], means: Sequence[Any], codes: Sequence[Any])
 
 
 def view(content: NDArray[np.uint8], pages: int, dimension: int) -> Summaries:
-    """Return what the bytes of a document's summaries hold.
+    """Return the summaries of a document as views of their bytes.
 
     Raises
     ------
     ValueError
-        If they are not those of this version, so many pages, and vectors of this dimension.
+        If they have another version, number of pages or dimension.
     """
     middle = _INTEGER.itemsize * (len(_HEADER) + pages)
     header, lengths = np.split(content[:middle].view(_INTEGER), [len(_HEADER)])
     if header.tolist() != _HEADER or len(lengths) != pages:
-        raise ValueError("no summaries of these pages")
+        raise ValueError("the summaries have another version or number of pages")
     numbers = np.flatnonzero(lengths) + 1
     counts = _counts(lengths[numbers - 1], dimension)
     mean_starts = np.concatenate([[0], np.cumsum(counts)])
@@ -91,13 +93,13 @@ def view(content: NDArray[np.uint8], pages: int, dimension: int) -> Summaries:
 
 
 def sign_bits(vectors: Float32) -> NDArray[np.uint64]:
-    """Return the signs of rotated vectors, 64 in a word; the last word is filled up with zeros."""
+    """Return the signs of rotated vectors, 64 in a word, padded with zeros."""
     signs = vectors @ rotation(vectors.shape[1]).T > 0
     packed = np.packbits(signs, axis=1)
     width = 8 * _words(vectors.shape[1])
-    filled = np.zeros((len(packed), width), np.uint8)
-    filled[:, : packed.shape[1]] = packed
-    return filled.view("<u8")
+    padded = np.zeros((len(packed), width), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view("<u8")
 
 
 def _words(dimension: int) -> int:
@@ -106,21 +108,21 @@ def _words(dimension: int) -> int:
 
 @cache
 def rotation(dimension: int) -> Float32:
-    """A random rotation, the same everywhere: after it every dimension tells as much."""
+    """Return a fixed random rotation, after which all dimensions are equally informative."""
     random = np.random.default_rng(dimension).normal(size=(dimension, dimension))
     orthogonal, triangle = np.linalg.qr(random)
     return np.asarray(orthogonal * np.sign(np.diag(triangle)), np.float32)
 
 
 def _counts(lengths: Integers, dimension: int) -> Integers:
-    """How many means pages of so many vectors have."""
+    """Return the number of means of pages with these numbers of vectors."""
     return np.minimum(lengths, max(1, MEAN_NUMBERS // dimension))
 
 
 def mean_vectors(page: Float32) -> Float32:
-    """Return the means of runs of a page's vectors: `MEAN_NUMBERS` numbers at most."""
+    """Return the means of consecutive vectors of a page, at most `MEAN_NUMBERS` numbers."""
     count = int(_counts(np.array(len(page)), page.shape[1]))
     edges = np.arange(count + 1) * len(page) // count
     means = np.add.reduceat(page, edges[:-1], axis=0)
-    # Of length 1: a run about several things would else lose to one about a single thing.
+    # Normalized, because the mean of diverse vectors is shorter than that of similar ones.
     return np.asarray(means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), _TINY))

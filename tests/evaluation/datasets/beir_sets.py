@@ -1,4 +1,4 @@
-"""Data sets in the layout of BEIR, made of pages of the example report."""
+"""Data sets in BEIR's layout, with pages of the example report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visar.documents import open_document
 from visar.samples import REPORT
 
 REPORT_PAGES = (7, 2, 5, 3)
-"""Pages of the report that are the corpus, in this order: page 1 of the corpus is page 7."""
+"""The corpus: pages of the report in this order. Page 1 of the corpus is page 7."""
 QUERIES: list[dict[str, Any]] = [
     {"query_id": 10, "query": "What is the fleet?", "language": "english", "answer": "Nine ships"},
     {"query_id": 11, "query": "Quelle est la flotte ?", "language": "french", "answer": "Neuf"},
@@ -35,7 +35,7 @@ QRELS: list[dict[str, Any]] = [
 
 @cache
 def page_images(pages: tuple[int, ...] = REPORT_PAGES, dpi: int = 60) -> list[bytes]:
-    """PNGs of pages of the report."""
+    """Return pages of the report as PNG."""
     found = []
     with open_document(REPORT) as document:
         for page in pages:
@@ -51,7 +51,7 @@ def write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_parquet(folder: Path) -> Path:
-    """As ``datasets`` writes them: a folder for each config, the corpus in two files."""
+    """Write the format of ``datasets``: a folder for each config, with the corpus in two files."""
     corpus = [
         {"corpus_id": 100 + place, "image": {"bytes": image, "path": None}, "doc_id": "report"}
         for place, image in enumerate(page_images())
@@ -64,11 +64,11 @@ def write_parquet(folder: Path) -> Path:
 
 
 def write_json_lines(folder: Path) -> Path:
-    """As BEIR has them: ids are texts, judgments are tab-separated; without boxes."""
+    """Write BEIR's format: ids are strings, judgments are tab-separated; without boxes."""
     (folder / "images").mkdir(parents=True)
     corpus = []
     for place, image in enumerate(page_images()):
-        # Names in another order than the pages.
+        # The order of the names differs from that of the pages.
         name = f"images/{9 - place}.png"
         (folder / name).write_bytes(image)
         corpus.append({"_id": str(100 + place), "image": name})

@@ -1,4 +1,4 @@
-"""Small data sets in the layouts that the benchmarks are published in; all questions made up."""
+"""Small data sets in the benchmarks' published layouts, with invented questions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def write_lines(path: Path, entries: Iterable[dict[str, Any]]) -> Path:
 
 
 def write_samples(folder: Path, entries: Iterable[dict[str, Any]]) -> Path:
-    """``samples.json`` and a ``documents`` folder with ferries.pdf."""
+    """Write ``samples.json`` and a ``documents`` folder with ferries.pdf."""
     pages = [text_at(20, 300, word) for word in ("one", "two", "three")]
     write_pdf(_folder(folder / "documents") / "ferries.pdf", *pages)
     (folder / "samples.json").write_text(json.dumps(list(entries)), encoding="utf-8")
@@ -80,14 +80,14 @@ def write_samples(folder: Path, entries: Iterable[dict[str, Any]]) -> Path:
 
 
 def write_page_images(folder: Path, document: str, numbers: Iterable[int]) -> None:
-    """Page images whose red value is the number in their name."""
+    """Write page images whose red value is the number in their name."""
     _folder(folder)
     for number in numbers:
         Image.new("RGB", (20, 30), (number, 0, 0)).save(folder / f"{document}_{number}.png")
 
 
 def write_longdocurl(folder: Path, *, images_of_second: Iterable[int] = range(3)) -> Path:
-    """Its JSON lines, and page images of both documents in one folder, as they are published."""
+    """Write JSON Lines, and page images of both documents in one folder, as published."""
     write_lines(folder / "LongDocURL.jsonl", LONGDOCURL)
     images = folder / "pdf_pngs" / "4000-4999" / "4000"
     write_page_images(images, "4000001", range(11))

@@ -1,4 +1,4 @@
-"""Data sets in the layout of BEIR, in Parquet and JSON lines."""
+"""Data sets in BEIR's layout, in Parquet and JSON Lines."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_the_corpus_is_one_document_in_its_order(
-    tmp_path: Path, write: Callable[[Path], Path]
-) -> None:
+def test_the_corpus_is_one_document_in_order(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     dataset = open_dataset(write(tmp_path / "harbour"))
     assert dataset.name == "harbour"
     assert missing_documents(dataset) == []
@@ -51,10 +49,8 @@ def test_the_corpus_is_one_document_in_its_order(
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_judged_pages_are_evidence_best_grade_first(
-    tmp_path: Path, write: Callable[[Path], Path]
-) -> None:
-    """Ids 100 to 103 are pages 1 to 4; query 12 has no judgment and is left out."""
+def test_evidence_pages_are_sorted_by_grade(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    """Ids 100 to 103 are pages 1 to 4; query 12 has no judgment and is skipped."""
     questions = open_dataset(write(tmp_path / "harbour")).questions()
     assert [(one.id, one.evidence_pages) for one in questions] == [("10", (2, 4)), ("11", (1,))]
     assert questions[0].text == QUERIES[0]["query"]
@@ -69,7 +65,7 @@ def test_answers_and_boxes_of_vidore_3(tmp_path: Path) -> None:
     )
 
 
-def test_options_choose_grade_and_language(tmp_path: Path) -> None:
+def test_options_select_grade_and_language(tmp_path: Path) -> None:
     folder = write_parquet(tmp_path / "harbour")
     (question,) = open_dataset(f"{folder}?grade=2").questions()
     assert question.evidence_pages == (2,)
@@ -77,12 +73,12 @@ def test_options_choose_grade_and_language(tmp_path: Path) -> None:
     assert english.name == "harbour, english, grade 2"
     (french,) = open_dataset(f"{folder}?language=french").questions()
     assert french.id == "11"
-    # As a plan of an evaluation names it.
+    # The name as in a plan of an evaluation.
     (opened,) = open_question_sets(Plan(data=(f"{folder}?grade=2",)))
     assert (opened.name, len(opened.questions)) == ("harbour, grade 2", 1)
 
 
-def test_names_are_those_of_folders_and_repositories(
+def test_data_sets_are_named_by_folder_or_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_parquet(tmp_path / "harbour")
@@ -91,17 +87,17 @@ def test_names_are_those_of_folders_and_repositories(
     assert open_dataset("beir:.").name == open_dataset(".").name == "harbour"
 
 
-def test_a_config_for_each_language_as_mteb_has_them(tmp_path: Path) -> None:
+def test_mteb_configs_for_each_language(tmp_path: Path) -> None:
     folder = write_parquet(tmp_path / "harbour")
     for part in ("corpus", "queries", "qrels"):
         (folder / part).rename(folder / f"french-{part}")
     (question,) = open_dataset(f"{folder}?language=french").questions()
     assert question.id == "11"
-    with pytest.raises(DatasetError, match=r"is asked with \?language=LANGUAGE"):
+    with pytest.raises(DatasetError, match=r"\?language=LANGUAGE"):
         open_dataset(folder)
 
 
-def test_qrels_as_the_default_config(tmp_path: Path) -> None:
+def test_qrels_in_the_default_config(tmp_path: Path) -> None:
     folder = write_parquet(tmp_path / "harbour")
     (folder / "qrels").rename(folder / "data")
     assert len(open_dataset(folder).questions()) == 2
@@ -110,19 +106,27 @@ def test_qrels_as_the_default_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("?grade=high", "the options are grade=NUMBER"),
-        ("?lang=french", "the options are grade=NUMBER, language=NAME and split=NAME"),
-        ("?language=latin", "no queries in 'latin', but in english, french"),
-        ("?split=dev", "no corpus of the split 'dev'"),
+        ("?grade=high", "grade=NUMBER"),
+        ("?lang=french", "grade=NUMBER, language=NAME and split=NAME"),
+        ("?language=latin", "'latin'.*english, french"),
+        ("?split=dev", "no corpus .*'dev'"),
     ],
 )
-def test_wrong_options_are_refused(tmp_path: Path, options: str, message: str) -> None:
+def test_invalid_options_are_errors(tmp_path: Path, options: str, message: str) -> None:
     folder = write_parquet(tmp_path / "harbour")
     with pytest.raises(DatasetError, match=message):
         open_dataset(f"{folder}{options}")
 
 
-def test_wrong_rows_are_named(tmp_path: Path) -> None:
+def test_a_single_file_of_judgments_has_no_splits(tmp_path: Path) -> None:
+    folder = write_json_lines(tmp_path / "harbour")
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels.tsv")
+    assert open_dataset(folder).questions()
+    with pytest.raises(DatasetError, match=r"no qrels .*'dev'"):
+        open_dataset(f"{folder}?split=dev")
+
+
+def test_invalid_rows_are_reported(tmp_path: Path) -> None:
     folder = write_json_lines(tmp_path / "harbour")
     write_lines(folder / "queries.jsonl", [{"_id": "10", "text": 5}, {"text": "?"}])
     with pytest.raises(DatasetError) as caught:
@@ -133,10 +137,10 @@ def test_wrong_rows_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_judgments_of_pages_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_judgments_of_missing_pages_are_errors(tmp_path: Path) -> None:
     folder = write_parquet(tmp_path / "harbour")
     write_table(folder / "qrels" / "test-00000-of-00001.parquet", [QRELS[0] | {"corpus_id": 9}])
-    with pytest.raises(DatasetError, match="judge the page '9', which is not in the corpus"):
+    with pytest.raises(DatasetError, match="'9'"):
         open_dataset(folder)
 
 
@@ -148,7 +152,7 @@ def test_judgments_of_pages_that_are_not_there_are_refused(tmp_path: Path) -> No
         ("images/lost.png", "lost.png: no such file"),
     ],
 )
-def test_images_that_cannot_be_had(tmp_path: Path, image: str | None, message: str) -> None:
+def test_missing_images_are_errors(tmp_path: Path, image: str | None, message: str) -> None:
     folder = write_json_lines(tmp_path / "harbour")
     row = {"image": image}
     write_lines(folder / "corpus.jsonl", [{"_id": str(100 + place)} | row for place in range(4)])
@@ -156,7 +160,7 @@ def test_images_that_cannot_be_had(tmp_path: Path, image: str | None, message: s
         open_dataset(folder).path("harbour")
 
 
-def test_a_table_without_images_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_images_is_an_error(tmp_path: Path) -> None:
     folder = write_parquet(tmp_path / "harbour")
     for file in (folder / "corpus").iterdir():
         file.unlink()
@@ -166,6 +170,6 @@ def test_a_table_without_images_is_refused(tmp_path: Path) -> None:
         open_dataset(folder).path("harbour")
 
 
-def test_a_name_that_is_neither_folder_nor_repository() -> None:
-    with pytest.raises(DatasetError, match="neither a folder here nor OWNER/NAME at the hub"):
+def test_a_name_that_is_neither_folder_nor_repository_is_an_error() -> None:
+    with pytest.raises(DatasetError, match="OWNER/NAME"):
         open_dataset("beir:harbour")

@@ -1,4 +1,4 @@
-"""Benchmarks in the layouts they are published in, and questions of one's own."""
+"""Benchmarks in their published layouts, and custom questions."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ OWN: list[dict[str, Any]] = [
 
 
 def reds(folder: Path) -> list[int]:
-    """The red values of a document's pages: the numbers in the names of its page images."""
+    """Return the red values of a document's pages, which are the numbers in their file names."""
     with open_document(folder, ReadOptions(ocr="never")) as document:
         pixels = [document.image(page).getpixel((5, 5)) for page in range(1, len(document) + 1)]
     return [pixel[0] for pixel in pixels if isinstance(pixel, tuple)]
 
 
-def test_mmlongbench_writes_its_lists_as_texts(tmp_path: Path) -> None:
+def test_mmlongbench_has_lists_as_strings(tmp_path: Path) -> None:
     dataset = open_dataset(write_samples(tmp_path, MMLONGBENCH))
     first, second, third = dataset.questions()
     assert dataset.name == "MMLongBench"
@@ -68,27 +68,27 @@ def test_mmlongbench_writes_its_lists_as_texts(tmp_path: Path) -> None:
         answers=("14",),
         kind="Int",
     )
-    # All of a list is one answer.
+    # A list is one answer.
     assert (second.evidence_pages, second.answers) == ((1, 7), ("['Oban', 'Mallaig']",))
     assert (third.evidence_pages, third.answers) == ((), ("Not answerable",))
 
 
-def test_mmlongbench_counts_pages_below_1_as_the_first(tmp_path: Path) -> None:
-    # Written 0, -2, 1 and 3: the first three are page 1, once, and 3 is page 3.
+def test_mmlongbench_pages_below_1_are_page_1(tmp_path: Path) -> None:
+    # Of 0, -2, 1 and 3, the first three are page 1 and count once.
     (question,) = open_dataset(
         write_samples(tmp_path, [MMLONGBENCH[0] | {"evidence_pages": "[0, -2, 1, 3]"}])
     ).questions()
     assert question.evidence_pages == (1, 3)
 
 
-def test_a_document_that_is_missing_is_listed_once(tmp_path: Path) -> None:
+def test_a_missing_document_is_listed_once(tmp_path: Path) -> None:
     dataset = open_dataset(write_samples(tmp_path, [*MMLONGBENCH, MMLONGBENCH[2]]))
     assert dataset.path("ferries.pdf") == tmp_path / "documents" / "ferries.pdf"
     assert dataset.path("lost.pdf") is None
     assert missing_documents(dataset) == ["lost.pdf"]
 
 
-def test_the_hub_publishes_mmlongbench_as_a_table(tmp_path: Path) -> None:
+def test_mmlongbench_on_the_hub_is_a_table(tmp_path: Path) -> None:
     samples = write_samples(tmp_path / "samples", MMLONGBENCH)
     table = tmp_path / "table"
     shutil.copytree(samples / "documents", table / "documents")
@@ -101,12 +101,12 @@ def test_the_hub_publishes_mmlongbench_as_a_table(tmp_path: Path) -> None:
     assert dataset.path("ferries.pdf") == table / "documents" / "ferries.pdf"
 
 
-def test_its_repository_keeps_the_samples_in_a_folder_of_data(tmp_path: Path) -> None:
+def test_the_repository_of_mmlongbench_has_samples_in_a_data_folder(tmp_path: Path) -> None:
     write_samples(tmp_path / "data", MMLONGBENCH)
     assert missing_documents(open_dataset(tmp_path)) == ["lost.pdf"]
 
 
-def test_longdocurl_pages_count_from_1_and_their_images_from_0(tmp_path: Path) -> None:
+def test_longdocurl_numbers_pages_from_1_and_images_from_0(tmp_path: Path) -> None:
     dataset = open_dataset(write_longdocurl(tmp_path))
     first, second = dataset.questions()
     assert dataset.name == "LongDocURL"
@@ -115,12 +115,12 @@ def test_longdocurl_pages_count_from_1_and_their_images_from_0(tmp_path: Path) -
         "4000001",
         (2,),
     )
-    assert (first.answers, second.answers) == (("14",), ('["Oban", "Mallaig"]',))
+    assert (first.answers, second.answers) == (("14",), ('["Oban","Mallaig"]',))
     assert (first.kind, second.kind) == ("Integer", "List")
 
 
-def test_page_images_that_share_a_folder_are_told_apart_and_in_order(tmp_path: Path) -> None:
-    # As published: all documents whose numbers begin alike have their pages in one folder.
+def test_page_images_in_a_shared_folder_are_separated_and_sorted(tmp_path: Path) -> None:
+    # As published: documents whose numbers have the same prefix share a folder.
     dataset = open_dataset(write_longdocurl(tmp_path))
     first, second = dataset.path("4000001"), dataset.path("4000002")
     assert first is not None
@@ -130,14 +130,14 @@ def test_page_images_that_share_a_folder_are_told_apart_and_in_order(tmp_path: P
     assert reds(second) == [0, 1, 2]
     assert dataset.path("4000001") == first
     assert first.name == "4000001"
-    # The folders of links go with the data set.
+    # The folders of links are deleted with the data set.
     del dataset
     gc.collect()
     assert not first.parent.exists()
     assert len(list(tmp_path.rglob("*.png"))) == 14
 
 
-def test_page_images_that_have_a_folder_to_themselves_stay_there(tmp_path: Path) -> None:
+def test_page_images_in_their_own_folder_are_not_linked(tmp_path: Path) -> None:
     write_lines(tmp_path / "LongDocURL.jsonl", LONGDOCURL[1:])
     write_page_images(tmp_path / "pages", "4000002", range(3))
     (tmp_path / "pages" / ".hidden").touch()
@@ -147,17 +147,17 @@ def test_page_images_that_have_a_folder_to_themselves_stay_there(tmp_path: Path)
 @pytest.mark.parametrize(
     ("numbers", "first_missing"), [([0, 2], 2), ([0, 1], 3), ([1, 2, 3], 1)], ids=str
 )
-def test_a_document_with_some_of_its_pages_counts_as_missing(
+def test_an_incomplete_document_counts_as_missing(
     tmp_path: Path, numbers: list[int], first_missing: int
 ) -> None:
-    # After a gap all pages would have wrong numbers, and scores would be for other pages.
+    # After a gap, pages would have wrong numbers and scores.
     dataset = open_dataset(write_longdocurl(tmp_path, images_of_second=numbers))
     assert dataset.path("4000002") is None
     assert missing_documents(dataset) == ["4000002"]
     assert incomplete_documents(dataset) == {"4000002": first_missing}
 
 
-def test_without_any_page_a_document_is_missing_and_not_incomplete(tmp_path: Path) -> None:
+def test_a_document_without_pages_is_missing_but_not_incomplete(tmp_path: Path) -> None:
     dataset = open_dataset(write_longdocurl(tmp_path, images_of_second=[]))
     assert missing_documents(dataset) == ["4000002"]
     assert incomplete_documents(dataset) == {}
@@ -173,7 +173,7 @@ def test_a_pdf_is_preferred_to_page_images(tmp_path: Path) -> None:
     assert incomplete_documents(dataset) == {}
 
 
-def test_folders_that_link_to_each_other_are_looked_through_once(tmp_path: Path) -> None:
+def test_folders_that_link_to_each_other_are_searched_once(tmp_path: Path) -> None:
     write_longdocurl(tmp_path / "data")
     (tmp_path / "data" / "pdf_pngs" / "again").symlink_to(tmp_path / "data")
     elsewhere = tmp_path / "elsewhere"
@@ -184,14 +184,14 @@ def test_folders_that_link_to_each_other_are_looked_through_once(tmp_path: Path)
 
 
 def collection(folder: Path) -> Path:
-    """The collection the paper used: both benchmarks, named and laid out alike."""
+    """Write the collection that the paper used, with both benchmarks in the same layout."""
     write_samples(folder / "MMLongBench", MMLONGBENCH)
     plain = {"doc_id": "ferries.pdf", "question": "How many?", "answer": 3, "evidence_pages": [2]}
     write_samples(folder / "LongDocURL", [plain])
     return folder
 
 
-def test_a_benchmark_of_the_collection_is_chosen_by_name_or_folder(tmp_path: Path) -> None:
+def test_a_benchmark_in_the_collection_is_selected_by_name_or_folder(tmp_path: Path) -> None:
     collection(tmp_path)
     for name, folder in (("MMLongBench-Doc", "MMLongBench"), ("longdocurl", "LongDocURL")):
         by_name = open_dataset(name, data=tmp_path)
@@ -202,18 +202,17 @@ def test_a_benchmark_of_the_collection_is_chosen_by_name_or_folder(tmp_path: Pat
         assert by_folder.path("ferries.pdf") == by_name.path("ferries.pdf")
 
 
-def test_longdocurl_of_the_collection_counts_pages_from_0(tmp_path: Path) -> None:
+def test_longdocurl_in_the_collection_numbers_pages_from_0(tmp_path: Path) -> None:
     collection(tmp_path)
     (question,) = open_dataset("LongDocURL", data=tmp_path).questions()
-    # The collection writes 2 for the third page; MMLongBench-Doc counts from 1 there, too.
+    # The collection has 2 for the third page of LongDocURL, but numbers MMLongBench from 1.
     assert question.evidence_pages == (3,)
     assert open_dataset("MMLongBench", data=tmp_path).questions()[0].evidence_pages == (2, 3)
 
 
-def test_longdocurl_means_the_same_pages_in_both_layouts(tmp_path: Path) -> None:
-    # Evidence on the first and the third page of a document. The release counts from 1 and writes
-    # [1, 3]; the collection counts from 0 and writes [0, 2], with the release's other fields or
-    # without them.
+def test_longdocurl_has_the_same_pages_in_both_layouts(tmp_path: Path) -> None:
+    # Evidence is on the first and third page. The release numbers pages from 1 and has [1, 3]; the
+    # collection numbers them from 0 and has [0, 2], with or without the release's other fields.
     release, collected = tmp_path / "release", tmp_path / "collection" / "LongDocURL"
     write_lines(release / "LongDocURL_public.jsonl", LONGDOCURL[1:])
     write_samples(
@@ -233,7 +232,7 @@ def test_longdocurl_means_the_same_pages_in_both_layouts(tmp_path: Path) -> None
             assert question.evidence_pages == (1, 3)
 
 
-def test_other_answers_of_the_collection_are_right_too(tmp_path: Path) -> None:
+def test_alternative_answers_in_the_collection_are_references(tmp_path: Path) -> None:
     entry = MMLONGBENCH[0] | {"answer_2": "fourteen", "answer_3": " "}
     assert open_dataset(write_samples(tmp_path, [entry])).questions()[0].answers == (
         "14",
@@ -242,7 +241,7 @@ def test_other_answers_of_the_collection_are_right_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Lillianwei/Mdocagent-dataset", None])
-def test_the_collection_alone_is_ambiguous(tmp_path: Path, name: str | None) -> None:
+def test_the_collection_without_a_benchmark_is_ambiguous(tmp_path: Path, name: str | None) -> None:
     collection(tmp_path)
     with pytest.raises(DatasetError, match=r"several data sets: .*MMLongBench.*LongDocURL"):
         open_dataset(name, data=tmp_path) if name else open_dataset(tmp_path)
@@ -250,13 +249,13 @@ def test_the_collection_alone_is_ambiguous(tmp_path: Path, name: str | None) -> 
     assert open_dataset(tmp_path).name == "MMLongBench"
 
 
-def test_a_folder_of_another_benchmark_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_benchmark_is_an_error(tmp_path: Path) -> None:
     write_longdocurl(tmp_path)
-    with pytest.raises(DatasetError, match="is not of MMLongBench: it looks like LongDocURL"):
+    with pytest.raises(DatasetError, match="from MMLongBench: it looks like LongDocURL"):
         open_dataset("MMLongBench", data=tmp_path)
 
 
-def test_questions_of_ones_own(tmp_path: Path) -> None:
+def test_custom_questions(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "harbour.jsonl", OWN)
     write_page_images(tmp_path / "scans", "page", [0, 1])
     dataset = open_dataset(file)
@@ -264,13 +263,13 @@ def test_questions_of_ones_own(tmp_path: Path) -> None:
     assert dataset.name == "harbour"
     assert (first.id, first.answers, first.kind) == ("ferries-1", ("14", "fourteen"), None)
     assert second.evidence_pages == ()
-    # A folder of page images is a document too.
+    # A folder of page images is also a document.
     assert dataset.path("scans") == tmp_path / "scans"
     assert missing_documents(dataset) == ["papers/ferries.pdf"]
     assert open_dataset(tmp_path).questions() == dataset.questions()
 
 
-def test_files_as_some_editors_write_them(tmp_path: Path) -> None:
+def test_byte_order_marks_and_line_ends(tmp_path: Path) -> None:
     plain = write_lines(tmp_path / "a.jsonl", OWN)
     content = plain.read_bytes()
     (tmp_path / "b.jsonl").write_bytes(
@@ -279,18 +278,18 @@ def test_files_as_some_editors_write_them(tmp_path: Path) -> None:
     assert open_dataset(tmp_path / "b.jsonl").questions() == open_dataset(plain).questions()
 
 
-def test_ids_are_stable_and_hold_no_words(tmp_path: Path) -> None:
+def test_ids_are_stable_and_contain_no_text(tmp_path: Path) -> None:
     questions = open_dataset(write_samples(tmp_path, MMLONGBENCH)).questions()
-    # Results are kept by these: a change of them would orphan all that were computed.
+    # Results are stored under these ids, so they must not change.
     assert [question.id for question in questions] == ["1-4ed48c64", "2-f0b611ab", "3-f13b97df"]
 
 
-def test_the_same_question_twice_has_two_ids(tmp_path: Path) -> None:
+def test_duplicate_questions_have_different_ids(tmp_path: Path) -> None:
     questions = open_dataset(write_samples(tmp_path, [MMLONGBENCH[0]] * 2)).questions()
     assert questions[0].id != questions[1].id
 
 
-def test_what_is_doubtful_is_said_and_what_is_not_is_not() -> None:
+def test_doubtful_questions_are_listed() -> None:
     def question(number: int, pages: tuple[int, ...], *answers: str) -> Question:
         return Question(f"q{number}", "a.pdf", "How many?", pages, answers)
 
@@ -310,17 +309,17 @@ def test_what_is_doubtful_is_said_and_what_is_not_is_not() -> None:
         Doubt("q5", "it has an answer, but no evidence pages"),
         Doubt("q6", "no answer is given"),
     ]
-    # Of a document that was not opened the end is not known.
+    # The page count of a document that wasn't opened is unknown.
     assert [doubt.question for doubt in doubtful(questions, {})] == ["q3", "q3", "q4", "q5", "q6"]
 
 
-def test_a_benchmark_may_leave_an_answer_open(tmp_path: Path) -> None:
+def test_a_benchmark_may_have_empty_answers(tmp_path: Path) -> None:
     entries = [dict(MMLONGBENCH[0], answer=None), dict(MMLONGBENCH[1], answer=" ")]
     questions = open_dataset(write_samples(tmp_path, entries)).questions()
     assert [question.answers for question in questions] == [(), ()]
 
 
-def test_pages_named_twice_count_once(tmp_path: Path) -> None:
+def test_duplicate_pages_count_once(tmp_path: Path) -> None:
     entries = [dict(MMLONGBENCH[0], evidence_pages="[3, 2, 3]")]
     assert open_dataset(write_samples(tmp_path, entries)).questions()[0].evidence_pages == (3, 2)
 
@@ -331,12 +330,12 @@ def test_questions_are_a_copy(tmp_path: Path) -> None:
     assert len(dataset.questions()) == 3
 
 
-def test_of_the_two_files_of_longdocurl_the_plain_one_is_read(tmp_path: Path) -> None:
+def test_the_preferred_file_of_longdocurl_is_read(tmp_path: Path) -> None:
     write_lines(tmp_path / "LongDocURL_public.jsonl", LONGDOCURL)
     write_lines(tmp_path / "LongDocURL_public_with_subtask_category.jsonl", LONGDOCURL[:1])
     assert len(open_dataset(tmp_path).questions()) == 2
 
 
-def test_own_questions_may_be_a_json_list(tmp_path: Path) -> None:
+def test_custom_questions_may_be_a_json_list(tmp_path: Path) -> None:
     (tmp_path / "own.json").write_text(json.dumps(OWN))
     assert open_dataset(tmp_path / "own.json").questions()[0].id == "ferries-1"

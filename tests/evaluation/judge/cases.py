@@ -1,4 +1,4 @@
-"""Answers whose truth is known: written by hand, about half of them wrong."""
+"""Hand-written answers with known verdicts, about half of them incorrect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Case:
     references: list[str]
     answer: str
     short: str
-    """The answer cut down to what was asked for, by hand, without correcting it."""
+    """The answer, manually shortened to the requested part without correcting it."""
     correct: bool
 
 

@@ -1,4 +1,4 @@
-"""How far two judges agree, against an independent implementation."""
+"""The agreement of judges, compared with an independent implementation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def agreement(pairs: list[tuple[bool, bool]]) -> Agreement:
 
 
 @given(PAIRS)
-def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
+def test_kappa_equals_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
     kappa = agreement(pairs).kappa
     constant = len({verdict for pair in pairs for verdict in pair}) == 1
     assert (kappa is None) == constant
@@ -34,7 +34,7 @@ def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[bool, bool]]) -> None:
 
 
 @given(PAIRS)
-def test_agreement_has_no_side(pairs: list[tuple[bool, bool]]) -> None:
+def test_agreement_is_symmetric(pairs: list[tuple[bool, bool]]) -> None:
     there, back = agreement(pairs), agreement([(other, one) for one, other in pairs])
     assert (there.share, there.kappa) == (back.share, back.kappa)
     assert (there.only_first, there.cases) == (back.only_second, len(pairs))
@@ -47,17 +47,17 @@ def test_a_judge_agrees_with_itself(pairs: list[tuple[bool, bool]]) -> None:
     assert own.kappa in (1, None)
 
 
-def test_it_prints_its_counts() -> None:
+def test_agreement_as_text() -> None:
     assert str(Agreement("rules 2", "llm 1 m", 20, 5, 10, 15)) == (
         "rules 2 and llm 1 m agree on 35 of 50 cases (70.0%), Cohen's κ 0.40: 20 correct and 15 "
         "incorrect for both, 5 correct for the first only, 10 for the second only"
     )
 
 
-def test_only_the_same_cases_can_be_compared() -> None:
-    with pytest.raises(InvalidOption, match="2 and 1"):
+def test_incomparable_verdicts_are_errors() -> None:
+    with pytest.raises(InvalidOption, match="2 with 1"):
         compare_judges(verdicts("a", [True, True]), verdicts("b", [True]))
-    with pytest.raises(InvalidOption, match="one at least"):
+    with pytest.raises(InvalidOption, match="0 with 0"):
         compare_judges([], [])
     with pytest.raises(InvalidOption, match="a, b"):
         compare_judges([*verdicts("a", [True]), *verdicts("b", [True])], verdicts("b", [True] * 2))

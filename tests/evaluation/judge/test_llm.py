@@ -1,26 +1,23 @@
-"""The judge with a model: what the model is shown, and what is made of its reply."""
+"""The judge ``llm``: its prompts, and the parsing of replies."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.judge.generators import Grader, same_text
+from tests.evaluation.judge.generators import Grader, Says, same_text
 from visar.errors import GenerationError, InvalidOption
 from visar.evaluation.judge import LLMJudge
 from visar.evaluation.judge.llm import CHOICES
 from visar.evaluation.judge.model import case_line
-from visar.generation.protocol import OnText, Prompt, Reply, ignore_text
 
 
-def test_the_model_sees_the_case_and_decides() -> None:
+def test_the_model_gets_the_case_and_decides() -> None:
     grader = Grader(same_text)
     judge = LLMJudge(grader)
     verdict = judge.judge("Who?", ["Tom", "Ada"], "Ada")
@@ -34,7 +31,7 @@ def test_the_model_sees_the_case_and_decides() -> None:
     assert verdict.output_tokens == 5
 
 
-def test_the_same_case_is_put_in_the_same_words() -> None:
+def test_prompts_are_deterministic() -> None:
     grader = Grader(same_text)
     judge = LLMJudge(grader)
     assert judge.judge("Who?", ["Tom"], "Ada") == judge.judge("Who?", ["Tom"], "Ada")
@@ -42,11 +39,11 @@ def test_the_same_case_is_put_in_the_same_words() -> None:
 
 
 def test_judges_with_different_models_have_different_names() -> None:
-    """The cache tells them apart by name."""
+    """Cached verdicts are distinguished by name."""
     assert LLMJudge(Grader(same_text, "a")).name != LLMJudge(Grader(same_text, "b")).name
 
 
-def test_the_examples_show_both_verdicts_and_every_difficulty() -> None:
+def test_the_examples_cover_both_verdicts() -> None:
     grader = Grader(same_text)
     LLMJudge(grader).judge("Who?", ["Tom"], "Ada")
     lines = [json.loads(x) for x in grader.prompts[0].system.splitlines() if x.startswith("{")]
@@ -59,7 +56,7 @@ def test_the_examples_show_both_verdicts_and_every_difficulty() -> None:
 
 
 @given(st.text(), st.text(), st.text())
-def test_nothing_in_a_case_can_end_its_frame(question: str, reference: str, answer: str) -> None:
+def test_a_case_stays_on_one_line(question: str, reference: str, answer: str) -> None:
     line = case_line(question, [reference], answer)
     assert len(line.splitlines()) == 1
     assert json.loads(line) == {"question": question, "references": [reference], "answer": answer}
@@ -76,8 +73,8 @@ def test_nothing_in_a_case_can_end_its_frame(question: str, reference: str, answ
         "half a character: \ud83d",
     ],
 )
-def test_an_answer_cannot_leave_its_frame(answer: str) -> None:
-    """Neither by closing the JSON nor with the control tokens of a chat template."""
+def test_an_answer_cannot_escape_from_its_case(answer: str) -> None:
+    """It can't close the JSON or use control tokens of a chat template."""
     grader = Grader(same_text)
     assert not LLMJudge(grader).judge("Who?", ["Tom"], answer).correct
     (text,) = grader.prompts[0].parts
@@ -86,42 +83,21 @@ def test_an_answer_cannot_leave_its_frame(answer: str) -> None:
     assert not re.search(r"<|\[/?INST", text)
 
 
-@dataclass
-class Rambler:
-    """A server that cannot be held to a choice: it exists, so it must be seen."""
-
-    text: str
-    name: str = "rambler"
-    reads: Literal["images", "text"] = "text"
-
-    def count_tokens(self, text: str) -> int:
-        return len(text)
-
-    def generate(
-        self,
-        prompt: Prompt,
-        *,
-        max_tokens: int,
-        choices: Sequence[str] = (),
-        on_text: OnText = ignore_text,
-    ) -> Reply:
-        assert prompt.system
-        assert choices
-        on_text(self.text)
-        return Reply(self.text[:max_tokens], self.name, None, None, complete=False)
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "I think it is correct", '"correct"', "[1]", '{"choice": "maybe"}', '{"choice": ["a"]}'],
 )
-def test_a_reply_that_is_no_choice_is_no_verdict(text: str) -> None:
-    """Taking it for "incorrect" would lower the accuracy without anyone's notice."""
+def test_a_reply_without_a_choice_is_an_error(text: str) -> None:
+    """Some servers don't support constrained output.
+
+    Counting such replies as "incorrect" would silently lower the accuracy.
+    """
+    rambler = Says(text, "rambler", is_held_to_choices=True)
     with pytest.raises(GenerationError, match="rambler"):
-        LLMJudge(Rambler(text)).judge("Who?", ["Tom"], "Ada")
+        LLMJudge(rambler).judge("Who?", ["Tom"], "Ada")
 
 
-def test_whatever_a_generator_raises_can_be_recorded() -> None:
+def test_errors_of_generators_are_generation_errors() -> None:
     def fail(case: dict[str, Any]) -> str:
         raise KeyError(case["question"])
 
@@ -129,7 +105,7 @@ def test_whatever_a_generator_raises_can_be_recorded() -> None:
         LLMJudge(Grader(fail)).judge("Who?", ["Tom"], "Ada")
 
 
-def test_a_question_without_reference_is_not_put_to_a_model() -> None:
+def test_a_question_without_reference_is_not_sent_to_the_model() -> None:
     grader = Grader(same_text)
     with pytest.raises(InvalidOption):
         LLMJudge(grader).judge("Who?", [], "Ada")

@@ -1,4 +1,4 @@
-"""Precision and recall of the rules on known answers, as docs/judge.md gives them."""
+"""Precision and recall of the rules on known answers, as in the docs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 from tests.evaluation.judge.cases import known_cases
 from visar.evaluation.judge import BenchmarkJudge
 
-DOCS = Path(__file__).parents[3] / "docs" / "judge.md"
-# Kind, then precision and recall of answers as written and cut short.
+DOCS = Path(__file__).parents[3] / "docs" / "evaluation-reference.md"
+# Kind, then precision and recall of original and shortened answers.
 ROW = re.compile(r"^\| ([\w/ ]+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$", re.M)
 
 
-def test_the_docs_give_what_is_measured() -> None:
+def test_the_docs_have_the_measured_values() -> None:
     judge = BenchmarkJudge()
     counts: defaultdict[str, tuple[Counter[tuple[bool, bool]], Counter[tuple[bool, bool]]]]
     counts = defaultdict(lambda: (Counter(), Counter()))
     for case in known_cases():
         for row in (case.kind, "all"):
             for count, answer in zip(counts[row], (case.answer, case.short), strict=True):
-                said = judge.judge(case.question, case.references, answer).correct
-                count[said, case.correct] += 1
+                verdict = judge.judge(case.question, case.references, answer).correct
+                count[verdict, case.correct] += 1
     assert {name: tuple(rest) for name, *rest in ROW.findall(DOCS.read_text("utf-8"))} == {
         name: (*_precision_and_recall(written), *_precision_and_recall(short))
         for name, (written, short) in counts.items()
@@ -39,12 +39,12 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.2f}" if whole else "–"
 
 
-def test_the_examples_of_the_docs_are_true() -> None:
+def test_the_examples_in_the_docs_are_correct() -> None:
     assert doctest.testfile(str(DOCS), module_relative=False) == (0, 7)
 
 
 def test_half_of_the_cases_are_wrong() -> None:
-    """Otherwise a judge that always says the same would look good."""
+    """Otherwise a judge with constant verdicts would look good."""
     cases = known_cases()
     assert len(cases) >= 60
     assert 0.45 < sum(case.correct for case in cases) / len(cases) < 0.55

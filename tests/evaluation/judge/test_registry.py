@@ -1,4 +1,4 @@
-"""Judges by the names a person types."""
+"""Judges by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_rules_of_the_benchmarks_are_the_default() -> None:
     assert get_judge("rules").judge("Who?", ["Ada"], "ada").correct
 
 
-def test_rules_name_the_extra_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_missing_packages_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
     with pytest.raises(MissingExtra, match=r"visar-rag\[eval\]"):
         get_judge("rules")
@@ -39,12 +39,12 @@ def test_rules_have_no_model() -> None:
         get_judge("rules", device="cuda")
 
 
-def test_what_quotes_pages_cannot_judge() -> None:
-    with pytest.raises(InvalidOption, match="cannot judge"):
+def test_the_extractive_generator_cannot_judge() -> None:
+    with pytest.raises(InvalidOption, match="extractive"):
         get_judge("extractive")
 
 
-def test_other_names_are_those_of_generators() -> None:
+def test_other_names_are_generators() -> None:
     judge = get_judge("openai-text:small", base_url="http://127.0.0.1:1/v1")
     assert isinstance(judge, LLMJudge)
     assert judge.name.endswith("openai-text:small")
@@ -58,17 +58,17 @@ def test_the_model_of_the_paper_has_a_short_name() -> None:
     assert PUBLISHED[DEFAULT_MODEL].repository == "Qwen/Qwen2.5-14B-Instruct"
 
 
-def test_the_papers_protocol_takes_its_model_or_another() -> None:
-    assert re.fullmatch(r"paper 2-[0-9a-f]{8} qwen2.5-14b", get_judge("paper").name)
+def test_the_papers_protocol_works_with_any_model() -> None:
+    assert re.fullmatch(r"paper 3-[0-9a-f]{8} qwen2.5-14b", get_judge("paper").name)
     other = get_judge("paper:openai-text:small", base_url="http://127.0.0.1:1/v1")
     assert isinstance(other, PaperJudge)
     assert other.name.endswith(" openai-text:small")
-    for wrong, said in (("paper:extractive", "cannot judge"), ("paper:smal", "no generator")):
-        with pytest.raises(InvalidOption, match=said):
+    for wrong, message in (("paper:extractive", "can't judge"), ("paper:smal", "no generator")):
+        with pytest.raises(InvalidOption, match=message):
             get_judge(wrong)
 
 
-def test_a_local_model_judges_too(checkpoint: Callable[[str], Path]) -> None:
+def test_a_local_model_can_judge(checkpoint: Callable[[str], Path]) -> None:
     judge = get_judge(str(checkpoint("qwen2.5-7b")), device="cpu")
     verdict = judge.judge("In which year?", ["1998"], "1998")
     assert verdict == judge.judge("In which year?", ["1998"], "1998")

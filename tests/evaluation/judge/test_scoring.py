@@ -1,4 +1,4 @@
-"""The judges without a model: the benchmarks' scoring by answer type, and quotations."""
+"""Judges without a model: the benchmarks' scoring by answer type, and quotes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def score(reference: str, answer: str, kind: str | None = None) -> float:
         ('["Oban", 3]', None, "List"),
         ("[unclear]", None, "Str"),
         ("Not answerable", None, "None"),
-        # What the data set says decides, in the words of either benchmark.
+        # The data set's type takes precedence, in either benchmark's notation.
         ("14", "Str", "Str"),
         ("14", "String", "Str"),
         ("14", "Float", "Float"),
         ("14 ferries", "Integer", "Int"),
         ("Oban", "List", "List"),
         ("Not answerable", "Str", "None"),
-        # A correction can give an answer where the data set had none.
+        # A correction can add an answer that the data set didn't have.
         ("Ann Lee", "None", "Str"),
         ("14", "some other form", "Int"),
     ],
@@ -110,7 +110,7 @@ def test_other_numbers_may_differ_by_one_percent(
         ("Ada Merrow", "“Ada Merrow”", 1),
         ("High-Speed Craft", "High–Speed Craft (HSC)", 1),
         ("Coastal erosion", "Coastal erosio", 14 / 15),
-        ("abcd", "abxy", 0),  # a similarity of 0.5 is too little
+        ("abcd", "abxy", 0),  # a similarity of 0.5 is too low
         ("abcde", "abcxy", 3 / 5),
         ("Ada Merrow", "The lens was designed by Ada Merrow.", 0),
         ("Yes", "No", 0),
@@ -155,7 +155,7 @@ def test_some_texts_must_be_exact(reference: str, near: str) -> None:
         ("* Tiree\n* Coll\n* Oban", 1),
         ("Oban, Coll and Tiree", 1),
         ("Oban (2 piers); Coll; Tiree.", 1),
-        ("Oban, Coll, Tire", 4 / 5),  # the least of the three scores
+        ("Oban, Coll, Tire", 4 / 5),  # the lowest of the three scores
         ("Oban, Coll", 0),
         ("Oban, Coll, Tiree, Mull", 0),
         ("Oban, Coll, Mull", 0),
@@ -172,18 +172,18 @@ def test_items_that_are_numbers_or_dates_must_be_exact() -> None:
     assert score("['2011-08-02', '2011-08-03']", "2011-08-03, 2011-08-04", "List") == 0
 
 
-def test_a_list_of_one_item_is_that_item() -> None:
+def test_a_list_with_one_item_equals_the_item() -> None:
     assert score("['Oban, Argyll and Bute']", "Oban, Argyll and Bute", "List") == 1
     assert score("Oban", "oban", "List") == 1
 
 
-def test_no_answer_is_right_only_where_there_is_none() -> None:
+def test_no_answer_is_correct_only_for_unanswerable_questions() -> None:
     for nothing in ("Not answerable", "unanswerable.", "The question cannot be answered.", ""):
         assert score("Not answerable", nothing, "None") == 1
         for reference, kind in (("12", "Int"), ("1.5", "Float"), ("Oban", "Str"), ("[1]", "List")):
             assert score(reference, nothing, kind) == 0
     assert score("Not answerable", "12", "None") == 0
-    # Other words for it are not understood.
+    # Other phrases aren't recognized.
     assert score("Not answerable", "The document does not mention camels.", "None") == 0
 
 
@@ -193,17 +193,17 @@ def test_any_one_of_several_references_is_enough() -> None:
     assert not JUDGE.judge("Who?", ["Tom", "Ada Merrow"], "Ines").correct
 
 
-def test_correct_is_a_score_from_the_threshold_on() -> None:
+def test_correct_means_at_least_the_threshold() -> None:
     assert CORRECT_FROM == 0.9
     assert JUDGE.judge("Which?", ["abcdefghij"], "abcdefghix").correct
     assert not JUDGE.judge("Which?", ["abcdefghi"], "abcdefghx").correct
 
 
-def test_without_a_reference_nothing_can_be_judged() -> None:
+def test_missing_references_are_errors() -> None:
     for nothing in ([], [" "]):
         with pytest.raises(InvalidOption, match="no reference"):
             JUDGE.judge("Who?", nothing, "Ada")
-    with pytest.raises(InvalidOption, match="list of texts"):
+    with pytest.raises(InvalidOption, match="list of strings"):
         JUDGE.judge("Who?", "Ada", "Ada")
 
 
@@ -211,7 +211,7 @@ KINDS = st.sampled_from([None, "Int", "Float", "Str", "List", "None", "Integer",
 
 
 @given(reference=st.text(min_size=1).filter(str.strip), kind=KINDS)
-def test_a_reference_says_what_it_says(reference: str, kind: str | None) -> None:
+def test_a_reference_scores_1_against_itself(reference: str, kind: str | None) -> None:
     assert score(reference, reference, kind) == 1
 
 
@@ -235,8 +235,8 @@ def test_a_list_in_any_order(items: list[str], seed: int) -> None:
 @pytest.mark.parametrize(
     "piece", ["(", "(a", "[", "5 ", "1,111", "aaaa", "a-", "and ", ", ", "5a", "\n", "1:", "$", "."]
 )
-def test_a_long_answer_is_judged_too(piece: str) -> None:
-    """An answer made to be slow must not stop a run: this ends, or the test never does."""
+def test_long_answers_are_judged_quickly(piece: str) -> None:
+    """Adversarial answers must not stall a run; if they do, this test doesn't end."""
     for reference in (
         "12",
         "Not answerable",
@@ -274,11 +274,11 @@ QUOTED = (
         ("Not answerable", False),
     ],
 )
-def test_every_part_of_the_reference_must_stand_there(reference: str, correct: bool) -> None:
+def test_all_items_of_the_reference_must_be_quoted(reference: str, correct: bool) -> None:
     assert QuoteJudge().judge("How long?", [reference], QUOTED).correct is correct
 
 
-def test_saying_that_there_is_no_answer_is_right_where_there_is_none() -> None:
+def test_not_answerable_is_correct_for_unanswerable_questions() -> None:
     judge = QuoteJudge()
     assert judge.judge("Who?", ["Not answerable"], "Not answerable").correct
     assert not judge.judge("Who?", ["Ada"], "Not answerable").correct
@@ -288,7 +288,7 @@ WORDS = st.lists(st.text("abcdefgh", min_size=3, max_size=8), min_size=1, max_si
 
 
 @given(WORDS, WORDS, WORDS)
-def test_what_is_quoted_with_anything_around_it_is_found(
+def test_references_are_found_within_longer_quotes(
     before: list[str], reference: list[str], after: list[str]
 ) -> None:
     quotation = " ".join([*before, *reference, *after])

@@ -1,4 +1,4 @@
-"""What the figures draw, against sums over the records, and that they look alike."""
+"""The values in figures, compared with sums over the records, and their common style."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import rcParams
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 
 from tests.evaluation.synthetic import write_run
 from visar.evaluation.frames import Results, make_results, read_results
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Asked, Judged, Retrieved
+from visar.evaluation.records import QuestionRecord, RetrievalRecord, VerdictRecord
 from visar.evaluation.report import (
-    answer_figures,
     matrix_figures,
     retrieval_figures,
+    sparsity,
     sweep_figures,
 )
 from visar.evaluation.report.drawing import (
     LOOKS,
-    OTHER_COLOURS,
+    OTHER_COLORS,
     OTHER_MARKERS,
     document_bins,
     figure_style,
     plot_deviations,
     plot_quartiles,
     size_bins,
+    stack_stages,
     to_svg,
 )
 from visar.evaluation.report.latency import latency_figures
@@ -67,14 +68,14 @@ def test_gain_against_t(results: Results) -> None:
     assert line[50] == pytest.approx(100 * statistics.mean(differences))
 
 
-def test_k_against_gamma_is_of_all_questions(results: Results) -> None:
+def test_k_against_gamma_includes_all_questions(results: Results) -> None:
     before, after = (of_method(results, f"visar gamma={g}") for g in ("100", "1000"))
     assert len(after) == 40 > results.counted.question.nunique()
     ks = sweep_figures.ks_by_gamma(results.retrievals)
     assert list(ks.columns) == [10.0**power for power in range(9)]
     assert ks[1000.0].mean() == pytest.approx(statistics.mean(one.k for one in after.values()))
     line = sweep_figures.moves(ks)
-    # The first γ has none before it.
+    # The first γ has no previous one.
     assert min(line.index) == 10
     assert line[1000] == pytest.approx(
         statistics.mean(abs(after[q].k - before[q].k) for q in after)
@@ -98,10 +99,10 @@ def test_the_papers_bins_of_k_oracle() -> None:
     }
 
 
-def test_f1_against_k_oracle_is_the_mean_of_each_questions_own() -> None:
+def test_f1_against_k_oracle_is_the_mean_over_questions() -> None:
     """(1) of (1): F1 1. (1, 2, 3) of (1): P ⅓, R 1, F1 ½. Their mean is 75 %.
 
-    Of mean P ⅔ and mean R 1 it would be 80 %, as Table 1 has it.
+    The F1 of mean P ⅔ and mean R 1 would be 80 %, as in Table 1.
     """
     asked, retrieved = [], []
     for name, evidence, pages, k_oracle in (
@@ -109,8 +110,8 @@ def test_f1_against_k_oracle_is_the_mean_of_each_questions_own() -> None:
         ("b", (1,), (1, 2, 3), 1),
         ("c", (1, 9), (1, 2), 12),
     ):
-        asked.append(Asked(name, "D", "a", 99, evidence, answerable=True))
-        chosen = Retrieved("D", name, "e", "visar", len(pages), pages, pages, None)
+        asked.append(QuestionRecord(name, "D", "a", 99, evidence, answerable=True))
+        chosen = RetrievalRecord("D", name, "e", "visar", len(pages), pages, pages, None)
         retrieved += [chosen, replace(chosen, method="oracle", k=k_oracle)]
     placed = retrieval_figures.with_oracle(make_results(asked, retrieved).counted)
     placed = placed[placed.method == "visar"]
@@ -123,15 +124,15 @@ def test_f1_against_k_oracle_is_the_mean_of_each_questions_own() -> None:
 
 
 def test_the_papers_curve_of_accuracy_against_sparsity() -> None:
-    """Sparsity 10, 20, 30, 40 %; the answers to the last two are right.
+    """Sparsity is 10, 20, 30 and 40 %; the last two answers are correct.
 
-    From the 0th percentile on all count: mean sparsity 25, accuracy 50. The 50th percentile is 25:
-    the last two, mean 35, accuracy 100. The 95th is 38.5: the last alone.
+    At the 0th percentile all count: mean sparsity 25, accuracy 50. At the 50th, which is 25, the
+    last two count: mean 35, accuracy 100. At the 95th, which is 38.5, only the last one counts.
     """
     points = pd.DataFrame({"sparsity": [10, 20, 30, 40], "correct": [False, False, True, True]})
-    curve = answer_figures.cumulative(points)
-    assert len(curve) == len(answer_figures.PERCENTILES) == 20
-    by_percentile = dict(zip(answer_figures.PERCENTILES, curve, strict=True))
+    curve = sparsity.cumulative(points)
+    assert len(curve) == len(sparsity.PERCENTILES) == 20
+    by_percentile = dict(zip(sparsity.PERCENTILES, curve, strict=True))
     shown = {at: (place, one.mean, one.count) for at, (place, one) in by_percentile.items()}
     assert shown[0] == (25, 50, 4)
     assert shown[50] == (35, 100, 2)
@@ -139,10 +140,10 @@ def test_the_papers_curve_of_accuracy_against_sparsity() -> None:
 
 
 def test_shades_of_quartiles_and_of_standard_deviations() -> None:
-    """Of 1, 1, 1, 97 the mean is 25, the quartiles are 1 and 1 + ¼ · 96 = 25.
+    """The mean of 1, 1, 1, 97 is 25; the quartiles are 1 and 1 + ¼ · 96 = 25.
 
-    The standard deviation is √(3 · 24² / 4 + 72² / 4) = 41.57: from 25 − 41.57, which no time can
-    be and which is cut off at 1, to 66.57.
+    The standard deviation is √(3 · 24² / 4 + 72² / 4) = 41.57, so the shade goes from 25 − 41.57,
+    which is cut off at 1 because times aren't negative, to 66.57.
     """
     places, values = pd.Series([1.0] * 4), pd.Series([1.0, 1.0, 1.0, 97.0])
     with figure_style():
@@ -179,29 +180,29 @@ def test_the_papers_bins_of_document_sizes(
 @pytest.mark.parametrize(
     "sizes", [[4], [4, 4], [1, 3, 9, 27, 81, 243, 729], list(range(1, 60)), [5, 6, 7, 468]]
 )
-def test_every_size_has_its_bin(sizes: list[int]) -> None:
+def test_every_size_has_a_bin(sizes: list[int]) -> None:
     bins = size_bins(sizes)
     assert len(bins) <= 6
     for size in sizes:
         assert sum(first <= size <= last for first, last in bins) == 1
 
 
-def test_a_method_has_one_colour_in_all_figures(results: Results) -> None:
+def test_a_method_has_the_same_color_in_all_figures(results: Results) -> None:
     distributions = retrieval_figures.distribution_figures(results)
     for picture in [*distributions, latency_figures(results)[0]]:
         assert LOOKS["visar"][0].lower() in picture.svg, picture.key
     assert LOOKS["oracle"][0].lower() in distributions[0].svg
 
 
-def test_every_look_is_of_one_main_method() -> None:
+def test_every_main_method_has_a_unique_look() -> None:
     main = {key for key, method in METHODS.items() if method.group == "main"}
     assert LOOKS.keys() <= main | {"evidence"}
-    colours, markers = zip(*LOOKS.values(), strict=True)
-    for known, others in ((colours, OTHER_COLOURS), (markers, OTHER_MARKERS)):
+    colors, markers = zip(*LOOKS.values(), strict=True)
+    for known, others in ((colors, OTHER_COLORS), (markers, OTHER_MARKERS)):
         assert len({*known, *others}) == len(known) + len(others)
 
 
-def _drawn() -> str:
+def _draw() -> str:
     with figure_style():
         figure = Figure()
         axes = figure.add_subplot()
@@ -210,24 +211,24 @@ def _drawn() -> str:
         return to_svg(figure)
 
 
-def test_the_same_figure_is_the_same_file_with_text_as_text() -> None:
-    """Reports are committed: a figure may only change when its numbers do."""
-    assert _drawn() == _drawn()
-    assert "<dc:date>" not in _drawn()
-    assert "ViSAR, γ = 10⁵" in _drawn()
+def test_figures_are_deterministic_and_keep_text() -> None:
+    """Reports are committed, so figures may only change with their numbers."""
+    assert _draw() == _draw()
+    assert "<dc:date>" not in _draw()
+    assert "ViSAR, γ = 10⁵" in _draw()
 
 
-def test_the_style_ends_with_the_block_and_ignores_what_was_set_before() -> None:
-    plain = _drawn()
+def test_the_style_is_limited_to_the_block_and_ignores_other_settings() -> None:
+    plain = _draw()
     rcParams["font.size"] = 30
     try:
-        assert _drawn() == plain
+        assert _draw() == plain
         assert rcParams["font.size"] == 30
     finally:
         rcParams["font.size"] = 10
 
 
-def test_each_shortcut_has_its_line(results: Results) -> None:
+def test_each_shortcut_has_a_line(results: Results) -> None:
     shortcuts = next(one for one in latency_figures(results) if one.key == "figure-s12")
     for name in (
         "ViSAR",
@@ -242,7 +243,7 @@ def test_each_shortcut_has_its_line(results: Results) -> None:
         assert f">{name}<" in shortcuts.svg
 
 
-def test_a_detail_without_oracle_has_no_mark_of_it(tmp_path: Path) -> None:
+def test_a_detail_without_oracle_has_no_line_for_it(tmp_path: Path) -> None:
     (tmp_path / "details").mkdir()
     np.savez(
         tmp_path / "details" / "one.npz",
@@ -260,24 +261,36 @@ def test_a_detail_without_oracle_has_no_mark_of_it(tmp_path: Path) -> None:
     assert "Oracle" not in picture.svg
 
 
-def test_bins_of_few_answers_are_left_out() -> None:
+def test_bins_with_few_answers_are_omitted() -> None:
     setting = ("D", "e", "visar")
     asked, retrieved, judged = [], [], []
     for number, share in enumerate([0.1, 0.1, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0]):
-        asked.append(Asked(f"q{number}", "D", "a", 9, (1,), answerable=True))
+        asked.append(QuestionRecord(f"q{number}", "D", "a", 9, (1,), answerable=True))
         dataset, encoder, method = setting
         retrieved.append(
-            Retrieved(dataset, f"q{number}", encoder, method, 1, (1,), (1,), share, {})
+            RetrievalRecord(
+                *(dataset, f"q{number}", encoder, method, 1, (1,), (1,), 0.0, {}),
+                paper_sparsity=share,
+            )
         )
         judged.append(
-            Judged(dataset, f"q{number}", encoder, method, "g", 5, "rules", correct=number % 2 > 0)
+            VerdictRecord(
+                dataset, f"q{number}", encoder, method, "g", 5, "rules", correct=number % 2 > 0
+            )
         )
-    _, picture = answer_figures.sparsity_figures(make_results(asked, retrieved, judged=judged))
-    # Records of older versions have no other sparsity.
-    assert "Sparsity is the share of pages without any weight" in picture.caption
-    # Two bins have enough, and a full sparsity belongs to the last one.
+    _, picture = sparsity.sparsity_figures(make_results(asked, retrieved, judged=judged))
+    assert "Sparsity is the share of pages whose s_p" in picture.caption
+    # Two bins have enough answers, and a sparsity of 100% is in the last one.
     line = re.search(
         r'd="(M [^"]*)" clip-path="[^"]*" style="fill: none; stroke: #0072b2', picture.svg
     )
     assert line is not None
     assert len(re.findall("[ML]", line.group(1))) == 2
+
+
+def test_the_spread_of_stages_is_cut_off_at_zero() -> None:
+    """A stage of 2 ms with a deviation of 5 ms reaches from 0 to 7 ms."""
+    axes = Figure().add_subplot()
+    stack_stages(axes, [0], {"ranking": [2.0]}, 0.8, {"ranking": [5.0]})
+    (spread,) = [one for one in axes.collections if isinstance(one, LineCollection)]
+    assert [y for _, y in spread.get_segments()[0]] == [0, 7]

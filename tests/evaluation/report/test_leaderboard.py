@@ -1,4 +1,4 @@
-"""Runs side by side: rows, paired tests, and what is said where runs differ."""
+"""The leaderboard: rows, paired tests, and notes on differences between runs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ import pytest
 from tests.evaluation.synthetic import PRIVATE, stamp, write_records, write_run
 from tests.explain.browser import needs_chromium, opened
 from visar.errors import InvalidOption, NotARun
-from visar.evaluation.records import Asked, Judged, Retrieved, read_lines
+from visar.evaluation.records import QuestionRecord, RetrievalRecord, VerdictRecord, read_lines
 from visar.evaluation.report import InvalidPages
 from visar.evaluation.report.leaderboard import write_leaderboard
 
+QUOTES = {"extractive": {"default": ""}}
 DATA = {"source": "own", "questions": 4, "digest": "first"}
 
 
 def write_small(folder: Path, choices: dict[str, dict[str, tuple[int, ...]]]) -> Path:
-    """A run of four questions with evidence 1 and 2, and what methods chose for them."""
+    """Write a run of four questions with evidence 1 and 2, and the methods' choices."""
     folder.mkdir()
-    asked = [Asked(name, "own", f"{name}.pdf", 12, (1, 2), True) for name in "abcd"]
+    asked = [QuestionRecord(name, "own", f"{name}.pdf", 12, (1, 2), True) for name in "abcd"]
     write_records(folder / "asked.jsonl", asked)
     write_records(
         folder / "retrieved.jsonl",
         [
-            Retrieved("own", question, "letters", method, len(pages), pages, pages, None)
+            RetrievalRecord("own", question, "letters", method, len(pages), pages, pages, None)
             for method, by_question in choices.items()
             for question, pages in by_question.items()
         ],
@@ -50,7 +51,7 @@ def number(cell: Any) -> Any:
 BOTH, FIRST, WRONG = (1, 2), (1,), (7, 8)
 
 
-def test_rows_of_two_runs_worked_out(tmp_path: Path) -> None:
+def test_rows_of_two_runs_by_hand(tmp_path: Path) -> None:
     """Evidence is {1, 2} everywhere.
 
     good: recall (1 + 1 + 1/2 + 1/2) / 4 = 3/4, precision 1, F1 = 2 · 3/4 / (7/4) = 6/7.
@@ -75,12 +76,12 @@ def test_rows_of_two_runs_worked_out(tmp_path: Path) -> None:
     assert [good["Δ F1"], good["p"]] == [None, None]
     low, high = poor["Δ F1"]["interval"]
     assert low <= -4600 / 99 <= high <= 0
-    assert any("3 questions are in both, 0 in old alone, 1 in new" in n for n in found["notes"])
+    assert any("3 are in both, 0 only in old, 1 only in new" in n for n in found["notes"])
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two runs that ask the same; the second with one encoder, no answers, and other evidence."""
+    """Two runs with the same questions; the second has one encoder, no answers, other evidence."""
     folder = tmp_path_factory.mktemp("runs")
     groups = ("main", "others", "T")
     first = write_run(
@@ -98,7 +99,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         encoders=("embedded",),
         generators=(),
     )
-    (changed,) = [one for one in read_lines(second, Asked)[0] if one.question == "q1"][:1]
+    (changed,) = [one for one in read_lines(second, QuestionRecord)[0] if one.question == "q1"][:1]
     write_records(second / "asked.later.jsonl", [replace(changed, evidence_pages=(1, 2, 3))])
     return first, stamp(second)
 
@@ -112,7 +113,7 @@ def test_rows_are_sorted_and_complete(page: Path) -> None:
     rows = table(page, "retrieval-mmlongbench")["rows"]
     scores = [number(row["F1@k* %"]) for row in rows]
     assert scores == sorted(scores, reverse=True)
-    # Seven methods of the paper, two of them with two budgets, and ten of others.
+    # The paper's seven methods, two of them with two budgets, and ten others.
     assert len(rows) == 3 * (7 + 2 + 10)
     keys = [one["key"] for one in json.loads(page.with_suffix(".json").read_text())["tables"]]
     assert len(keys) == len(set(keys)) == 4
@@ -127,7 +128,7 @@ def test_rows_are_sorted_and_complete(page: Path) -> None:
     assert all(0 < p <= 1 for p in adjusted)
 
 
-def test_runs_that_differ_are_told(page: Path) -> None:
+def test_differences_between_runs_are_noted(page: Path) -> None:
     content = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     assert "Not in every run: more of second." in content["introduction"]
     notes = table(page, "retrieval-mmlongbench")["notes"]
@@ -147,6 +148,8 @@ def test_numbers_and_questions_can_be_downloaded(page: Path) -> None:
     rows = table(page, "retrieval-mmlongbench")["rows"]
     assert list(shown.value) == pytest.approx([number(row["F1@k* %"]) for row in rows])
     questions = pd.read_csv(page.parent / "leaderboard-retrievals.csv")
+    # Lists that any program can read.
+    assert [len(json.loads(pages)) for pages in questions.pages[:5]] == list(questions.k[:5])
     means = questions[questions.dataset == "MMLongBench"].groupby(["run", "encoder", "method"])
     recall = means.recall.mean()["first", "colpali", "top-k@5"]
     (row,) = [
@@ -174,7 +177,7 @@ def test_a_reader_sorts_and_filters_rows(page: Path) -> None:
         assert shown() == sorted(before, reverse=True)
         heading.click()
         assert shown() == sorted(before)
-        # Rows without a p come last, whichever way.
+        # Rows without a p come last in both directions.
         seen.page.locator("#retrieval-mmlongbench").get_by_role(
             "button", name="p", exact=True
         ).click()
@@ -188,12 +191,12 @@ def test_a_reader_sorts_and_filters_rows(page: Path) -> None:
 def test_answers_are_compared_with_the_same_generator_and_budget(
     runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """The values are those of the records: McNemar's test on the verdicts of both rows."""
+    """The values equal McNemar's test on the verdicts in the records."""
     page = write_leaderboard(runs, tmp_path, baseline="first/colpali/top-k@5")
     found = table(page, "answers-mmlongbench-rules")
-    judged = read_lines(runs[0], Judged)[0]
+    judged = read_lines(runs[0], VerdictRecord)[0]
 
-    def share(one: Judged) -> tuple[str, ...]:
+    def share(one: VerdictRecord) -> tuple[str, ...]:
         return (one.encoder, one.method, one.generator, str(one.max_k))
 
     right: dict[tuple[str, ...], dict[str, bool]] = {}
@@ -216,10 +219,10 @@ def test_answers_are_compared_with_the_same_generator_and_budget(
     }
 
 
-def test_the_baseline_must_be_one_row(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(InvalidOption, match="Several rows are called 'embedded/visar'"):
+def test_the_baseline_must_match_one_row(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="Several rows match 'embedded/visar'"):
         write_leaderboard(runs, tmp_path, baseline="embedded/visar")
-    with pytest.raises(InvalidOption, match=r"no row 'vizar': name one of .*first/colpali/visar"):
+    with pytest.raises(InvalidOption, match=r"'vizar'.*first/colpali/visar"):
         write_leaderboard(runs, tmp_path, baseline="vizar")
     page = write_leaderboard(runs, tmp_path, baseline="colpali/visar")
     rows = table(page, "retrieval-mmlongbench")["rows"]
@@ -227,34 +230,34 @@ def test_the_baseline_must_be_one_row(runs: tuple[Path, Path], tmp_path: Path) -
     assert (reference["Run"], reference["Method"]) == ("first", "ViSAR")
 
 
-def test_runs_of_the_same_name_are_shown_by_their_paths(tmp_path: Path) -> None:
+def test_runs_with_the_same_name_are_shown_by_path(tmp_path: Path) -> None:
     for parent in ("x", "y"):
         (tmp_path / parent).mkdir()
         write_small(tmp_path / parent / "run", {"visar": dict.fromkeys("abcd", BOTH)})
     folders = [tmp_path / "x" / "run", tmp_path / "y" / "run"]
     rows = table(write_leaderboard(folders, tmp_path / "out"), "runs")["rows"]
     assert [row["Run"] for row in rows] == [str(folder) for folder in folders]
-    with pytest.raises(InvalidOption, match="named twice"):
+    with pytest.raises(InvalidOption, match="twice"):
         write_leaderboard([folders[0], folders[0]], tmp_path / "out")
     with pytest.raises(NotARun):
         write_leaderboard([tmp_path / "nothing"], tmp_path / "out")
 
 
 @pytest.mark.parametrize(("way", "counted"), [("auto", 4), ("empty", 4), ("leave-out", 3)])
-def test_questions_on_pages_that_could_not_be_encoded(
+def test_questions_about_pages_that_could_not_be_encoded(
     tmp_path: Path, way: InvalidPages, counted: int
 ) -> None:
-    """d.pdf has such a page: as in the paper, its question is left out for that encoder."""
+    """d.pdf has such a page, so its question is left out for that encoder, as in the paper."""
     run = write_small(tmp_path / "run", {"my:good": dict.fromkeys("abcd", BOTH)})
-    found = read_lines(run, Retrieved)[0]
+    found = read_lines(run, RetrievalRecord)[0]
     records = [replace(one, invalid_pages=int(one.question == "d")) for one in found]
     write_records(run / "retrieved.jsonl", records)
     page = write_leaderboard([run], tmp_path / "out", invalid_pages=way)
     (row,) = table(page, "retrieval-own")["rows"]
     assert row["Questions"] == counted
-    said = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["introduction"]
+    introduction = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["introduction"]
     left_out = "run, own, letters: 1 questions are left out, as in the paper"
-    assert any(one.startswith(left_out) for one in said) is (way == "leave-out")
+    assert any(one.startswith(left_out) for one in introduction) is (way == "leave-out")
 
 
 def write_manifest(folder: Path, **values: Any) -> None:
@@ -266,24 +269,69 @@ def write_manifest(folder: Path, **values: Any) -> None:
     [
         {"definitions": {"code": "2", "encoders": {"letters": "1"}}},
         {"definitions": {"code": "1", "encoders": {"letters": "2"}}},
+        {"definitions": {"code": "1", "methods": {"my:good": {"digest": "2"}}}},
+        {"definitions": {"code": "1", "judges": {"rules": "2"}}},
+        {"definitions": {"code": "1", "generators": {"qwen2.5-vl": {"default": "2"}}}},
+        {"definitions": {"code": "1", "calibrations": {"letters": "2"}, "generators": QUOTES}},
         {"definitions": {"code": "1"}, "plan": {"as_authors": True}},
         {"definitions": {"code": "1"}, "data": {"own": DATA | {"digest": "other"}}},
     ],
 )
-def test_different_definitions_are_compared_only_if_told(
+def test_different_definitions_are_compared_only_if_allowed(
     tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     runs = [write_small(tmp_path / name, {"my:good": {"a": BOTH}}) for name in ("one", "two")]
-    first = {"definitions": {"code": "1", "encoders": {"letters": "1"}}, "data": {"own": DATA}}
+    definitions = {
+        "code": "1",
+        "encoders": {"letters": "1"},
+        "methods": {"my:good": {"digest": "1"}},
+        "calibrations": {"letters": "1"},
+        "generators": {"qwen2.5-vl": {"default": "1"}, **QUOTES},
+        "judges": {"rules": "1"},
+    }
+    first = {"definitions": definitions, "data": {"own": DATA}}
     for run, values in zip(runs, (first, changed), strict=True):
         write_manifest(run, **values)
-        # The digests of inputs go with the definitions.
+        # The digests of inputs depend on the definitions.
         stamp(run)
     with pytest.raises(InvalidOption, match="--allow-different"):
         write_leaderboard(runs, tmp_path / "out")
     page = write_leaderboard(runs, tmp_path / "out", allow_different=True)
-    said = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["introduction"]
-    assert any(one.startswith("Not the same in all runs") for one in said)
+    introduction = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["introduction"]
+    assert any(one.startswith("Different between runs") for one in introduction)
     write_manifest(runs[1], **first)
     stamp(runs[1])
     assert write_leaderboard(runs, tmp_path / "out").exists()
+
+
+def test_definitions_of_earlier_calls_are_compared(tmp_path: Path) -> None:
+    """The last call of a run used another encoder. Another prompt counts as another generator."""
+    runs = [write_small(tmp_path / name, {"my:good": {"a": BOTH}}) for name in ("one", "two")]
+    later = {"code": "1", "encoders": {"digits": "1"}, "generators": {"g": {"paper": "2"}}}
+    for run, version in zip(runs, ("1", "1"), strict=True):
+        write_manifest(run, definitions={"code": "1", "encoders": {"letters": version}})
+    manifest = {"started": "2026-01-03", "definitions": later}
+    (runs[0] / "manifest.later.json").write_text(json.dumps(manifest))
+    default = {"code": "1", "encoders": {"letters": "1"}, "generators": {"g": {"default": "1"}}}
+    write_manifest(runs[1], definitions=default)
+    for run in runs:
+        stamp(run)
+    assert write_leaderboard(runs, tmp_path / "out").exists()
+    write_manifest(runs[1], definitions={"code": "1", "encoders": {"letters": "2"}})
+    with pytest.raises(InvalidOption, match="encoder letters differs between one and two"):
+        write_leaderboard([stamp(runs[0]), stamp(runs[1])], tmp_path / "out")
+
+
+def test_changed_documents_are_compared_only_if_allowed(tmp_path: Path) -> None:
+    """A document was replaced, or its words were read with different OCR settings."""
+    runs = [write_small(tmp_path / name, {"my:good": {"a": BOTH}}) for name in ("one", "two")]
+    asked = [replace(one, document_digest="1") for one in read_lines(runs[0], QuestionRecord)[0]]
+    write_records(runs[0] / "asked.later.jsonl", asked)
+    write_records(
+        runs[1] / "asked.later.jsonl", [replace(asked[0], document_digest="2"), *asked[1:]]
+    )
+    for run in runs:
+        stamp(run)
+    with pytest.raises(InvalidOption, match="1 document of own"):
+        write_leaderboard(runs, tmp_path / "out")
+    assert write_leaderboard(runs, tmp_path / "out", allow_different=True).exists()

@@ -1,4 +1,4 @@
-"""Methods and encoders of other packages, which no version of the report knows."""
+"""Methods and encoders of other packages in reports."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ import pytest
 
 from tests.evaluation.synthetic import stamp, write_records, write_run
 from visar.evaluation.bench_report import figures, tables, to_markdown
-from visar.evaluation.records import Answered, Judged, Retrieved, read_lines
+from visar.evaluation.records import (
+    FILE_NAMES,
+    AnswerRecord,
+    RetrievalRecord,
+    VerdictRecord,
+    read_lines,
+)
 from visar.evaluation.report import write_report
-from visar.evaluation.report.drawing import OTHER_COLOURS, STAGE_COLOURS, method_looks
+from visar.evaluation.report.drawing import OTHER_COLORS, STAGE_COLORS, method_looks
+from visar.evaluation.report.methods import label
 from visar.evaluation.statistics import summarize
 from visar.evaluation.timing import APPROXIMATE, COMPARED, EXACT, SHORTCUTS, Bench, Part, Timing
 
@@ -23,7 +30,7 @@ METHODS = ("costs $5 <b>", "their_package.methods:cheap")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with two more methods, which take the pages that ViSAR takes."""
+    """A run with two plugin methods, which choose the same pages as ViSAR."""
     folder = write_run(
         tmp_path_factory.mktemp("run"),
         questions=12,
@@ -32,13 +39,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         generators=("extractive",),
         groups=("main",),
     )
-    kinds: tuple[Any, ...] = (Retrieved, Answered, Judged)
+    kinds: tuple[Any, ...] = (RetrievalRecord, AnswerRecord, VerdictRecord)
     for kind in kinds:
         ours = [one for one in read_lines(folder, kind)[0] if one.method == "visar"]
         theirs = [replace(one, method=name) for name in METHODS for one in ours]
-        write_records(folder / f"{kind.__name__.lower()}-more.jsonl", theirs)
+        write_records(folder / f"{FILE_NAMES[kind]}-more.jsonl", theirs)
     write_report(stamp(folder))
     return folder
+
+
+def test_methods_that_need_a_calibration_have_names() -> None:
+    assert [label(name) for name in ("coverage", "threshold")] == [
+        "Promised recall",
+        "Fixed threshold",
+    ]
+    assert label(METHODS[0]) == METHODS[0]
 
 
 @pytest.mark.parametrize(
@@ -51,14 +66,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("table-s8-mmlongbench-their-package-encoders-tiny-extractive", 0),
     ],
 )
-def test_each_has_a_row_like_ours_under_its_name(folder: Path, key: str, methods: int) -> None:
+def test_each_plugin_has_a_row(folder: Path, key: str, methods: int) -> None:
     tables = json.loads((folder / "report.json").read_text(encoding="utf-8"))["tables"]
     rows = next(table["rows"] for table in tables if table["key"] == key)
     by_method = {row[methods]: row[methods + 1 :] for row in rows}
     values = [cell["value"] if isinstance(cell, dict) else cell for cell in by_method["ViSAR"]]
     for name in METHODS:
         theirs = [cell["value"] if isinstance(cell, dict) else cell for cell in by_method[name]]
-        # ViSAR is not compared with itself; they do not differ from it.
+        # ViSAR isn't compared with itself, and the plugins don't differ from it.
         for own, ours in zip(theirs, values, strict=True):
             assert own == ours or (ours is None and own in (0.0, 1.0))
 
@@ -76,27 +91,27 @@ def test_each_has_a_row_like_ours_under_its_name(folder: Path, key: str, methods
         "figure-s10-sizes",
     ],
 )
-def test_each_has_a_colour_and_a_label(folder: Path, key: str) -> None:
+def test_each_plugin_has_a_color_and_a_label(folder: Path, key: str) -> None:
     svg = (folder / "figures" / f"{key}.svg").read_text(encoding="utf-8")
-    for name, colour in zip(METHODS, OTHER_COLOURS, strict=False):
+    for name, color in zip(METHODS, OTHER_COLORS, strict=False):
         assert name.replace("<", "&lt;").replace(">", "&gt;") in svg
-        assert colour.lower() in svg
+        assert color.lower() in svg
 
 
-def test_many_methods_can_be_told_apart() -> None:
+def test_many_methods_have_distinct_looks() -> None:
     looks = method_looks([f"package:{number}" for number in range(40)])
     seen = {(look["color"], look["marker"], str(look.get("linestyle"))) for look in looks.values()}
     assert len(seen) == len(looks)
 
 
-def test_a_bench_shows_them_too() -> None:
+def test_a_benchmark_shows_plugins() -> None:
     keys = (*COMPARED, "their-method", *SHORTCUTS)
     timings = {
         key: Timing(
             key,
             summarize([1.0, 2.0, 4.0]),
             1.5,
-            dict.fromkeys(STAGE_COLOURS, 0.5) if key in (EXACT, APPROXIMATE, *SHORTCUTS) else {},
+            dict.fromkeys(STAGE_COLORS, 0.5) if key in (EXACT, APPROXIMATE, *SHORTCUTS) else {},
         )
         for key in keys
     }
@@ -109,4 +124,4 @@ def test_a_bench_shows_them_too() -> None:
     assert "| their-method | 2.00 (1.50–3.00) | 1.5× |" in to_markdown(measured)
     svg = figures(measured)["latency-size.svg"]
     assert "their-method" in svg
-    assert OTHER_COLOURS[0].lower() in svg
+    assert OTHER_COLORS[0].lower() in svg

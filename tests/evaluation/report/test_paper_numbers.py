@@ -1,4 +1,4 @@
-"""Where the paper's numbers stand beside ours, and where they must not."""
+"""When reports show the paper's numbers, and when they must not."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.report.cells import alone, row
+from tests.evaluation.report.cells import report_with, row
 from visar.evaluation.frames import Results, make_results
-from visar.evaluation.records import Asked, Judged, Retrieved
+from visar.evaluation.records import QuestionRecord, RetrievalRecord, VerdictRecord
 from visar.evaluation.report import InvalidPages, apply_invalid_pages, make_tables
 from visar.evaluation.report.markup import to_json, to_markdown
 
@@ -19,9 +19,9 @@ PAPER_JUDGE = "paper 1-abc openai:Qwen/Qwen2.5-14B-Instruct"
 def paper_run(
     questions: int = 1073, with_evidence: int = 842, *, encoder: str = "colpali", **changes: Any
 ) -> Results:
-    """As many questions as the paper asks of MMLongBench, and the best of answers."""
+    """Return a run with as many questions as the paper's for MMLongBench, and correct answers."""
     asked = [
-        Asked(
+        QuestionRecord(
             f"q{n:04}",
             changes.get("dataset", "MMLongBench"),
             f"d{n}",
@@ -36,7 +36,7 @@ def paper_run(
     return make_results(
         asked,
         [
-            Retrieved(
+            RetrievalRecord(
                 one.dataset,
                 one.question,
                 encoder,
@@ -52,7 +52,7 @@ def paper_run(
             for n, one in enumerate(asked)
         ],
         judged=[
-            Judged(
+            VerdictRecord(
                 one.dataset,
                 one.question,
                 encoder,
@@ -69,7 +69,7 @@ def paper_run(
 
 
 def paper_numbers(results: Results) -> set[str]:
-    """The tables in which a number of the paper stands, but for that of the questions."""
+    """Return the tables with the paper's numbers other than numbers of questions."""
     return {
         table.key.partition("-mmlongbench")[0].partition("-longdocurl")[0]
         for table in make_tables(results)[1:]
@@ -82,22 +82,26 @@ ANSWERS = {"table-3-s2", "accuracy", "table-s9"}
 LATENCY = {"table-s8"}
 
 
-def test_the_papers_number_stands_beside_ours_in_the_same_setting() -> None:
+def test_the_papers_numbers_are_shown_in_the_same_setting() -> None:
     tables = {table.key: table for table in make_tables(paper_run())}
     cells = row(tables["table-1-mmlongbench"], "colpali", "ViSAR")
     assert (cells["Mean k"].paper, cells["F1@k* %"].paper) == (5.3, 56.69)
     assert row(tables["table-1-mmlongbench"], "", "evidence pages")["Mean k"].paper == 1.9
     ranking = row(tables["table-2-s1-mmlongbench"], "colpali", "ViSAR")
-    # It is the paper's own NDCG, and stands beside that alone.
+    # The paper's NDCG is only compared with the same definition.
     assert (ranking["NDCG@5"].paper, ranking["paper's NDCG@5"].paper) == (None, 0.734)
     accuracy = tables[
         "table-3-s2-mmlongbench-qwen2-5-vl-paper-prompt-"
         "paper-1-abc-openai-qwen-qwen2-5-14b-instruct"
     ]
     assert row(accuracy, "colpali", "ViSAR")["Max-5 %"].paper == 35.42
-    assert "| 1073 / 1073 | 100.00 (100.00–100.00) · paper 35.42 |" in to_markdown(alone(accuracy))
+    assert "| 1073 / 1073 | 100.00 (100.00–100.00) · paper 35.42 |" in to_markdown(
+        report_with(accuracy)
+    )
     place = accuracy.columns.index("Max-5 %")
-    assert json.loads(to_json(alone(accuracy)))["tables"][0]["rows"][0][place]["paper"] == 35.42
+    assert (
+        json.loads(to_json(report_with(accuracy)))["tables"][0]["rows"][0][place]["paper"] == 35.42
+    )
     assert row(tables["table-s8-mmlongbench-colpali"], "ViSAR")["Retrieval s"].paper == 0.05
     questions = row(tables["questions"], "MMLongBench")
     assert (questions["Questions"].paper, questions["With evidence"].paper) == (1073, 842)
@@ -107,7 +111,7 @@ def test_the_papers_number_stands_beside_ours_in_the_same_setting() -> None:
     ("changes", "shown"),
     [
         ({}, RETRIEVAL | ANSWERS | LATENCY),
-        # Other editions of the benchmark have other questions: both numbers are shown.
+        # Other editions of the benchmark have different questions, so both numbers are shown.
         ({"questions": 1082, "with_evidence": 841}, RETRIEVAL | ANSWERS | LATENCY),
         ({"prompt": "default"}, RETRIEVAL | LATENCY),
         ({"judge": "rules 1"}, RETRIEVAL | LATENCY),
@@ -123,36 +127,36 @@ def test_the_papers_number_stands_beside_ours_in_the_same_setting() -> None:
         ({"dataset": "Other"}, set()),
         ({"encoder": "embedded"}, {"table-1"}),
     ],
-    # A set prints in another order in each process.
+    # The order of sets differs between processes.
     ids=lambda value: "" if isinstance(value, set) else str(value),
 )
-def test_definitions_prompt_judge_and_weights_decide(
+def test_definitions_prompt_judge_and_weights_must_be_the_same(
     changes: dict[str, Any], shown: set[str]
 ) -> None:
     assert paper_numbers(paper_run(**changes)) == shown
 
 
-def test_the_number_of_questions_of_both_sides_is_shown() -> None:
+def test_both_numbers_of_questions_are_shown() -> None:
     table = make_tables(paper_run(with_evidence=841))[1]
     cells = row(table, "colpali", "ViSAR")
     assert (cells["Questions"].value, cells["Questions"].paper) == (841, 842)
-    assert "| 841 / 842 |" in to_markdown(alone(table))
+    assert "| 841 / 842 |" in to_markdown(report_with(table))
     assert table.notes[-1] == (
-        "The paper counts another number of questions: colpali 841 here, 842 in the paper."
+        "The paper's number of questions differs: colpali 841 here, 842 in the paper."
     )
 
 
-def test_the_note_says_what_differs() -> None:
+def test_the_note_lists_the_differences() -> None:
     tables = make_tables(paper_run(prompt="default", judge="rules 1"))
     accuracy = next(table for table in tables if table.key.startswith("table-3"))
     assert accuracy.notes[-1] == (
-        "No number of the paper stands here: the answers are not asked for with the paper's prompt "
-        "(--prompt paper); they are judged by rules 1, in the paper by Qwen2.5-14B-Instruct with "
-        "its own prompt (--judge paper)."
+        "Not compared with the paper: the answers don't use the paper's prompt (--prompt paper); "
+        "the judge is rules 1, but in the paper Qwen2.5-14B-Instruct with its own prompt "
+        "(--judge paper)."
     )
     tables = make_tables(paper_run(generator="OpenGVLab/InternVL3_5-8B-HF"))
     accuracy = next(table for table in tables if table.key.startswith("accuracy"))
-    assert "InternVL3_5-8B-HF has other weights than the paper's" in accuracy.notes[-1]
+    assert "InternVL3_5-8B-HF has different weights than the paper's" in accuracy.notes[-1]
 
 
 @pytest.mark.parametrize(
@@ -160,25 +164,25 @@ def test_the_note_says_what_differs() -> None:
     [("auto", 2153, True), ("leave-out", 2153, True), ("empty", 2323, False)],
 )
 def test_questions_on_invalid_pages(way: InvalidPages, counted: int, has_paper: bool) -> None:
-    """Of 2,325 questions 2,323 have evidence, and 170 are on documents with NaN pages.
+    """Of 2,325 questions, 2,323 have evidence and 170 are about documents with NaN pages.
 
     2,323 − 170 = 2,153 for retrieval, 2,325 − 170 = 2,155 for accuracy, as in the paper.
     """
-    run = paper_run(2325, 2323, dataset="LongDocURL", encoder="colmodernvbert", invalid=170)
+    run = paper_run(2325, 2323, dataset="LongDocURL", encoder="colmodernvbert+authors", invalid=170)
     tables = make_tables(apply_invalid_pages(run, way))
-    cells = row(tables[1], "colmodernvbert", "ViSAR")
+    cells = row(tables[1], "colmodernvbert+authors", "ViSAR")
     assert cells["Questions"].value == counted
     assert cells["Mean k"].paper == (13.5 if has_paper else None)
     accuracy = row(
         next(table for table in tables if table.key.startswith("table-3")),
-        "colmodernvbert",
+        "colmodernvbert+authors",
         "ViSAR",
     )
     assert accuracy["n, Max-5"].value == (2155 if has_paper else 2325)
     assert accuracy["Max-5 %"].paper == (58.28 if has_paper else None)
     if has_paper:
-        note = "colmodernvbert: 170 questions are left out, as in the paper"
+        note = "colmodernvbert+authors: 170 questions are left out, as in the paper"
     else:
-        note = "colmodernvbert: 170 questions are about documents with pages that could not be"
+        note = "colmodernvbert+authors: 170 questions are about documents with pages that"
     assert any(one.startswith(note) for one in tables[1].notes)
-    assert not any("Without a result" in one for one in tables[1].notes)
+    assert not any("Missing results" in one for one in tables[1].notes)

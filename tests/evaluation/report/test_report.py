@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -17,7 +18,7 @@ from tests.evaluation.synthetic import PRIVATE, write_records, write_run
 from visar.errors import MissingExtra, NotARun
 from visar.evaluation.frames import read_results
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Retrieved, read_lines
+from visar.evaluation.records import RetrievalRecord, read_lines
 from visar.evaluation.report import (
     InvalidPages,
     introduce,
@@ -26,6 +27,7 @@ from visar.evaluation.report import (
     write_report,
 )
 
+AUTHORS = {"as_authors": True, "generators": ["g"], "prompt": "paper", "judges": ["paper"]}
 FIGURES = {
     "figure-s1",
     "figure-s2",
@@ -53,7 +55,7 @@ VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
 class Page(HTMLParser):
-    """Tags that do not close, ids, and what the page points to."""
+    """A parser that collects unclosed tags, ids and links of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -103,7 +105,7 @@ def html(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Retrieval alone, without sweeps."""
+    """A run with only retrieval, without sweeps."""
     return write_run(
         tmp_path_factory.mktemp("small"),
         questions=10,
@@ -123,7 +125,7 @@ def test_the_page_is_well_formed_and_loads_nothing(html: str) -> None:
     assert twice == []
     targets = {link.removeprefix("#") for link in page.links if link.startswith("#")}
     assert targets <= page.ids.keys()
-    # What is left are the matrices' pixels, within the page.
+    # The only sources left are the matrices' pixels, which are embedded in the page.
     others = [link for link in page.links if not link.startswith("#")]
     assert all(link.startswith("data:image/png;base64,") for link in others)
     within = set(re.findall(r"url\(#([^)]*)\)", html))
@@ -152,18 +154,18 @@ def test_markdown_shows_every_figure_and_table(folder: Path) -> None:
         assert all(len(row) == len(table["columns"]) for row in table["rows"])
 
 
-def test_no_word_of_a_question_or_an_answer_is_in_it(folder: Path, html: str) -> None:
+def test_the_report_has_no_text_of_questions_or_answers(folder: Path, html: str) -> None:
     markdown, content = ((folder / name).read_text() for name in ("report.md", "report.json"))
     assert (folder / "answered.jsonl").read_text().count(PRIVATE) > 0
     assert PRIVATE not in html + markdown + content
 
 
-def test_what_comes_from_data_is_escaped(folder: Path, html: str) -> None:
+def test_values_from_data_are_escaped(folder: Path, html: str) -> None:
     assert "Own &lt;papers&gt; &amp; more" in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "<papers>" not in html
     markdown = (folder / "report.md").read_text()
-    # The manifest is indented code, in which nothing has a meaning.
+    # The manifest is indented code, which isn't parsed as Markdown.
     outside = [line for line in markdown.splitlines() if not line.startswith("    ")]
     assert not any("<papers>" in line or "<script>" in line for line in outside)
 
@@ -172,7 +174,7 @@ def test_the_manifest_is_at_the_end(html: str) -> None:
     assert html.index("2026-01-02T03:04:05Z") > html.index('<h2 id="manifest">')
 
 
-def test_retrieval_alone_gives_a_report_and_always_the_same(small: Path, tmp_path: Path) -> None:
+def test_a_report_of_retrieval_is_deterministic(small: Path, tmp_path: Path) -> None:
     page = write_report(small, tmp_path / "one")
     write_report(small, tmp_path / "two")
     assert page == tmp_path / "one" / "report.html"
@@ -187,49 +189,59 @@ def test_retrieval_alone_gives_a_report_and_always_the_same(small: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("way", "said"),
+    ("way", "sentence"),
     [
-        ("auto", "count as empty pages"),
-        ("empty", "count as empty pages"),
+        ("auto", "count as empty"),
+        ("empty", "count as empty"),
         ("leave-out", "are left out, as in the paper"),
     ],
 )
-def test_the_report_says_what_became_of_invalid_pages(
-    small: Path, tmp_path: Path, way: InvalidPages, said: str
+def test_the_report_explains_invalid_pages(
+    small: Path, tmp_path: Path, way: InvalidPages, sentence: str
 ) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
-    chosen, _ = read_lines(small, Retrieved)
+    chosen, _ = read_lines(small, RetrievalRecord)
     broken = [replace(one, invalid_pages=1) for one in chosen if one.question == "q1"]
     write_records(tmp_path / "retrieved.jsonl", [*chosen, *broken])
     page = write_report(tmp_path, invalid_pages=way)
-    assert said in page.read_text(encoding="utf-8")
+    assert sentence in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("plans", "said"),
+    ("plans", "sentence"),
     [
-        ([{"as_authors": True}], "as the authors' program computed it (--as-authors)."),
-        ([{"as_authors": True}, {}], "Some calls of this run were computed as the authors'"),
-        ([{}], "by ViSAR's own definitions"),
+        ([{"as_authors": True}], "the paper's authors (--as-authors)."),
+        ([{"as_authors": True}, {}], "Some calls of this run"),
+        ([{}], "ViSAR's own definitions"),
+        ([AUTHORS], "(--as-authors)."),
+        # Without generators, prompt and judge don't matter.
+        ([AUTHORS | {"generators": [], "prompt": "default"}], "(--as-authors)."),
+        (
+            [AUTHORS | {"prompt": "default", "judges": ["paper:openai:m", "rules"]}],
+            "(--as-authors), but with the judge rules, the prompt default.",
+        ),
     ],
 )
-def test_the_report_says_by_whose_definitions(
-    small: Path, plans: list[dict[str, bool]], said: str
+def test_the_report_states_the_definitions(
+    small: Path, plans: list[dict[str, Any]], sentence: str
 ) -> None:
     results = read_results(small)
     manifests = tuple({"plan": plan} for plan in plans)
-    assert said in " ".join(introduce(replace(results, manifests=manifests)))
+    assert sentence in " ".join(introduce(replace(results, manifests=manifests)))
 
 
 def test_the_report_counts_stale_and_missing_records(small: Path) -> None:
     results = read_results(small)
-    assert "No record is stale, and none is missing." in introduce(results)
-    said = " ".join(introduce(replace(results, stale=3, missing=2)))
-    assert "3 records are stale" in said
-    assert "2 records are missing" in said
+    assert "No records are stale or missing." in introduce(results)
+    sentence = " ".join(introduce(replace(results, stale=3, missing=2)))
+    assert "3 records are stale" in sentence
+    assert "2 records are missing" in sentence
+    again = " ".join(introduce(replace(results, stale=1)))
+    assert "1 record is stale" in again
+    assert "no record is missing" in again
 
 
-def test_questions_alone_give_a_report(small: Path, tmp_path: Path) -> None:
+def test_a_report_needs_only_questions(small: Path, tmp_path: Path) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
     html = write_report(tmp_path).read_text(encoding="utf-8")
     assert "No pages have been retrieved yet" in html
@@ -237,14 +249,14 @@ def test_questions_alone_give_a_report(small: Path, tmp_path: Path) -> None:
     assert "<svg" not in html
 
 
-def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="No run in"):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("has_details", [True, False])
-def test_without_matplotlib_the_extra_is_named(
+def test_the_error_without_matplotlib_names_the_extra(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_details: bool
 ) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
@@ -262,7 +274,7 @@ def test_without_matplotlib_the_extra_is_named(
     assert not (tmp_path / "report.html").exists()
 
 
-def test_without_jinja_the_extra_is_named(
+def test_the_error_without_jinja_names_the_extra(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
@@ -273,11 +285,13 @@ def test_without_jinja_the_extra_is_named(
 
 
 @pytest.mark.parametrize("content", [b"no archive", b""])
-def test_a_damaged_detail_is_named(small: Path, tmp_path: Path, content: bytes) -> None:
+def test_the_error_for_a_damaged_detail_names_the_file(
+    small: Path, tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
     (tmp_path / "details").mkdir()
     (tmp_path / "details" / "one.npz").write_bytes(content)
-    with pytest.raises(NotARun, match=r"one\.npz is not a question's detail"):
+    with pytest.raises(NotARun, match=r"one\.npz"):
         write_report(tmp_path)
 
 
@@ -291,12 +305,12 @@ def test_a_detail_never_runs_code(small: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", [*METHODS, "their:method"])
-def test_any_method_alone_gives_a_report(small: Path, tmp_path: Path, method: str) -> None:
-    """Tables and figures that need others are left out."""
-    chosen = [one for one in read_lines(small, Retrieved)[0] if one.question in ("q1", "q5")]
+def test_a_report_works_with_any_single_method(small: Path, tmp_path: Path, method: str) -> None:
+    """Tables and figures that need other methods are omitted."""
+    chosen = [one for one in read_lines(small, RetrievalRecord)[0] if one.question in ("q1", "q5")]
     alone = [replace(one, method=method) for one in chosen if one.method == "visar"]
     (tmp_path / "asked.jsonl").write_bytes((small / "asked.jsonl").read_bytes())
     write_records(tmp_path / "retrieved.jsonl", alone)
     results = read_results(tmp_path)
     assert make_tables(results)[0].key == "questions"
-    make_figures(results, tmp_path)
+    make_figures(results, ())

@@ -1,4 +1,4 @@
-"""The tables' numbers against sums that share nothing with ours: loops over the raw lines."""
+"""The numbers in tables, compared with independent loops over the raw records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.report.cells import alone, row
+from tests.evaluation.report.cells import report_with, row
 from tests.evaluation.synthetic import DATASETS, ENCODERS, write_run
 from visar.evaluation.frames import Results, make_results, read_results
 from visar.evaluation.methods import METHODS
-from visar.evaluation.records import Answered, Asked, Judged, Retrieved
+from visar.evaluation.records import AnswerRecord, QuestionRecord, RetrievalRecord, VerdictRecord
 from visar.evaluation.report import make_tables
 from visar.evaluation.report.markup import Cell, Table, to_html, to_markdown
 from visar.evaluation.report.methods import LATE
@@ -32,9 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tables(folder: Path) -> dict[str, Table]:
-    made = make_tables(read_results(folder))
-    by_key = {table.key: table for table in made}
-    assert len(by_key) == len(made)
+    tables = make_tables(read_results(folder))
+    by_key = {table.key: table for table in tables}
+    assert len(by_key) == len(tables)
     return by_key
 
 
@@ -47,7 +47,7 @@ def raw_lines(folder: Path, kind: str) -> list[Raw]:
 
 
 def evidence(folder: Path) -> dict[str, list[int]]:
-    """Of the questions that count for retrieval."""
+    """Return the evidence pages of questions that count for retrieval."""
     return {
         one["question"]: one["evidence_pages"]
         for one in raw_lines(folder, "asked")
@@ -108,7 +108,7 @@ def test_tables_2_and_s1(folder: Path, tables: dict[str, Table], method: str, ra
         recalls.append(100 * len(ranks) / len(right))
         ideal = sum(1 / math.log2(place + 2) for place in range(min(rank, len(right))))
         gains.append(sum(1 / math.log2(place + 2) for place in ranks) / ideal)
-        # The paper's: as if the evidence that was not found did not exist.
+        # The paper's NDCG ignores evidence that wasn't found.
         found = sum(1 / math.log2(place + 2) for place in range(len(ranks)))
         paper_gains.append(gains[-1] * ideal / found if ranks else 0.0)
         hits.append(100.0 if ranks else 0.0)
@@ -137,7 +137,7 @@ def test_tables_3_and_4(folder: Path, tables: dict[str, Table], max_k: int) -> N
     accuracy = cells[f"Max-{max_k} %"]
     assert accuracy.value == pytest.approx(100 * sum(visar.values()) / 40)
     assert accuracy.interval is not None
-    # The normal approximation is near enough to tell a wrong interval from a right one.
+    # The normal approximation is accurate enough to detect a wrong interval.
     share = sum(visar.values()) / 40
     wide = 196 * math.sqrt(share * (1 - share) / 40)
     assert accuracy.interval == pytest.approx((100 * share - wide, 100 * share + wide), abs=3)
@@ -151,12 +151,14 @@ def test_tables_3_and_4(folder: Path, tables: dict[str, Table], max_k: int) -> N
     assert fixed_cells[f"p, Max-{max_k}"].value is None
 
 
-def judge_all(right: dict[str, list[bool]], **changes: Any) -> tuple[list[Asked], list[Judged]]:
-    """Verdicts on the answers of methods to the questions of a data set D, in order."""
+def judge_all(
+    right: dict[str, list[bool]], **changes: Any
+) -> tuple[list[QuestionRecord], list[VerdictRecord]]:
+    """Return records with the given verdicts on the methods' answers for a data set D."""
     count = len(next(iter(right.values())))
-    asked = [Asked(f"q{n:02}", "D", "a", 9, (1,), answerable=True) for n in range(count)]
+    asked = [QuestionRecord(f"q{n:02}", "D", "a", 9, (1,), answerable=True) for n in range(count)]
     judged = [
-        Judged("D", one.question, "e", method, "g", 5, "rules", correct=is_right)
+        VerdictRecord("D", one.question, "e", method, "g", 5, "rules", correct=is_right)
         for method, verdicts in right.items()
         for one, is_right in zip(asked, verdicts, strict=True)
     ]
@@ -172,12 +174,12 @@ def table_of(results: Results, key: str) -> Table:
     return next(table for table in make_tables(results) if table.key.startswith(key))
 
 
-def test_a_match_tells_better_from_equal_and_worse() -> None:
+def test_outcomes_are_better_equal_or_worse() -> None:
     results = judged_run(
         {
             LATE: [False] * 12,
             "visar": [True] * 12,
-            # 5 of 12 more are right: p = 2 / 2^5 = 0.0625, which does not tell.
+            # 5 of 12 more are correct: p = 2 / 2^5 = 0.0625, which isn't significant.
             "largest-gap": [True] * 5 + [False] * 7,
             "their:method": [False] * 12,
         }
@@ -185,16 +187,16 @@ def test_a_match_tells_better_from_equal_and_worse() -> None:
     table = table_of(results, "match")
     cells = dict(zip(table.columns, table.rows[0], strict=True))
     assert cells["p"].value == pytest.approx(2 / 2**12)
-    assert (cells["Only ViSAR right"].value, cells["Only fixed right"].value) == (12, 0)
+    assert (cells["Only ViSAR correct"].value, cells["Only fixed correct"].value) == (12, 0)
     assert cells["Difference"] == Cell(100.0, 2, interval=(100.0, 100.0), marked=True)
     assert cells["ViSAR is"].value == "better"
-    assert "**100.00 (100.00–100.00)**" in to_markdown(alone(table))
-    assert "<strong>100.00" in to_html(alone(table))
-    outcomes = {
-        cells[0].value: tuple(cell.value for cell in cells[1:])
-        for cells in table_of(results, "outcomes").rows
-    }
-    # Settings, better, equal, worse: here one setting.
+    assert "**100.00 (100.00–100.00)**" in to_markdown(report_with(table))
+    assert "<strong>100.00" in to_html(report_with(table))
+    summary = table_of(results, "outcomes")
+    # A count over all generators, whether they are in the paper's tables or not.
+    assert summary.title == "Better, equal or worse than fixed top-k: judged by rules"
+    outcomes = {cells[0].value: tuple(cell.value for cell in cells[1:]) for cells in summary.rows}
+    # Settings, better, equal, worse, for one setting.
     assert outcomes == {
         "ViSAR": (1, 1, 0, 0),
         "Largest-Gap": (1, 0, 1, 0),
@@ -204,12 +206,12 @@ def test_a_match_tells_better_from_equal_and_worse() -> None:
     assert [cell.value for cell in table_of(worse, "outcomes").rows[0]] == ["ViSAR", 1, 0, 0, 1]
 
 
-def test_each_generator_has_the_papers_table() -> None:
+def test_each_generator_has_its_table_of_the_paper() -> None:
     """Qwen2.5-VL is in Tables 4 and S3, whose numbers differ: 61.06 and 60.86 for one setting."""
     names = {
         "qwen2.5-vl": ["Table 4", "Table S3"],
         "qwen3-vl": ["Table S4"],
-        # The paper's own weights, which only a server runs.
+        # The paper's weights, which can only be served.
         "openai:OpenGVLab/InternVL3_5-8B-Instruct": ["Table S5"],
         "idefics3": ["Table S6"],
         "llava-onevision": ["Table S7"],
@@ -231,10 +233,10 @@ def test_each_generator_has_the_papers_table() -> None:
     assert [table.rows[0][place].paper for table in tables[:2]] == [61.06, 60.86]
 
 
-def test_tables_3_and_s2_hold_what_the_paper_has_in_them() -> None:
-    """The text model joins, as the paper has ColBERTv2 with Qwen2.5-7B-Instruct."""
+def test_tables_3_and_s2_have_the_papers_rows() -> None:
+    """The text model is in the same table, like the paper's ColBERTv2 with Qwen2.5-7B-Instruct."""
     judged = [
-        Judged("D", "q0", encoder, method, generator, 5, "rules", correct=method == LATE)
+        VerdictRecord("D", "q0", encoder, method, generator, 5, "rules", correct=method == LATE)
         for encoder, method, generator in (
             ("colbertv2", LATE, "qwen2.5-7b"),
             ("colpali", LATE, "qwen2.5-vl"),
@@ -243,7 +245,7 @@ def test_tables_3_and_s2_hold_what_the_paper_has_in_them() -> None:
             ("embedded", "visar", "qwen2.5-vl"),
         )
     ]
-    asked = Asked("q0", "D", "a", 9, (1,), answerable=True)
+    asked = QuestionRecord("q0", "D", "a", 9, (1,), answerable=True)
     made = {table.key: table for table in make_tables(make_results([asked], judged=judged))}
     assert len([key for key in made if key.startswith(("table-3", "accuracy"))]) == 2
     paper = made["table-3-s2-d-qwen2-5-vl-rules"]
@@ -257,7 +259,7 @@ def test_tables_3_and_s2_hold_what_the_paper_has_in_them() -> None:
     assert [cells[0].value for cells in every.rows] == ["colbertv2", *["colpali"] * 3, "embedded"]
 
 
-def test_prompts_are_told_apart() -> None:
+def test_prompts_have_separate_tables() -> None:
     asked, default = judge_all({"visar": [True, True]})
     _, paper = judge_all({"visar": [False, True]}, prompt="paper")
     accuracy = {
@@ -271,12 +273,24 @@ def test_prompts_are_told_apart() -> None:
     }
 
 
+def test_prompts_cut_to_the_context_are_counted() -> None:
+    asked = [QuestionRecord(f"q{n}", "D", "d", 9, (1,), answerable=True) for n in (1, 2)]
+    key = ("e", "visar", "g", 5)
+    answered = [
+        AnswerRecord("D", one.question, *key, (1,), "", "", None, None, 1.0, note=note)
+        for one, note in zip(asked, ("The pages' text was cut.", None), strict=True)
+    ]
+    judged = [VerdictRecord("D", one.question, *key, "rules", correct=True) for one in asked]
+    tables = {one.key: one for one in make_tables(make_results(asked, [], answered, judged))}
+    assert "1 of 2 prompts was cut to the model's context." in tables["accuracy-d-g-rules"].notes
+
+
 def test_fixed_and_adaptive_k_at_the_same_number_of_pages() -> None:
-    """Fixed k: ½ right with 1 page, all with 3. ViSAR sends 1 and 3 pages, 2 on average.
+    """Fixed k: ½ correct with 1 page, all with 3. ViSAR sends 1 and 3 pages, 2 on average.
 
     In between, fixed k has 75 %; ViSAR has 100 %.
     """
-    asked = [Asked(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(2)]
+    asked = [QuestionRecord(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(2)]
     answered, judged = [], []
     for method, max_k, sent, right in (
         (LATE, 1, (1, 1), (True, False)),
@@ -286,13 +300,13 @@ def test_fixed_and_adaptive_k_at_the_same_number_of_pages() -> None:
         for one, count, is_right in zip(asked, sent, right, strict=True):
             key = ("D", one.question, "e", method, "g", max_k)
             pages = tuple(range(1, count + 1))
-            answered.append(Answered(*key, pages, "", "", 100 * count, None, 1.0))
-            judged.append(Judged(*key, "rules", correct=is_right))
+            answered.append(AnswerRecord(*key, pages, "", "", 100 * count, None, 1.0))
+            judged.append(VerdictRecord(*key, "rules", correct=is_right))
     table = table_of(make_results(asked, (), answered, judged), "budget")
     cells = row(table, "e", "ViSAR")
     assert (cells["Pages sent"].value, cells["Tokens sent"].value) == (2, 200)
     assert cells["Accuracy %"].value == 100
-    assert cells["Fixed k, as many pages %"].value == 75
+    assert cells["Fixed k, same pages %"].value == 75
     assert cells["Difference"].value == 25
 
 
@@ -348,21 +362,21 @@ def test_table_s10(folder: Path, tables: dict[str, Table]) -> None:
     assert variants == ["ViSAR", *weights]
 
 
-def test_every_table_says_what_was_skipped_and_why(tables: dict[str, Table]) -> None:
-    said = "Skipped, with all their questions: 1 missing documents, 1 that cannot be read."
+def test_tables_note_skipped_documents(tables: dict[str, Table]) -> None:
+    skipped = "Skipped with all their questions: 1 missing documents, 1 unreadable documents."
     for key, table in tables.items():
         if DATASET in table.title and not key.startswith("budget"):
-            assert said in table.notes, table.title
+            assert skipped in table.notes, table.title
     assert tables["questions"].notes[:2] == (
         "MMLongBench: skipped gone.pdf (missing); locked.pdf (locked.pdf is encrypted).",
-        "MMLongBench: 1 questions name evidence pages that their document does not have; only "
-        "those it has count (q1).",
+        "MMLongBench: 1 questions have evidence pages outside their document, which don't count "
+        "(q1).",
     )
 
 
-def test_results_come_with_and_without_corrections(tables: dict[str, Table]) -> None:
+def test_results_with_and_without_corrections(tables: dict[str, Table]) -> None:
     corrected = tables["table-1-mmlongbench-corrected"]
-    assert "8 of them are corrected." in corrected.notes
+    assert "8 of the questions are corrected." in corrected.notes
     assert not any("are corrected" in note for note in tables["table-1-mmlongbench"].notes)
     assert row(tables["questions"], "MMLongBench, corrected")["Corrected"].value == 8
 
@@ -373,32 +387,32 @@ def test_missing_results_are_counted_by_row(folder: Path) -> None:
     lost = (chosen.method == "visar") & (chosen.encoder == ENCODER) & (chosen.question == "q1")
     table = make_tables(replace(results, retrievals=chosen[~lost]))[1]
     assert row(table, ENCODER, "ViSAR")["Questions"].value == 31
-    assert any(f"left out of their rows only: ViSAR ({ENCODER}) 1." in note for note in table.notes)
+    assert any(f"left out of their rows: ViSAR ({ENCODER}) 1." in note for note in table.notes)
 
 
-def test_another_setting_is_said_to_be_another(tables: dict[str, Table]) -> None:
+def test_differences_from_the_paper_are_noted(tables: dict[str, Table]) -> None:
     notes = tables["accuracy-mmlongbench-extractive-rules"].notes
     assert any(
         note.startswith(
-            "No number of the paper stands here: the paper does not use the generator extractive; "
-            "the answers are not asked for with the paper's prompt"
+            "Not compared with the paper: the paper doesn't use the generator extractive; "
+            "the answers don't use the paper's prompt"
         )
-        and note.endswith("the paper does not use the encoder embedded.")
+        and note.endswith("the paper doesn't use the encoder embedded.")
         for note in notes
     )
     cells = [cell for row in tables["accuracy-mmlongbench-extractive-rules"].rows for cell in row]
     assert all(cell.paper is None for cell in cells)
 
 
-def test_the_approximation_has_the_generation_time_of_visar() -> None:
-    """0.1 s of its own retrieval + 2 s of ViSAR's generation; fixed top-k 0.2 + 4: −50 %."""
-    asked = Asked("q0", "D", "a", 9, (1,), answerable=True)
+def test_the_approximation_has_visars_generation_time() -> None:
+    """0.1 s retrieval + 2 s of ViSAR's generation, compared with 0.2 + 4 of fixed top-k: −50 %."""
+    asked = QuestionRecord("q0", "D", "a", 9, (1,), answerable=True)
     retrieved = [
-        Retrieved("D", "q0", "e", method, 1, (1,), (1,), None, {"all": seconds})
+        RetrievalRecord("D", "q0", "e", method, 1, (1,), (1,), None, {"all": seconds})
         for method, seconds in ((LATE, 0.2), ("visar", 1.0), ("visar-approx", 0.1))
     ]
     answered = [
-        Answered("D", "q0", "e", method, "g", 5, (1,), "", "", None, None, seconds)
+        AnswerRecord("D", "q0", "e", method, "g", 5, (1,), "", "", None, None, seconds)
         for method, seconds in ((LATE, 4.0), ("visar", 2.0))
     ]
     table = table_of(make_results([asked], retrieved, answered), "table-s8")
@@ -410,20 +424,20 @@ def test_the_approximation_has_the_generation_time_of_visar() -> None:
     assert cells["End to end, Max-5 s"].marked
 
 
-def choices(method: str, pages: list[tuple[int, ...]]) -> list[Retrieved]:
+def choices(method: str, pages: list[tuple[int, ...]]) -> list[RetrievalRecord]:
     return [
-        Retrieved("D", f"q{n}", "e", method, len(of), of, of, None, {})
+        RetrievalRecord("D", f"q{n}", "e", method, len(of), of, of, None, {})
         for n, of in enumerate(pages)
     ]
 
 
-def test_differences_are_taken_on_shared_questions() -> None:
-    """Evidence is page 1 of four questions. ViSAR takes (1), (1), (1), (2): P = R = ¾, F1 75 %.
+def test_differences_are_on_shared_questions() -> None:
+    """Evidence is page 1 of four questions. ViSAR chooses (1), (1), (1), (2): P = R = ¾, F1 75 %.
 
-    Largest-Gap has the first two: (1, 2) and (2, 1): R = 1, P = ½, F1 = 66.67 %. On these ViSAR
-    has F1 100 %: the difference is −33.33, and that of mean k is 2 − 1 = 1.
+    Largest-Gap only has the first two: (1, 2) and (2, 1): R = 1, P = ½, F1 = 66.67 %. There ViSAR
+    has F1 100 %, so the difference is −33.33, and that of mean k is 2 − 1 = 1.
     """
-    asked = [Asked(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(4)]
+    asked = [QuestionRecord(f"q{n}", "D", "a", 9, (1,), answerable=True) for n in range(4)]
     retrieved = [
         *choices("visar", [(1,), (1,), (1,), (2,)]),
         *choices("largest-gap", [(1, 2), (2, 1)]),
@@ -437,11 +451,11 @@ def test_differences_are_taken_on_shared_questions() -> None:
     assert other["Mean k − ViSAR"].value == pytest.approx(1)
 
 
-def test_names_from_data_do_no_harm() -> None:
+def test_names_from_data_are_safe() -> None:
     table = Table("k", "<b>|*x*", ("a|b",), ((Cell("<script>&"),), (Cell("`]("),)), ("<i>",))
-    html = to_html(alone(table))
+    html = to_html(report_with(table))
     assert not any(tag in html for tag in ("<script", "<b>", "<i>"))
-    markdown = to_markdown(alone(table))
+    markdown = to_markdown(report_with(table))
     assert r"\<b\>\|\*x\*" in markdown
     assert r"| \<script\>\& |" in markdown
     assert r"| \`\]( |" in markdown
@@ -452,14 +466,14 @@ def test_the_curve_of_fixed_k() -> None:
 
     k = 1: recall (1/2 + 0) / 2 = 1/4, precision (1 + 0) / 2 = 1/2, F1 = 2 · 1/8 / (3/4) = 1/3.
     k = 2: recall (1/2 + 1) / 2 = 3/4, precision (1/2 + 1/2) / 2 = 1/2, F1 = 3/4 / (5/4) = 3/5.
-    k = 3: recall 1, precision (2/3 + 1/2) / 2 = 7/12, F1 = 14/12 / (19/12) = 14/19. So on to 10.
+    k = 3: recall 1, precision (2/3 + 1/2) / 2 = 7/12, F1 = 14/12 / (19/12) = 14/19, also to 10.
     """
     asked = [
-        Asked("a", "D", "a.pdf", 3, (2, 3), answerable=True),
-        Asked("b", "D", "a.pdf", 2, (1,), answerable=True),
+        QuestionRecord("a", "D", "a.pdf", 3, (2, 3), answerable=True),
+        QuestionRecord("b", "D", "a.pdf", 2, (1,), answerable=True),
     ]
     retrieved = [
-        Retrieved("D", name, "e", LATE, len(ranking), ranking, ranking, None)
+        RetrievalRecord("D", name, "e", LATE, len(ranking), ranking, ranking, None)
         for name, ranking in (("a", (3, 1, 2)), ("b", (2, 1)))
     ]
     results = make_results(asked, retrieved)

@@ -1,4 +1,4 @@
-"""Data sets for evaluation: opening, checking and correcting them."""
+"""Open, check and correct data sets for evaluation."""
 
 from visar.evaluation.datasets.beir import CORPUS_LIMITS
 from visar.evaluation.datasets.corrections import (

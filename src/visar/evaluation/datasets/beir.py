@@ -1,7 +1,7 @@
-"""Data sets in the layout of BEIR: a corpus of page images, queries, and judged pairs (qrels).
+"""Data sets in BEIR's layout: a corpus of page images, queries, and judgments (qrels).
 
-ViDoRe v1, v2 and v3 are published so. All pages of the corpus are one document, because the
-task is to search all of them: page n is the nth row of the corpus.
+ViDoRe v1, v2 and v3 are published in this layout. The whole corpus is one document, because the
+task is to search all pages. Page n is the nth row of the corpus.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from visar.documents.options import Limits
 from visar.errors import DatasetError
 from visar.evaluation.datasets.benchmarks import link_file
 from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder, read_entries, shown
-from visar.evaluation.datasets.hub import cache_folder, make_once
+from visar.evaluation.datasets.hub import cache_folder, create_once
 from visar.evaluation.datasets.schemas import (
     AnySchema,
     Identity,
@@ -32,7 +32,7 @@ from visar.evaluation.datasets.schemas import (
 from visar.evaluation.questions import EvidenceBox, Question
 
 CORPUS_LIMITS = Limits(max_bytes=100_000_000_000, max_pages=1_000_000)
-"""Limits for reading a corpus, which is one document here and larger than documents are."""
+"""Limits for reading a corpus, which is one very large document."""
 
 _SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv")
 _SIGNATURES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
@@ -40,12 +40,12 @@ _SIGNATURES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
 
 @dataclass(frozen=True, slots=True)
 class BeirOptions:
-    """The part of a data set that is asked, and the pages that count as evidence."""
+    """Options that select queries and evidence."""
 
     grade: int = 1
-    """Lowest grade of a page that counts as evidence."""
+    """The minimum grade for a page to count as evidence."""
     language: str | None = None
-    """Only the queries in this language, as the data set names it."""
+    """The language of the queries, as named in the data set; None for all."""
     split: str = "test"
 
 
@@ -60,7 +60,7 @@ class _Box(Schema):
 class _CorpusRow(Schema):
     id: Identity = Field(validation_alias=AliasChoices("corpus-id", "corpus_id", "_id", "id"))
     image: OptionalText = None
-    """Path of the image, in JSON lines."""
+    """The path of the image, in JSON Lines."""
 
 
 class _QueryRow(Schema):
@@ -75,12 +75,12 @@ class _Judgment(Schema):
     query: Identity = Field(validation_alias=AliasChoices("query-id", "query_id"))
     page: Identity = Field(validation_alias=AliasChoices("corpus-id", "corpus_id"))
     score: int = Field(strict=False)
-    """Also written as text, as in tab-separated files."""
+    """The grade, which may be a string, as in tab-separated files."""
     bounding_boxes: list[_Box] | None = None
 
 
 class BeirDataset:
-    """A data set in the layout of BEIR. Raises a DatasetError if its folder holds none."""
+    """A data set in BEIR's layout. Raises DatasetError if its folder is invalid."""
 
     def __init__(self, folder: Path, name: str, options: BeirOptions) -> None:
         self._folder = folder
@@ -91,7 +91,7 @@ class BeirDataset:
 
     @property
     def name(self) -> str:
-        """Name of the data set, with the options that change what is asked."""
+        """The name of the data set, with options that aren't the default."""
         options = self._options
         parts = [self._document, options.language]
         parts.append(None if options.split == "test" else options.split)
@@ -99,16 +99,16 @@ class BeirDataset:
         return ", ".join(part for part in parts if part)
 
     def questions(self) -> list[Question]:
-        """All queries with a judged page, in the order of the file."""
+        """Return all queries with evidence pages, in the order of the file."""
         return list(self._questions)
 
     def path(self, document: str) -> Path | None:
-        """A folder of the page images of the corpus in their order, written the first time."""
+        """Return a folder with the page images of the corpus, in order, created on first use."""
         return self._pages if document == self._document else None
 
     @cached_property
     def page_ids(self) -> tuple[str, ...]:
-        """Ids of the corpus, in the order of its pages."""
+        """The ids of the corpus, in the order of its pages."""
         return tuple(row.id for row in self._rows)
 
     @cached_property
@@ -116,21 +116,26 @@ class BeirDataset:
         rows = _parsed(self._corpus, _CorpusRow)
         ids = [row.id for row in rows]
         if len(set(ids)) < len(ids):
-            twice = next(one for one in ids if ids.count(one) > 1)
-            raise DatasetError(f"{self._folder} has the page {shown(twice)} twice in its corpus.")
+            duplicate = next(one for one in ids if ids.count(one) > 1)
+            raise DatasetError(
+                f"The corpus of {self._folder} has the page {shown(duplicate)} more than once: "
+                "remove duplicates."
+            )
         return rows
 
     def _read(self) -> list[Question]:
         numbers = {identity: number for number, identity in enumerate(self.page_ids, start=1)}
         judged = self._judgments(numbers)
         entries = _entries_of(_files_of(self._folder, "queries", self._options))
-        wanted = self._options.language
+        language = self._options.language
         languages = {entry.values.get("language") for entry in entries} - {None}
-        if wanted is not None and languages:
-            entries = [entry for entry in entries if entry.values.get("language") == wanted]
+        if language is not None and languages:
+            entries = [entry for entry in entries if entry.values.get("language") == language]
             if not entries:
                 known = ", ".join(sorted(map(str, languages)))
-                raise DatasetError(f"{self._folder} has no queries in {wanted!r}, but in {known}.")
+                raise DatasetError(
+                    f"{self._folder} has no queries in {language!r}. Languages: {known}."
+                )
 
         def question(row: _QueryRow) -> Question:
             evidence = judged.get(row.id, {})
@@ -150,14 +155,13 @@ class BeirDataset:
     def _judgments(
         self, numbers: Mapping[str, int]
     ) -> dict[str, dict[int, tuple[EvidenceBox, ...]]]:
-        """The evidence pages of each query with their boxes, best grade first."""
+        """Return the evidence pages of each query with their boxes, best grade first."""
         rows = _parsed(_files_of(self._folder, "qrels", self._options), _Judgment)
         judged: dict[str, dict[int, tuple[EvidenceBox, ...]]] = {}
         for row in sorted(rows, key=lambda row: -row.score):
             if row.page not in numbers:
                 raise DatasetError(
-                    f"{self._folder}: the qrels judge the page {shown(row.page)}, which is not in "
-                    "the corpus."
+                    f"{self._folder}: the page {shown(row.page)} in the qrels isn't in the corpus."
                 )
             if row.score >= self._options.grade:
                 page = numbers[row.page]
@@ -173,8 +177,8 @@ class BeirDataset:
         key = repr([(str(file), state.st_size, state.st_mtime_ns) for file, state in states])
         digest = hashlib.sha256(key.encode()).hexdigest()[:12]
         target = cache_folder() / f"beir-{digest}"
-        # Named so because a document is shown by the name of its folder.
-        return make_once(target, self._write_pages) / self._document
+        # The folder's name is shown as the document's name.
+        return create_once(target, self._write_pages) / self._document
 
     def _write_pages(self, folder: Path) -> None:
         pages = folder / self._document
@@ -188,11 +192,11 @@ class BeirDataset:
                 (end for start, end in _SIGNATURES.items() if image.startswith(start)), None
             )
             if suffix is None:
-                raise DatasetError(f"{file}: the image of row {number} is no PNG, JPEG or WebP.")
+                raise DatasetError(f"{file}: the image in row {number} isn't PNG, JPEG or WebP.")
             (pages / f"{number:0{width}}{suffix}").write_bytes(image)
 
     def _images(self) -> Iterator[tuple[Path, bytes | Path]]:
-        """The image of each page, and the file of the corpus that it is in."""
+        """Yield the image of each page, with the corpus file that contains it."""
         if self._corpus[0].suffix == ".parquet":
             for file in self._corpus:
                 yield from ((file, image) for image in _images_of_table(file))
@@ -210,14 +214,14 @@ class BeirDataset:
 
 
 def is_beir(folder: Path) -> bool:
-    """True if a folder holds a corpus and queries in the layout of BEIR."""
+    """Return whether a folder has a corpus and queries in BEIR's layout."""
     return all(any(folder.glob(f"*{part}*")) for part in ("corpus", "queries"))
 
 
 def read_qrels(path: Path, options: BeirOptions) -> dict[str, dict[str, int]]:
-    """The grades of pages by query and page id, of a file or of a data set's folder.
+    """Return the grades of pages by query and page id, from a file or a data set's folder.
 
-    Raises a DatasetError if there are none, or a row is wrong.
+    Raises DatasetError if there are none or a row is invalid.
     """
     files = _files_of(path, "qrels", options) if path.is_dir() else [path]
     grades: dict[str, dict[str, int]] = {}
@@ -227,21 +231,23 @@ def read_qrels(path: Path, options: BeirOptions) -> dict[str, dict[str, int]]:
 
 
 def _files_of(folder: Path, part: str, options: BeirOptions) -> list[Path]:
-    """The files of the corpus, the queries or the qrels, in order."""
+    """Return the files of the corpus, queries or qrels, in order."""
     prefix = f"{options.language}-" if options.language else ""
-    # In the form that mteb writes, the qrels are the default config.
-    places = [f"{prefix}{part}", part, *(["data"] if part == "qrels" else [])]
-    for place in dict.fromkeys(places):
+    # In mteb's format, the qrels are the default config.
+    names = [f"{prefix}{part}", part, *(["data"] if part == "qrels" else [])]
+    for name in dict.fromkeys(names):
         for suffix in _SUFFIXES:
-            if (file := folder / f"{place}{suffix}").is_file():
+            file = folder / f"{name}{suffix}"
+            # A single file of judgments has no splits.
+            if file.is_file() and (part != "qrels" or options.split == "test"):
                 return [file]
-            files = sorted((folder / place).glob(f"{options.split}*{suffix}"))
+            files = sorted((folder / name).glob(f"{options.split}*{suffix}"))
             if files:
                 return files
     raise DatasetError(
-        f"{folder} has no {part} of the split {options.split!r}: no {part}.jsonl, {part}.parquet "
-        f"or {part}/{options.split}*.parquet. A set with a folder for each language "
-        f"(LANGUAGE-{part}) is asked with ?language=LANGUAGE."
+        f"{folder} has no {part} for the split {options.split!r}: no {part}.jsonl, {part}.parquet "
+        f"or {part}/{options.split}*.parquet. For a data set with a folder per language "
+        f"(LANGUAGE-{part}), add ?language=LANGUAGE."
     )
 
 
@@ -250,7 +256,7 @@ def _entries_of(files: Sequence[Path]) -> list[Entry]:
     for file in files:
         problems = Problems(str(file))
         found = read_entries(file, problems)
-        problems.refuse()
+        problems.raise_if_any()
         entries += [replace(entry, position=len(entries) + entry.position) for entry in found]
     return entries
 
@@ -258,12 +264,12 @@ def _entries_of(files: Sequence[Path]) -> list[Entry]:
 def _parsed(files: Sequence[Path], schema: type[AnySchema]) -> list[AnySchema]:
     problems = Problems(str(files[0].parent))
     rows = [parse(entry, schema, problems) for entry in _entries_of(files)]
-    problems.refuse()
+    problems.raise_if_any()
     return [row for row in rows if row is not None]
 
 
 def _images_of_table(file: Path) -> Iterator[bytes]:
-    """The images of a Parquet file, as ``datasets`` writes them: {bytes, path}."""
+    """Yield the images of a Parquet file in the format of ``datasets``: {bytes, path}."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -276,4 +282,4 @@ def _images_of_table(file: Path) -> Iterator[bytes]:
                         raise DatasetError(f'{file} has a page without an image in "image".')
                     yield content
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise DatasetError(f"{file}: the images cannot be read ({error}).") from error
+        raise DatasetError(f"Can't read the images in {file}: {error}.") from error

@@ -1,4 +1,4 @@
-"""Data sets in files: MMLongBench-Doc, LongDocURL, and questions of one's own."""
+"""File-based data sets: MMLongBench-Doc, LongDocURL, and custom questions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PAGE_IMAGE = re.compile(r"(?P<document>.+)_(?P<page>\d+)\.(?:png|jpe?g|webp)", 
 
 
 class QuestionFile:
-    """Questions of a file about documents in one folder: MMLongBench-Doc, or one's own."""
+    """A file of questions about documents in a folder: MMLongBench-Doc or custom questions."""
 
     def __init__(self, name: str, questions: Sequence[Question], documents: Path) -> None:
         self._name = name
@@ -48,20 +48,20 @@ class QuestionFile:
         return self._name
 
     def questions(self) -> list[Question]:
-        """All questions, in the order of the file."""
+        """Return all questions, in the order of the file."""
         return list(self._questions)
 
     def path(self, document: str) -> Path | None:
-        """The document's file or folder of page images; None if it is missing."""
-        return None if leaves_folder(document) else existing(self._documents / document)
+        """Return a document's file or folder of page images; None if it is missing."""
+        return None if leaves_folder(document) else if_exists(self._documents / document)
 
 
 class LongDocURL:
-    """LongDocURL: documents are PDFs or page images, anywhere below a folder.
+    """LongDocURL, with documents as PDFs or page images anywhere below a folder.
 
-    Evidence pages count from 1, the numbers in the names of page images from 0: page 1 is
-    ``NAME_0.png``. A document of which some page images are missing counts as missing: pages
-    after a gap would have wrong numbers, and a part of a document is easier than the whole.
+    Evidence pages are numbered from 1, but page images from 0: page 1 is ``NAME_0.png``. A
+    document with missing page images counts as missing, because later pages would have wrong
+    numbers and part of a document is easier to search than the whole.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class LongDocURL:
         return LONGDOCURL
 
     def questions(self) -> list[Question]:
-        """All questions, in the order of the data set."""
+        """Return all questions, in the order of the data set."""
         return list(self._questions)
 
     def path(self, document: str) -> Path | None:
-        """The document's PDF, else a folder of its page images; None if it is missing."""
+        """Return a document's PDF or folder of page images; None if it is missing."""
         name = document.removesuffix(".pdf")
         pdfs, images = self._found
         if name in pdfs:
@@ -92,7 +92,7 @@ class LongDocURL:
         return self._folder_of_images(name)
 
     def incomplete_documents(self) -> dict[str, int]:
-        """The documents of which only some page images are there, with the first missing page."""
+        """Return documents with only some of their page images, with the first missing page."""
         documents = dict.fromkeys(question.document for question in self._questions)
         names = {document: document.removesuffix(".pdf") for document in documents}
         return {
@@ -109,7 +109,7 @@ class LongDocURL:
 
     @cached_property
     def _found(self) -> tuple[dict[str, Path], dict[str, dict[int, Path]]]:
-        """PDFs by document, and page images by document and the numbers in their names."""
+        """PDFs by document, and page images by document and number in their file names."""
         pdfs: dict[str, Path] = {}
         images: dict[str, dict[int, Path]] = {}
         for path in _files_below(self._folder):
@@ -120,10 +120,10 @@ class LongDocURL:
         return pdfs, images
 
     def _folder_of_images(self, name: str) -> Path:
-        """A folder with a document's page images and nothing else.
+        """Return a folder that only contains a document's page images.
 
-        Where they share one with other files, that is a folder of links to them, which lasts as
-        long as this object.
+        If their folder has other files, this is a temporary folder of links to them, which exists
+        as long as this object.
         """
         from visar.documents.finding import visible_files
 
@@ -148,10 +148,10 @@ class LongDocURL:
 
 
 class PublishedQuestion(Schema):
-    """A question of either benchmark."""
+    """A question in the format of either benchmark."""
 
     id: Identity | None = Field(None, alias="question_id")
-    # LongDocURL gives a number; in the collection, the name of a file, as MMLongBench-Doc does.
+    # LongDocURL has a number; in the collection it has a file name, as in MMLongBench-Doc.
     document: DocumentName = Field(validation_alias=AliasChoices("doc_no", "doc_id"))
     text: Text = Field(alias="question")
     evidence_pages: WrittenPages
@@ -163,7 +163,7 @@ class PublishedQuestion(Schema):
 
 
 class OwnQuestion(Schema):
-    """A question of one's own."""
+    """A custom question."""
 
     id: Identity | None = None
     document: DocumentName
@@ -179,10 +179,10 @@ def published_questions(
     first_page: int = 1,
     raise_to_first: bool = False,
 ) -> list[Question]:
-    """The questions of either benchmark; raises a DatasetError if an entry is wrong.
+    """Return the questions of either benchmark; raises DatasetError if an entry is invalid.
 
-    ``first_page`` is the number that the file gives to the first page of a document. With
-    ``raise_to_first`` numbers below that mean the first page too.
+    ``first_page`` is the number of a document's first page in the file. With ``raise_to_first``,
+    lower numbers also mean the first page.
     """
 
     def question(row: PublishedQuestion) -> Question:
@@ -202,7 +202,7 @@ def published_questions(
 
 
 def own_questions(entries: Sequence[Entry], problems: Problems) -> list[Question]:
-    """Questions of one's own; raises a DatasetError if an entry is wrong."""
+    """Return custom questions; raises DatasetError if an entry is invalid."""
 
     def question(row: OwnQuestion) -> Question:
         pages = tuple(dict.fromkeys(row.evidence_pages))
@@ -212,36 +212,36 @@ def own_questions(entries: Sequence[Entry], problems: Problems) -> list[Question
 
 
 def page_counts(entries: Sequence[Entry]) -> dict[str, int]:
-    """The number of pages of documents, where LongDocURL gives it; entries must be valid."""
+    """Return the page counts in LongDocURL's entries, which must be valid."""
     counts = {entry.values.get("doc_no"): entry.values.get("total_pages") for entry in entries}
     return {str(document): count for document, count in counts.items() if count is not None}
 
 
 def link_file(path: Path, link: Path) -> None:
-    """Make a link to a file, or a copy: Windows lets only some users make links."""
+    """Link to a file, or copy it, because not all Windows users can create links."""
     try:
         link.symlink_to(path.absolute())
     except OSError:
         shutil.copyfile(path, link)
 
 
-def existing(path: Path) -> Path | None:
-    """A path, or None if nothing is there."""
+def if_exists(path: Path) -> Path | None:
+    """Return a path if it exists, else None."""
     try:
         return path if path.exists() else None
     except (OSError, ValueError):
-        # A name that this system's files cannot have.
+        # The path isn't valid on this system.
         return None
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """All files that are not hidden, in the order of their names; links to folders are followed."""
+    """Yield all files that aren't hidden, sorted by name, following links to folders."""
     seen: set[tuple[int, int]] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         with contextlib.suppress(OSError):
             state = Path(parent).stat()
             if (state.st_dev, state.st_ino) in seen:
-                # A link to a folder that this walk has been in.
+                # A link to a folder that was already visited.
                 folders.clear()
                 continue
             seen.add((state.st_dev, state.st_ino))

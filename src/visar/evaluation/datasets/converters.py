@@ -1,9 +1,8 @@
-"""Converters of other benchmarks to questions of one's own (docs/evaluation-data.md).
+"""Convert other benchmarks to custom questions (docs/evaluation-reference.md).
 
-Each reads the file of questions as the benchmark publishes it. Documents are named as they lie
-when the benchmark's documents are unpacked beside the converted file. Other packages add
-converters by entry points of the group ``visar.converters``; ``module:function`` names one
-without a package.
+Converters read a benchmark's published file of questions. The converted questions expect the
+benchmark's documents to be unpacked next to the converted file. Other packages can add converters
+by entry points in the group ``visar.converters``; ``module:function`` also works.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pydantic import Field, model_validator
 
 from visar import plugins
 from visar.errors import DatasetError
-from visar.evaluation.datasets.benchmarks import existing, link_file
+from visar.evaluation.datasets.benchmarks import if_exists, link_file
 from visar.evaluation.datasets.entries import (
     Entry,
     Problems,
@@ -40,52 +39,40 @@ from visar.evaluation.questions import Question
 from visar.files import write_whole
 
 GROUP = "visar.converters"
-"""The group of entry points: callables that take a file, and give its questions."""
+"""The entry point group of converters: functions of a file that return its questions."""
 
 Converter: TypeAlias = Callable[[Path], Iterable[Question]]
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What became of a benchmark's file of questions."""
+    """The result of a conversion."""
 
     file: Path
     questions: int
     with_evidence: int
     documents: int
     missing: list[str] = field(default_factory=list)
-    """Documents that are not beside the file."""
+    """Documents that aren't next to the file."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as plain values."""
+        """Return the fields as plain values."""
         return {**asdict(self), "file": str(self.file)}
 
 
 def convert(name: str, source: Path, out: Path) -> Conversion:
-    """Write the questions of a benchmark as questions of one's own.
+    """Convert a benchmark's file of questions to custom questions in JSON Lines.
 
-    Parameters
-    ----------
-    name
-        One of `converter_names`, or ``module:function``.
-    source
-        The benchmark's file of questions.
-    out
-        The file to write: JSON lines.
-
-    Raises
-    ------
-    DatasetError
-        If the file is not as the benchmark publishes it; the message lists all that is wrong.
-    InvalidOption
-        If there is no such converter.
+    ``name`` is one of `converter_names`, or ``module:function``. Raises DatasetError with a list of
+    problems if the file isn't in the benchmark's format, and InvalidOption if the converter is
+    unknown.
     """
     name = next((one for one in CONVERTERS if one.casefold() == name.casefold()), name)
     if source.is_dir():
         raise DatasetError(f"{source} is a folder: give the file of questions in it.")
     questions = _questions(name, source)
     if not questions:
-        raise DatasetError(f"{source} holds no questions.")
+        raise DatasetError(f"{source} has no questions: check that it is the right file.")
     lines = [
         {
             "id": question.id,
@@ -106,12 +93,12 @@ def convert(name: str, source: Path, out: Path) -> Conversion:
         len(questions),
         sum(bool(question.evidence_pages) for question in questions),
         len(documents),
-        [document for document in documents if existing(out.parent / document) is None],
+        [document for document in documents if if_exists(out.parent / document) is None],
     )
 
 
 def converter_names() -> list[str]:
-    """Return the names of all converters, ours first, then those of installed packages."""
+    """Return the names of all converters, ours first, then those of plugins."""
     return list({**CONVERTERS, **plugins.entry_points(GROUP)})
 
 
@@ -124,14 +111,16 @@ def _questions(name: str, source: Path) -> list[Question]:
     converter = plugins.load(name if found is None else found)
     with plugins.failing_as(DatasetError, f"The converter {name} failed", "."):
         questions = list(converter(source))
-    odd = [one for one in questions if not isinstance(one, Question)]
-    if odd:
-        raise DatasetError(f"The converter {name} gave {shown(odd[0])}, which is no Question.")
+    invalid = [one for one in questions if not isinstance(one, Question)]
+    if invalid:
+        raise DatasetError(
+            f"The converter {name} returned {shown(invalid[0])}: it must return Question objects."
+        )
     return questions
 
 
 class _MMDocIR(Schema):
-    """``MMDocIR_annotations.jsonl``: a document a line, with its questions; pages from 0."""
+    """``MMDocIR_annotations.jsonl``: a document per line, with its questions; pages from 0."""
 
     doc_name: DocumentName
     text: Text = Field(alias="Q")
@@ -148,7 +137,7 @@ class _Quote(Schema):
 
 
 class _MMDocRAG(Schema):
-    """``evaluation_20.jsonl`` and the like: evidence are the pages of gold quotes, from 0."""
+    """``evaluation_20.jsonl`` etc.: the evidence is the pages of gold quotes, from 0."""
 
     id: Identity = Field(alias="q_id")
     doc_name: DocumentName
@@ -159,10 +148,10 @@ class _MMDocRAG(Schema):
     answer: Answer = Field(alias="answer_short")
 
     @model_validator(mode="after")
-    def _gold_is_there(self) -> _MMDocRAG:
+    def _check_gold_quotes(self) -> _MMDocRAG:
         if unknown := [name for name in self.gold_quotes if name not in self.page_of]:
             raise ValueError(
-                f'"gold_quotes" names {shown(unknown[0])}, which is none of its quotes'
+                f'"gold_quotes" has {shown(unknown[0])}, which isn\'t one of the quotes'
             )
         return self
 
@@ -176,7 +165,7 @@ class _MMDocRAG(Schema):
 
 
 class _VisRBench(Schema):
-    """``QA/TYPE_QA.json``: a document an entry, with its questions; pages from 0."""
+    """``QA/TYPE_QA.json``: a document per entry, with its questions; pages from 0."""
 
     file_name: DocumentName
     text: Text = Field(alias="question")
@@ -198,7 +187,7 @@ class _SlideVQA(Schema):
     answer: Answer
 
     def question(self, file: Path) -> Question:
-        # At the hub the split is the beginning of the name.
+        # On the hub, the file name starts with the split.
         folder = f"images/{file.stem.partition('-')[0]}"
         return _question(self, f"{folder}/{self.deck_name}", self.evidence_pages, first_page=1)
 
@@ -224,9 +213,9 @@ class _FinanceBench(Schema):
 
 
 class _MPDocVQA(Schema):
-    """``SPLIT.json``: a question is about some pages of a document, its answer's counted from 0.
+    """``SPLIT.json``: a question is about some pages of a document; the answer's page is from 0.
 
-    The test split has neither answers nor pages.
+    The test split has no answers or answer pages.
     """
 
     id: Identity = Field(alias="questionId")
@@ -237,7 +226,7 @@ class _MPDocVQA(Schema):
     answer_page_idx: int | None = None
 
     @model_validator(mode="after")
-    def _pages_are_there(self) -> _MPDocVQA:
+    def _check_pages(self) -> _MPDocVQA:
         if outside := [page for page in self.page_ids if leaves_folder(page)]:
             raise ValueError(f'"page_ids" must name files of one folder, not {shown(outside[0])}')
         page, count = self.answer_page_idx, len(self.page_ids)
@@ -247,12 +236,12 @@ class _MPDocVQA(Schema):
 
 
 def _pdf(folder: str, name: str) -> str:
-    """The name of a PDF in a folder, whether it is given with the suffix or not."""
+    """Return the path of a PDF in a folder, adding the suffix if needed."""
     return f"{folder}/{name.removesuffix('.pdf')}.pdf"
 
 
 def _question(row: Any, document: str, pages: Iterable[int], *, first_page: int) -> Question:
-    """The question of a row; ``first_page`` is the number that the file gives to the first page."""
+    """Return the question of a row; ``first_page`` is the number of the first page in the file."""
     return Question(
         id=getattr(row, "id", ""),
         document=document,
@@ -263,7 +252,7 @@ def _question(row: Any, document: str, pages: Iterable[int], *, first_page: int)
 
 
 def _converter(schema: type[Any], *, nested: str | None = None) -> Converter:
-    """A converter of files with a question an entry, or a list of them in a field of each."""
+    """Return a converter for files with a question per entry, or a list in the field ``nested``."""
 
     def convert_file(file: Path) -> list[Question]:
         problems = Problems(str(file))
@@ -276,7 +265,7 @@ def _converter(schema: type[Any], *, nested: str | None = None) -> Converter:
 
 
 def _nested(entries: Iterable[Entry], key: str, problems: Problems) -> Iterator[Entry]:
-    """The objects of a list in each entry, with the other fields of the entry."""
+    """Yield the objects of a list in each entry, with the entry's other fields."""
     position = 0
     for entry in entries:
         shared = {name: value for name, value in entry.values.items() if name != key}
@@ -291,12 +280,12 @@ def _nested(entries: Iterable[Entry], key: str, problems: Problems) -> Iterator[
 
 
 def _mp_docvqa(file: Path) -> list[Question]:
-    """The questions; a part of a document that one is asked of is a document here."""
+    """Return the questions of MP-DocVQA; each range of pages is a document."""
     return _mp_docvqa_windows(file)[0]
 
 
 def _mp_docvqa_windows(file: Path) -> tuple[list[Question], dict[str, tuple[str, ...]]]:
-    """The questions, and the names of the pages of each document."""
+    """Return the questions, and the page names of each document."""
     problems = Problems(str(file))
     entries = read_entries(file, problems, within="data")
     names: dict[tuple[str, tuple[str, ...]], str] = {}
@@ -316,7 +305,7 @@ def _mp_docvqa_windows(file: Path) -> tuple[list[Question], dict[str, tuple[str,
 
 
 def _link_pages(source: Path, folder: Path) -> None:
-    """Gather the page images of each document, which lie together beside MP-DocVQA's file."""
+    """Link the page images of each document, which MP-DocVQA has in a single folder."""
     for document, pages in _mp_docvqa_windows(source)[1].items():
         images = [source.parent / "images" / f"{page}.jpg" for page in pages]
         target = folder / document
@@ -328,7 +317,7 @@ def _link_pages(source: Path, folder: Path) -> None:
 
 
 _MP_DOCVQA = "MP-DocVQA"
-# A new benchmark is one function and one entry here, or an entry point of another package.
+# To add a benchmark, write a function and add an entry, or use an entry point in a package.
 CONVERTERS: Mapping[str, Converter] = {
     "MMDocIR": _converter(_MMDocIR, nested="questions"),
     "MMDocRAG": _converter(_MMDocRAG),
@@ -337,4 +326,4 @@ CONVERTERS: Mapping[str, Converter] = {
     _MP_DOCVQA: _mp_docvqa,
     "FinanceBench": _converter(_FinanceBench),
 }
-"""The converters that come with ViSAR, by the names of the benchmarks."""
+"""ViSAR's converters, by name of the benchmark."""

@@ -1,4 +1,4 @@
-"""Doubts about the questions of a data set, and corrections kept in a file of their own."""
+"""Find doubtful questions in a data set, and apply corrections from a separate file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from visar.generation.parsing import is_not_answerable
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Something about a question that a person should look at."""
+    """A possible error in a question that a person should check."""
 
     question: str
-    """Its id."""
+    """The question's id."""
     what: str
 
     def __str__(self) -> str:
@@ -29,24 +29,24 @@ class Doubt:
 
 
 class Correction(Schema):
-    """One change to one question."""
+    """A correction of a field of a question."""
 
     question: Text
-    """Its id."""
+    """The question's id."""
     field: Literal["evidence_pages", "answers"]
-    """What changes."""
+    """The field to change."""
     was: list[Any]
-    """What the data set says: a correction made for another version of it is refused."""
+    """The value in the data set, to detect corrections for other versions."""
     becomes: list[Any]
     why: Text
     by: Text
     where: str = ""
-    """File and line, for errors."""
+    """The file and line, for error messages."""
 
     @model_validator(mode="after")
     def _differ(self) -> Correction:
         if self.was == self.becomes:
-            raise ValueError('"was" and "becomes" are the same')
+            raise ValueError('"was" and "becomes" are equal')
         return self
 
 
@@ -62,30 +62,30 @@ class _AnswersCorrection(Correction):
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """Questions after corrections."""
+    """Corrected questions."""
 
     questions: list[Question]
-    """All, in their order."""
+    """All questions, in their original order."""
     changed: frozenset[str]
-    """The ids of those that were changed."""
+    """The ids of changed questions."""
 
 
 def missing_documents(dataset: Dataset) -> list[str]:
-    """The documents that are asked about and not on this machine, in the order of the data set."""
+    """Return documents that questions need but aren't available, in the order of the data set."""
     documents = dict.fromkeys(question.document for question in dataset.questions())
     return [document for document in documents if dataset.path(document) is None]
 
 
 def incomplete_documents(dataset: Dataset) -> dict[str, int]:
-    """Those of the missing documents of which some page images are there: the first missing page.
+    """Return missing documents with some page images, with the first missing page.
 
-    Only LongDocURL has page images that are numbered by document.
+    Only LongDocURL has page images numbered by document.
     """
     return dataset.incomplete_documents() if isinstance(dataset, LongDocURL) else {}
 
 
 def doubtful(questions: Sequence[Question], page_counts: Mapping[str, int]) -> list[Doubt]:
-    """List what can hardly be right; ``page_counts`` are those of the documents that are known.
+    """Return possible errors; ``page_counts`` are the page counts of known documents.
 
     >>> question = Question("q1", "a.pdf", "How many?", (0, 9), ("4",))
     >>> for doubt in doubtful([question], {"a.pdf": 8}):
@@ -101,9 +101,9 @@ def doubtful(questions: Sequence[Question], page_counts: Mapping[str, int]) -> l
 
 
 def read_corrections(file: Path) -> list[Correction]:
-    """Read corrections, one JSON object a line; docs/evaluation-data.md has the format.
+    """Read corrections in JSON Lines; docs/evaluation-reference.md describes the format.
 
-    Raises a DatasetError that lists all that is wrong with the file.
+    Raises DatasetError with a list of all problems.
     """
     problems = Problems(str(file))
     entries = read_entries(file, problems)
@@ -113,17 +113,17 @@ def read_corrections(file: Path) -> list[Correction]:
         is_answer = entry.values.get("field") == "answers"
         schema = _AnswersCorrection if is_answer else _PagesCorrection
         corrections.append(parse(placed, schema, problems))
-    problems.refuse()
+    problems.raise_if_any()
     return [correction for correction in corrections if correction is not None]
 
 
 def correct(questions: Sequence[Question], corrections: Sequence[Correction]) -> Corrected:
     """Apply corrections to copies of the questions.
 
-    Raises a DatasetError, with the lines, for corrections of questions that are not there, of
-    something that is not as the correction says it was, and two of the same field.
+    Raises DatasetError with the lines of corrections for missing questions, with a different
+    original value, or for the same field as another correction.
     """
-    problems = Problems("The corrections do not fit the data set")
+    problems = Problems("The corrections don't match the data set")
     corrected = {question.id: question for question in questions}
     first: dict[tuple[str, str], str] = {}
     for correction in corrections:
@@ -134,11 +134,11 @@ def correct(questions: Sequence[Question], corrections: Sequence[Correction]) ->
                 correction.where, f"the data set has no question {shown(correction.question)}"
             )
         elif field in first:
-            problems.add(correction.where, f"{first[field]} corrects the same")
+            problems.add(correction.where, f"{first[field]} already corrects the same field")
         else:
             first[field] = correction.where
-            corrected[question.id] = _applied(question, correction, problems)
-    problems.refuse()
+            corrected[question.id] = _apply(question, correction, problems)
+    problems.raise_if_any()
     changed = frozenset(identity for identity, _ in first)
     return Corrected([corrected[question.id] for question in questions], changed)
 
@@ -158,16 +158,16 @@ def _doubts(question: Question, pages: int | None) -> Iterator[str]:
         yield "it has an answer, but no evidence pages"
 
 
-def _applied(question: Question, correction: Correction, problems: Problems) -> Question:
-    now: list[Any] = list(getattr(question, correction.field))
-    if now != correction.was:
+def _apply(question: Question, correction: Correction, problems: Problems) -> Question:
+    current: list[Any] = list(getattr(question, correction.field))
+    if current != correction.was:
         problems.add(
             correction.where,
-            f'"was" is {shown(correction.was)}, but the data set says {shown(now)} '
+            f'"was" is {shown(correction.was)}, but the data set has {shown(current)} '
             f"in {correction.field} of {question.id}",
         )
         return question
     if correction.field == "answers":
-        # The form was that of the old answers.
+        # The kind described the old answers.
         return replace(question, answers=tuple(correction.becomes), kind=None)
     return replace(question, evidence_pages=tuple(correction.becomes))

@@ -1,4 +1,4 @@
-"""Entries of JSON, JSON lines and Parquet files, with all problems of a file in one error."""
+"""Read entries from JSON, JSON Lines, TSV and Parquet files, collecting all problems."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ from typing import Any, NoReturn
 from visar.errors import DatasetError
 from visar.text import counted
 
-_MOST_SHOWN = 20
-_LONGEST_SHOWN = 60
+_MAX_PROBLEMS = 20
+_MAX_LENGTH = 60
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The fields that a file has for one question or correction."""
+    """An entry of a file, such as a question or correction."""
 
     where: str
-    """As errors name it: "line 3" of JSON lines, "entry 3" of other files."""
+    """The location in error messages: "line 3" in JSON Lines, "entry 3" in other files."""
     position: int
-    """Among the entries; 1 is the first."""
+    """The number of the entry, from 1."""
     values: dict[str, Any]
 
 
 class Problems:
-    """Collects what is wrong, to be raised as one error."""
+    """A list of problems, to raise as one error."""
 
-    def __init__(self, of_what: str) -> None:
-        self._of_what = of_what
+    def __init__(self, title: str) -> None:
+        self._title = title
         self._found: list[tuple[int, str]] = []
 
     def add(self, where: str, what: str, position: int = 0) -> None:
-        """Add a problem. They are shown by position, and in the order of adding."""
+        """Add a problem. Problems are sorted by position, then by order of adding."""
         self._found.append((position, f"{where}: {what}"))
 
-    def refuse(self) -> None:
-        """Raise a DatasetError with the first 20 problems, if there are any."""
+    def raise_if_any(self) -> None:
+        """Raise DatasetError with the first 20 problems, if there are any."""
         if not self._found:
             return
         count = len(self._found)
-        title = f"{self._of_what}: {counted(count, 'problem')}"
+        title = f"{self._title}: {counted(count, 'problem')}"
         ordered = sorted(self._found, key=lambda problem: problem[0])
-        lines = [title, *(f"  {problem}" for _, problem in ordered[:_MOST_SHOWN])]
-        if count > _MOST_SHOWN:
-            lines.append(f"  and {count - _MOST_SHOWN} more")
+        lines = [title, *(f"  {problem}" for _, problem in ordered[:_MAX_PROBLEMS])]
+        if count > _MAX_PROBLEMS:
+            lines.append(f"  and {count - _MAX_PROBLEMS} more")
         raise DatasetError("\n".join(lines))
 
 
 def read_entries(file: Path, problems: Problems, *, within: str | None = None) -> list[Entry]:
-    """Read a JSON array, a Parquet table, tab-separated values, or (any other name) JSON lines.
+    """Read a JSON array, Parquet table, TSV file or, for all other suffixes, JSON Lines.
 
-    ``within`` names the field that holds the array, where a JSON file is an object. Columns of
-    images are not read. Lines and elements that are no JSON objects are added to the problems.
-    Raises a DatasetError if the file cannot be read or holds nothing.
+    ``within`` is the field with the array if a JSON file is an object. Columns with images are
+    skipped. Lines and elements that aren't JSON objects are added to the problems. Raises
+    DatasetError if the file can't be read or is empty.
     """
     suffix = file.suffix.lower()
     if suffix == ".parquet":
@@ -69,25 +69,25 @@ def read_entries(file: Path, problems: Problems, *, within: str | None = None) -
     else:
         entries = list(_lines(file, problems))
     if not entries:
-        problems.refuse()
-        raise DatasetError(f"{file} is empty: it holds no entries.")
+        problems.raise_if_any()
+        raise DatasetError(f"{file} is empty: give a file with entries.")
     return entries
 
 
 def leaves_folder(name: str) -> bool:
-    r"""True if a name leads out of the folder it is looked up in, on any system.
+    r"""Return whether a name refers to a path outside its folder, on any system.
 
     >>> [leaves_folder(name) for name in ("a/b.pdf", "../b.pdf", "/b.pdf", "C:\\b.pdf", ".")]
     [False, True, True, True, True]
     """
-    ways = PurePosixPath(name), PureWindowsPath(name)
-    return any(not way.parts or way.anchor or ".." in way.parts for way in ways)
+    paths = PurePosixPath(name), PureWindowsPath(name)
+    return any(not path.parts or path.anchor or ".." in path.parts for path in paths)
 
 
 def shown(value: object) -> str:
-    """A value as errors show it, cut where it is long."""
+    """Return a value's representation for error messages, truncated if long."""
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
 
 
 def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
@@ -100,9 +100,9 @@ def _lines(file: Path, problems: Problems) -> Iterator[Entry]:
         try:
             values = json.loads(line.decode("utf-8"))
         except UnicodeDecodeError:
-            problems.add(where, "is not UTF-8", position)
+            problems.add(where, "isn't UTF-8", position)
         except (ValueError, RecursionError) as error:
-            problems.add(where, f"is not JSON ({_short(error)})", position)
+            problems.add(where, f"isn't JSON ({_short(error)})", position)
         else:
             yield from _entry(where, position, values, problems)
 
@@ -111,7 +111,7 @@ def _separated(file: Path) -> Iterator[Entry]:
     try:
         lines = _content(file).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        _refuse(f"{file} is not UTF-8", error)
+        _raise_error(f"{file} isn't UTF-8", error)
     rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     for position, row in enumerate(rows, 1):
         yield Entry(f"line {position + 1}", position, {str(key): row[key] for key in row})
@@ -123,19 +123,19 @@ def _elements(file: Path, problems: Problems, within: str | None) -> Iterator[En
         elements = json.loads(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        _refuse(f"{file}, line {line}, is not UTF-8", error)
+        _raise_error(f"{file}, line {line}, isn't UTF-8", error)
     except json.JSONDecodeError as error:
-        _refuse(f"{file}, line {error.lineno}, is not JSON ({error.msg})", error)
+        _raise_error(f"{file}, line {error.lineno}, isn't JSON ({error.msg})", error)
     except (ValueError, RecursionError) as error:
-        _refuse(f"{file} is not JSON that can be read ({_short(error)})", error)
+        _raise_error(f"{file} isn't readable JSON ({_short(error)})", error)
     if within is not None:
         if not isinstance(elements, dict) or within not in elements:
             raise DatasetError(
-                f'{file} must hold an object with "{within}", not {shown(elements)}.'
+                f'{file} must contain an object with "{within}", not {shown(elements)}.'
             )
         elements = elements[within]
     if not isinstance(elements, list):
-        raise DatasetError(f"{file} must hold a list of entries, not {shown(elements)}.")
+        raise DatasetError(f"{file} must contain a list of entries, not {shown(elements)}.")
     for position, values in enumerate(elements, 1):
         yield from _entry(f"entry {position}", position, values, problems)
 
@@ -152,7 +152,7 @@ def _rows(file: Path) -> list[Entry]:
         ]
         rows = parquet.read_table(file, columns=columns).to_pylist()
     except (pa.ArrowException, OSError, ValueError) as error:
-        _refuse(f"{file} is not a Parquet table that can be read ({_short(error)})", error)
+        _raise_error(f"{file} isn't a readable Parquet table ({_short(error)})", error)
     return [Entry(f"entry {number}", number, row) for number, row in enumerate(rows, 1)]
 
 
@@ -167,7 +167,7 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes().removeprefix(_BYTE_ORDER_MARK)
     except OSError as error:
-        _refuse(f"{file} cannot be read: {error.strerror}", error)
+        _raise_error(f"Can't read {file}: {error.strerror}", error)
 
 
 def _short(error: Exception) -> str:
@@ -175,5 +175,5 @@ def _short(error: Exception) -> str:
     return text.partition("\n")[0][:120]
 
 
-def _refuse(message: str, error: Exception) -> NoReturn:
+def _raise_error(message: str, error: Exception) -> NoReturn:
     raise DatasetError(f"{message}.") from error

@@ -1,4 +1,4 @@
-"""Benchmarks from the Hugging Face hub. Only ``download`` asks the network."""
+"""Benchmarks from the Hugging Face hub. Only ``download`` and ``fetch`` use the network."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from visar.evaluation.datasets.entries import leaves_folder
 MMLONGBENCH_HUB = "yubo2333/MMLongBench-Doc"
 LONGDOCURL_HUB = "dengchao/LongDocURL"
 COLLECTION = "Lillianwei/Mdocagent-dataset"
-"""Holds both benchmarks, each in a folder: the paper took them from here."""
+"""A repository with both benchmarks, each in a folder, which the paper used."""
 _REVISIONS = {COLLECTION: "0dfdcc9a777ebf393653e4b7fc442aa89a8cfabc"}
-"""Commits that the paper used; others are recorded as they are found."""
+"""The commits that the paper used. Other repositories aren't pinned; runs record their commits."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
-# All that are known to be published, by how many questions they have.
+# Known published editions, by their number of questions.
 _EDITIONS = {
     ("MMLongBench", 1091): MMLONGBENCH_HUB,
     ("MMLongBench", 1082): "the authors' repository mayubo2333/MMLongBench-Doc",
@@ -38,7 +38,7 @@ _FILES = {
 
 
 def published_edition(dataset: str, questions: int) -> str | None:
-    """Where the edition of a benchmark with so many questions is published; None if none has.
+    """Return where the edition of a benchmark with this number of questions was published.
 
     >>> published_edition("MMLongBench", 1073), published_edition("MMLongBench", 229)
     ("Lillianwei/Mdocagent-dataset, the paper's", None)
@@ -47,20 +47,20 @@ def published_edition(dataset: str, questions: int) -> str | None:
 
 
 def download(name: str, benchmark: str) -> Path:
-    """The folder of a benchmark, downloaded unless it is in the hub's cache on this machine.
+    """Return the folder of a benchmark, downloading it unless it is in the hub's cache.
 
-    ``name`` is a repository, or the collection with the benchmark's folder after it.
+    ``name`` is a repository, or the collection followed by the benchmark's folder.
     """
     in_collection = name not in _FILES
     repository = COLLECTION if in_collection else name
     folder = fetch(repository, [f"{benchmark}/*"] if in_collection else _FILES[name])
     if name == LONGDOCURL_HUB:
-        return unpacked(folder, cache_folder() / f"LongDocURL-{folder.name}")
+        return unpack_longdocurl(folder, cache_folder() / f"LongDocURL-{folder.name}")
     return folder
 
 
 def find_revision(path: Path) -> str | None:
-    """Return the commit at the hub that a data set's file came from; None for other files.
+    """Return the hub commit that a data set's file came from; None for other files.
 
     >>> find_revision(Path("hub/datasets--a--b/snapshots") / ("0" * 40) / "documents/a.pdf")[:4]
     '0000'
@@ -70,8 +70,8 @@ def find_revision(path: Path) -> str | None:
 
 
 def fetch(repository: str, files: Sequence[str]) -> Path:
-    """The folder of a data set at the hub with the files of some patterns, downloaded if needed."""
-    with extra_needed("A benchmark of the Hugging Face hub", "eval"):
+    """Return the folder of a data set on the hub, downloading files that match the patterns."""
+    with extra_needed("A benchmark from the Hugging Face hub", "eval"):
         from huggingface_hub import errors, snapshot_download
     try:
         found = snapshot_download(
@@ -82,22 +82,22 @@ def fetch(repository: str, files: Sequence[str]) -> Path:
         )
     except errors.GatedRepoError as error:
         raise DatasetError(
-            f"The data set {repository} is open only to those who accepted its terms: accept them "
-            "on its page, run `hf auth login`, and try again."
+            f"The data set {repository} is gated: accept its terms on its page, run "
+            "`hf auth login`, and try again."
         ) from error
     except Exception as error:
-        # The client passes on errors of the HTTP library it uses, which changes with its version.
+        # The HTTP client and its exceptions change between hub versions.
         reason = str(error).strip().partition("\n")[0]
         raise DatasetError(
-            f"The data set {repository} is not on this machine and cannot be had from the hub "
-            f"({reason}). Download it where there is a network (`hf download --repo-type dataset "
-            f"{repository}`), copy it here, and give its folder with --data."
+            f"The data set {repository} is not on this machine and can't be downloaded ({reason}). "
+            f"Download it on a machine with a network (`hf download --repo-type dataset "
+            f"{repository}`), copy it here, and pass its folder with --data."
         ) from error
     return Path(found)
 
 
-def unpacked(folder: Path, target: Path) -> Path:
-    """LongDocURL's questions and the PDFs of its archive, in a folder made the first time."""
+def unpack_longdocurl(folder: Path, target: Path) -> Path:
+    """Return a folder with LongDocURL's questions and unpacked PDFs, created on first use."""
 
     def unpack(beside: Path) -> None:
         with tarfile.open(folder / _PDFS_OF_LONGDOCURL) as archive:
@@ -105,19 +105,19 @@ def unpacked(folder: Path, target: Path) -> Path:
         shutil.copyfile(folder / _QUESTIONS_OF_LONGDOCURL, beside / _QUESTIONS_OF_LONGDOCURL)
 
     try:
-        return make_once(target, unpack)
+        return create_once(target, unpack)
     except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
         raise DatasetError(
-            f"{folder / _PDFS_OF_LONGDOCURL} cannot be unpacked to {target}: {error}."
+            f"Can't unpack {folder / _PDFS_OF_LONGDOCURL} to {target}: {error}."
         ) from error
 
 
-def make_once(target: Path, fill: Callable[[Path], None]) -> Path:
-    """Return a folder, which ``fill`` is given to write the first time."""
+def create_once(target: Path, fill: Callable[[Path], None]) -> Path:
+    """Return a folder, creating it with ``fill`` on first use."""
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Renamed when it is whole, so that nobody ever finds a part.
+    # Rename the folder when complete, so that no process sees an incomplete one.
     beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         fill(beside)
@@ -125,29 +125,29 @@ def make_once(target: Path, fill: Callable[[Path], None]) -> Path:
     except BaseException as error:
         shutil.rmtree(beside, ignore_errors=True)
         if isinstance(error, OSError) and target.is_dir():
-            # Another process was faster.
+            # Another process created it first.
             return target
         raise
     return target
 
 
 def _extract(archive: tarfile.TarFile, target: Path) -> None:
-    """Unpack plain files. Python's own filter against hostile archives is not in every 3.11."""
+    """Unpack regular files only. Python's filter for unsafe archives isn't in all 3.11 versions."""
     for member in archive:
         if member.isdir():
             continue
         if not member.isfile() or leaves_folder(member.name):
-            raise tarfile.TarError(f"{member.name!r} is no file within it")
+            raise tarfile.TarError(f"{member.name!r} isn't a regular file inside the archive")
         path = target / member.name
         path.parent.mkdir(parents=True, exist_ok=True)
         content = archive.extractfile(member)
-        assert content is not None  # noqa: S101 - it is a file
+        assert content is not None  # noqa: S101 - checked by isfile()
         with content, path.open("wb") as file:
             shutil.copyfileobj(content, file)
 
 
 def cache_folder() -> Path:
-    """Where data sets are unpacked to."""
+    """Return the folder for unpacked data sets."""
     from platformdirs import user_cache_path
 
     return user_cache_path("visar") / "datasets"

@@ -1,4 +1,4 @@
-"""Data sets by name or path: files and folders, benchmarks, entry points, ``module:function``."""
+"""Open data sets by name or path: files, folders, benchmarks and plugins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visar.evaluation.datasets.benchmarks import (
     MMLONGBENCH,
     LongDocURL,
     QuestionFile,
-    existing,
+    if_exists,
     own_questions,
     page_counts,
     published_questions,
@@ -31,9 +31,9 @@ from visar.evaluation.questions import Dataset
 from visar.plugins import entry_points, failing_as, is_object_name, load
 
 GROUP = "visar.datasets"
-"""The group of entry points: callables that take the data's path, or None, and give a Dataset."""
+"""The entry point group of data sets: functions of an optional path that return a Dataset."""
 
-# The benchmarks' folders in the collection have the names that the paper's tables use.
+# The folders in the collection have the names in the paper's tables.
 _BENCHMARKS = (MMLONGBENCH, LONGDOCURL)
 _NAMES = {
     "MMLongBench": MMLONGBENCH,
@@ -48,42 +48,35 @@ _HUB_NAMES = {
 _ONLY_IN_LONGDOCURL = {"doc_no", "start_end_idx", "total_pages", "detailed_evidences"}
 _SAMPLES = "samples.json"
 _BEIR = "beir:"
-# Where both are published side by side, they hold the same questions.
+# If both files exist, they have the same questions.
 _PREFERRED_LINES = ("LongDocURL.jsonl", "LongDocURL_public.jsonl")
 
 
 def open_dataset(dataset: str | Path | Dataset, *, data: Path | str | None = None) -> Dataset:
-    """Open a benchmark or questions of one's own, and check every entry.
+    """Open a benchmark or custom questions, and check all entries.
+
+    Raises DatasetError if the data set doesn't exist or is invalid, and InvalidOption if a plugin
+    can't be imported.
 
     Parameters
     ----------
     dataset
-        A file of questions or a data set's folder, whose layout is recognised by its files; or a
-        name: ``MMLongBench`` or ``LongDocURL`` with ``data``, a name at the Hugging Face hub
-        (``yubo2333/MMLongBench-Doc``, ``dengchao/LongDocURL``,
-        ``Lillianwei/Mdocagent-dataset/MMLongBench``,
-        ``Lillianwei/Mdocagent-dataset/LongDocURL``, and in the layout of BEIR ``vidore/NAME`` or
-        ``beir:OWNER/NAME``), which is downloaded unless ``data`` is given, an entry point of the
-        group ``visar.datasets``, or ``module:function``. Options follow a data set in the layout
-        of BEIR: ``?language=english&grade=2&split=test``. A path that exists is taken as a path. A
-        Dataset is returned as it is.
+        One of: a file of questions or the folder of a data set; a benchmark's name with its folder
+        in ``data``; a benchmark's name on the Hugging Face hub (downloaded unless ``data`` is
+        given); ``vidore/NAME``, ``beir:OWNER/NAME`` or ``beir:FOLDER``, with options such as
+        ``?language=english&grade=2&split=test``; an entry point in the group ``visar.datasets``;
+        or ``module:function``. Existing paths take precedence over names. A Dataset is returned
+        unchanged.
     data
-        The folder of the named data set on this machine. With it, nothing is downloaded.
-
-    Raises
-    ------
-    DatasetError
-        If there is no such data set, or something in it is wrong.
-    InvalidOption
-        If what a package provides cannot be imported.
+        Folder of a benchmark.
     """
     if isinstance(dataset, Dataset):
         return dataset
     name, folder = str(dataset), None if data is None else Path(data)
-    path = existing(Path(dataset))
-    place, _, options = name.partition("?")
-    if path is None and _is_beir(place, folder):
-        return _open_beir(place.removeprefix(_BEIR), folder, options)
+    path = if_exists(Path(dataset))
+    base, _, options = name.partition("?")
+    if path is None and _is_beir(base, folder):
+        return _open_beir(base.removeprefix(_BEIR), folder, options)
     if path is not None and folder is None:
         return _open_folder(path, None) if path.is_dir() else _open_file(path, None)
     plugin = entry_points(GROUP).get(name) or (name if is_object_name(name) else None)
@@ -93,47 +86,47 @@ def open_dataset(dataset: str | Path | Dataset, *, data: Path | str | None = Non
 
 
 def dataset_names() -> list[str]:
-    """The names that ``open_dataset`` knows, with those of installed packages."""
+    """Return the names that ``open_dataset`` supports, including those of plugins."""
     return [*_NAMES, *_HUB_NAMES, *entry_points(GROUP)]
 
 
 def _open_plugin(plugin: EntryPoint | str, name: str, folder: Path | None) -> Dataset:
-    with failing_as(DatasetError, f"The data set {name} cannot be opened", "."):
+    with failing_as(DatasetError, f"Can't open the data set {name}", "."):
         opened = load(plugin)(folder)
     if not isinstance(opened, Dataset):
         raise DatasetError(
-            f"{name} gave an object of type {type(opened).__name__}, which is no data set: it "
-            "needs name, questions() and path(document)."
+            f"{name} returned a {type(opened).__name__}, which isn't a data set: it must have "
+            "name, questions() and path(document)."
         )
     return opened
 
 
-def _is_beir(place: str, folder: Path | None) -> bool:
-    """True if a name is of a data set in the layout of BEIR, by its form or its folder."""
-    data = folder or existing(Path(place))
-    is_known = place.startswith(_BEIR) or place.casefold().startswith("vidore/")
+def _is_beir(base: str, folder: Path | None) -> bool:
+    """Return whether a name or folder refers to a data set in BEIR's layout."""
+    data = folder or if_exists(Path(base))
+    is_known = base.startswith(_BEIR) or base.casefold().startswith("vidore/")
     return is_known or (folder is None and data is not None and data.is_dir() and is_beir(data))
 
 
-def _open_beir(place: str, folder: Path | None, written: str) -> Dataset:
-    values = dict(parse_qsl(written, keep_blank_values=True))
+def _open_beir(base: str, folder: Path | None, query: str) -> Dataset:
+    values = dict(parse_qsl(query, keep_blank_values=True))
     unknown = values.keys() - {"grade", "language", "split"}
     grade = values.get("grade", "1")
     if unknown or not grade.isdecimal():
         raise DatasetError(
-            f"{place}?{written}: the options are grade=NUMBER, language=NAME and split=NAME, "
+            f"Invalid options in {base}?{query}: use grade=NUMBER, language=NAME and split=NAME, "
             "joined by &."
         )
     options = BeirOptions(int(grade), values.get("language"), values.get("split", "test"))
-    data = folder or existing(Path(place))
-    if data is None and place.count("/") != 1:
-        raise DatasetError(f"{place} is neither a folder here nor OWNER/NAME at the hub.")
+    data = folder or if_exists(Path(base))
+    if data is None and base.count("/") != 1:
+        raise DatasetError(f"{base} is neither a local folder nor OWNER/NAME on the hub.")
     if data is None:
         prefix = [] if options.language is None else [f"{options.language}-*"]
-        data = fetch(place, [*prefix, "corpus*", "queries*", "qrels*", "data/*"])
-        return BeirDataset(data, place.rpartition("/")[2], options)
-    # Given with its folder, a name stays the data set's name.
-    named = Path(place) if existing(Path(place)) is None else data.absolute()
+        data = fetch(base, [*prefix, "corpus*", "queries*", "qrels*", "data/*"])
+        return BeirDataset(data, base.rpartition("/")[2], options)
+    # A name given together with a folder stays the data set's name.
+    named = Path(base) if if_exists(Path(base)) is None else data.absolute()
     return BeirDataset(data, named.name, options)
 
 
@@ -142,19 +135,19 @@ def _open_by_name(name: str, folder: Path | None) -> Dataset:
         if folder is not None:
             return _open_folder(folder, None)
         choices = " or ".join(f"{COLLECTION}/{benchmark}" for benchmark in _BENCHMARKS)
-        raise DatasetError(f"{COLLECTION} holds several data sets: name one, {choices}.")
+        raise DatasetError(f"{COLLECTION} has several data sets: choose {choices}.")
     known = _same_name(name, [*_NAMES, *_HUB_NAMES])
     if known is None:
         raise DatasetError(
-            f"{name} is neither a file or folder on this machine, nor module:function, nor the "
-            f"name of a data set: {', '.join(dataset_names())}."
+            f"No data set {name}: it isn't a file, folder, module:function or known name. Known "
+            f"names: {', '.join(dataset_names())}."
         )
     benchmark = (_NAMES | _HUB_NAMES)[known]
     if folder is None and known in _NAMES:
         choices = " or ".join(hub for hub, held in _HUB_NAMES.items() if held == benchmark)
         raise DatasetError(
-            f"Where is {name}? Give its folder on this machine with --data {name}=FOLDER, or have "
-            f"it downloaded by its name at the hub: {choices}."
+            f"No folder given for {name}: use --data {name}=FOLDER, or download it by its name on "
+            f"the hub: {choices}."
         )
     return _open_folder(folder or download(known, benchmark), benchmark)
 
@@ -165,7 +158,7 @@ def _same_name(name: str, known: Iterable[str]) -> str | None:
 
 def _open_folder(folder: Path, benchmark: str | None) -> Dataset:
     if not folder.is_dir():
-        raise DatasetError(f"{folder} is no folder: give that of the data set.")
+        raise DatasetError(f"{folder} isn't a folder: give the data set's folder.")
     if benchmark is None and is_beir(folder):
         return _open_beir(str(folder), folder, "")
     return _open_file(_file_of_questions(folder, benchmark), benchmark)
@@ -184,13 +177,13 @@ def _file_of_questions(folder: Path, benchmark: str | None) -> Path:
     found = next((files for files in choices if files), [])
     if not found:
         raise DatasetError(
-            f"{folder} holds no data set that is known here: no {_SAMPLES}, no "
-            f"{' or '.join(f'{name}/{_SAMPLES}' for name in _BENCHMARKS)}, no "
-            "data/train-*.parquet, no file of JSON lines (*.jsonl)."
+            f"No data set found in {folder}: it has no {_SAMPLES}, "
+            f"{', '.join(f'{name}/{_SAMPLES}' for name in _BENCHMARKS)}, "
+            "data/train-*.parquet or *.jsonl."
         )
     if len(found) > 1:
         raise DatasetError(
-            f"{folder} holds several data sets: give the path of one, "
+            f"{folder} has several data sets: give the path of one, "
             f"{' or '.join(str(file) for file in found)}."
         )
     return found[0]
@@ -199,25 +192,27 @@ def _file_of_questions(folder: Path, benchmark: str | None) -> Path:
 def _open_file(file: Path, benchmark: str | None) -> Dataset:
     problems = Problems(str(file))
     entries = read_entries(file, problems)
-    recognised = _recognised(file, entries, benchmark)
-    if benchmark is not None and recognised != benchmark:
-        raise DatasetError(f"{file} is not of {benchmark}: it looks like {recognised or 'others'}.")
-    if recognised == MMLONGBENCH:
-        # A table lies in a folder of its own, beside that of the documents.
+    recognized = _recognized(file, entries, benchmark)
+    if benchmark is not None and recognized != benchmark:
+        raise DatasetError(
+            f"{file} isn't from {benchmark}: it looks like {recognized or 'custom questions'}."
+        )
+    if recognized == MMLONGBENCH:
+        # Parquet tables are in a folder next to the folder of documents.
         root = file.parent.parent if file.suffix == ".parquet" else file.parent
-        # Some evidence is on a page 0. The paper counts it as page 1.
+        # Some evidence is on page 0, which the paper counts as page 1.
         questions = published_questions(entries, problems, raise_to_first=True)
         return QuestionFile(MMLONGBENCH, questions, root / "documents")
-    if recognised == LONGDOCURL:
-        # Its authors count pages from 1; the collection, which has this file, counts from 0.
+    if recognized == LONGDOCURL:
+        # The authors number pages from 1, but the collection, which has this file, from 0.
         first_page = 0 if file.name == _SAMPLES else 1
         questions = published_questions(entries, problems, first_page=first_page)
         return LongDocURL(questions, page_counts(entries), file.parent)
     return QuestionFile(file.stem, own_questions(entries, problems), file.parent)
 
 
-def _recognised(file: Path, entries: Sequence[Entry], benchmark: str | None) -> str | None:
-    """The benchmark that a file is of; None for questions of one's own."""
+def _recognized(file: Path, entries: Sequence[Entry], benchmark: str | None) -> str | None:
+    """Return the benchmark of a file; None for custom questions."""
     keys = {key for entry in entries for key in entry.values}
     if "document" in keys:
         return None
@@ -225,6 +220,6 @@ def _recognised(file: Path, entries: Sequence[Entry], benchmark: str | None) -> 
         return LONGDOCURL
     if "doc_id" not in keys:
         return None
-    # In the collection both may have the same fields; then the folder says which it is.
+    # In the collection both may have the same fields, so the folder's name decides.
     by_folder = _same_name(file.absolute().parent.name, _BENCHMARKS)
     return benchmark or by_folder or MMLONGBENCH

@@ -1,10 +1,9 @@
-"""Schemas of entries, whose errors name the field, quote the value and say what it must be."""
+"""Schemas of entries, with error messages that name the field and quote the value."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,12 +13,12 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder, shown
-from visar.evaluation.questions import Question
+from visar.evaluation.questions import Question, write_list
 
-# A Python list of whole numbers: nothing else in a text is evaluated.
+# A Python list of integers. No other text is evaluated.
 _WRITTEN_PAGES = re.compile(r"\s*\[[\s,\d+-]*\]\s*", re.ASCII)
 _LONGEST_WRITTEN = 10_000
-# What a value must be, by the types of pydantic's errors.
+# Expected values, by pydantic's error types.
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -31,7 +30,7 @@ _EXPECTED = {
 
 
 class Schema(BaseModel):
-    """Base class for entries. Other fields of an entry are ignored."""
+    """The base class for entries. Additional fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -40,7 +39,7 @@ AnySchema = TypeVar("AnySchema", bound=Schema)
 
 
 def parse(entry: Entry, schema: type[AnySchema], problems: Problems) -> AnySchema | None:
-    """Return an entry as its schema; if it does not fit, add its problems and return None."""
+    """Validate an entry; if it is invalid, add its problems and return None."""
     try:
         return schema.model_validate(entry.values)
     except ValidationError as error:
@@ -50,7 +49,7 @@ def parse(entry: Entry, schema: type[AnySchema], problems: Problems) -> AnySchem
 
 
 def _message(error: Any) -> str:
-    """Return one error of pydantic in our words."""
+    """Return the message for a pydantic error."""
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     names = [part for part in error["loc"] if isinstance(part, str)]
     field = f'"{names[-1]}" ' if names else ""
@@ -59,11 +58,11 @@ def _message(error: Any) -> str:
         return f"has no {field.strip()}"
     expected = _EXPECTED[kind].format(**context) if kind in _EXPECTED else error["msg"]
     fault = f"must be {expected}"
-    if kind == "value_error":  # of a validator of ours
+    if kind == "value_error":  # raised by one of our validators
         fault = str(context["error"])
     elif not is_item:
         fault += f", not {shown(value)}"
-    return f"{field}holds {shown(value)}, which {fault}" if is_item else f"{field}{fault}"
+    return f"{field}contains {shown(value)}, which {fault}" if is_item else f"{field}{fault}"
 
 
 def _filled(value: str) -> str:
@@ -73,15 +72,15 @@ def _filled(value: str) -> str:
 
 
 def _valid(value: str) -> str:
-    """Refuse what JSON can write and UTF-8 cannot, and what no file name can hold."""
+    """Raise ValueError for lone surrogates and null characters, which break UTF-8 or file names."""
     if any("\ud800" <= character <= "\udfff" or character == "\0" for character in value):
-        raise ValueError(f"holds a character that is none: {shown(value)}")
+        raise ValueError(f"contains an invalid character: {shown(value)}")
     return value
 
 
 def _inside(name: str) -> str:
     if leaves_folder(name):
-        raise ValueError(f"must name a file below the folder of documents, not {shown(name)}")
+        raise ValueError(f"must be a file inside the folder of documents, not {shown(name)}")
     return name
 
 
@@ -90,7 +89,7 @@ def _number_as_text(value: Any) -> Any:
 
 
 def _written_list(value: Any) -> Any:
-    """Return the list that a text holds as Python writes it; anything else as it is."""
+    """Parse a Python list in a string; return other values unchanged."""
     if isinstance(value, str) and len(value) <= _LONGEST_WRITTEN and _WRITTEN_PAGES.match(value):
         with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
             return ast.literal_eval(value.strip())
@@ -98,28 +97,28 @@ def _written_list(value: Any) -> Any:
 
 
 def _answer(value: Any) -> Any:
-    """Return a text, a number, or a list of all that belongs to an answer, as one text."""
+    """Convert an answer to a string: text, a number, or a list of all its parts."""
     if isinstance(value, dict):
         raise ValueError(f"must be text, a number or a list, not {shown(value)}")  # noqa: TRY004
     if isinstance(value, list):
-        return json.dumps([str(item) for item in value], ensure_ascii=False) if value else ""
+        return write_list([str(item) for item in value]) if value else ""
     return "" if value is None else str(value)
 
 
 Text: TypeAlias = Annotated[str, AfterValidator(_filled)]
-"""A text that is not blank."""
+"""A string that isn't blank."""
 OptionalText: TypeAlias = Annotated[
     Text | None, BeforeValidator(lambda value: None if value == "" else value)
 ]
-"""A text, or None where it is missing or empty."""
+"""A string, or None if missing or empty."""
 DocumentName: TypeAlias = Annotated[Text, AfterValidator(_inside)]
-"""The name of a document, which stays within the folder of the data set."""
+"""The name of a document, inside the folder of the data set."""
 Identity: TypeAlias = Annotated[Text, BeforeValidator(_number_as_text)]
-"""An id: text or a whole number."""
+"""An id: a string or an integer."""
 WrittenPages: TypeAlias = Annotated[list[int], BeforeValidator(_written_list)]
-"""Page numbers, also as a text that holds the list."""
+"""Page numbers, as a list or a string with a list."""
 Answer: TypeAlias = Annotated[str, BeforeValidator(_answer), AfterValidator(_valid)]
-"""A reference answer as one text; empty for null."""
+"""A reference answer as a string; empty for null."""
 
 
 def read_questions(
@@ -128,9 +127,9 @@ def read_questions(
     problems: Problems,
     to_question: Callable[[AnySchema], Question],
 ) -> list[Question]:
-    """Return the questions of entries; raises a DatasetError that lists what is wrong with them.
+    """Return the questions of entries; raises DatasetError with a list of all problems.
 
-    A question without an id gets its position and a short hash, without any of its words.
+    A question without an id gets its position and a short hash as the id.
     """
     first: dict[str, str] = {}
     found = []
@@ -143,10 +142,10 @@ def read_questions(
         identity = question.id or f"{entry.position}-{hashlib.sha256(content).hexdigest()[:8]}"
         other = first.setdefault(identity, entry.where)
         if other != entry.where:
-            repeated = f"has the id {shown(identity)}, which {other} has too"
+            repeated = f"has the id {shown(identity)}, which {other} also has"
             problems.add(entry.where, repeated, entry.position)
         found.append(replace(question, id=identity))
-    problems.refuse()
+    problems.raise_if_any()
     return found
 
 

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from visar.errors import InvalidOption
-from visar.evaluation.judge.protocol import Verdict
+from visar.evaluation.judge.judge import Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The four counts of two judges' verdicts, their agreement and Cohen's κ."""
+    """The agreement of two judges: counts of their verdicts, and Cohen's κ."""
 
     first: str
     second: str
     both_correct: int
     only_first: int
-    """Correct for the first judge, incorrect for the second."""
+    """The number of answers that only the first judge considers correct."""
     only_second: int
     both_incorrect: int
 
@@ -28,14 +28,14 @@ class Agreement:
 
     @property
     def share(self) -> float:
-        """The share of cases with the same verdict, p_o."""
+        """The share p_o of cases with the same verdict."""
         return (self.both_correct + self.both_incorrect) / self.cases
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's κ: the agreement beyond that of chance; 1 is full agreement, 0 that of chance.
+        """Cohen's κ, the agreement beyond chance: 1 is full agreement, 0 is chance.
 
-        None where both judges always give the same one verdict: κ is undefined.
+        None, because κ is undefined, if all verdicts of both judges are the same.
 
         >>> round(Agreement("a", "b", 20, 5, 10, 15).kappa, 3)
         0.4
@@ -61,19 +61,19 @@ class Agreement:
 def compare_judges(first: Sequence[Verdict], second: Sequence[Verdict]) -> Agreement:
     """Compare the verdicts of two judges on the same cases, in the same order.
 
-    Raises InvalidOption if there are none, not as many of each, or those of a third judge.
+    Raises InvalidOption if there are none, their numbers differ, or a list has several judges.
     """
     if len(first) != len(second) or not first:
         raise InvalidOption(
-            f"The judges gave {len(first)} and {len(second)} verdicts: both must have judged the "
-            "same cases, one at least."
+            f"Can't compare {len(first)} with {len(second)} verdicts: pass verdicts on the same "
+            "cases, at least one."
         )
     pairs = ((a.correct, b.correct) for a, b in zip(first, second, strict=True))
     return count_agreement(_only_judge(first), _only_judge(second), pairs)
 
 
 def count_agreement(first: str, second: str, pairs: Iterable[tuple[bool, bool]]) -> Agreement:
-    """Count the agreement of two judges, given by name, from their two verdicts on each case."""
+    """Count the agreement of two judges from pairs of verdicts."""
     counts = Counter(pairs)
     return Agreement(
         first=first,
@@ -89,6 +89,6 @@ def _only_judge(verdicts: Sequence[Verdict]) -> str:
     judges = sorted({verdict.judge for verdict in verdicts})
     if len(judges) > 1:
         raise InvalidOption(
-            f"These verdicts are of several judges: {', '.join(judges)}. Compare one with one."
+            f"The verdicts are from several judges: {', '.join(judges)}. Pass those of one judge."
         )
     return judges[0]

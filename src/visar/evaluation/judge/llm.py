@@ -1,4 +1,4 @@
-"""The judge ``llm``: a language model that sees question, references and answer."""
+"""The judge ``llm``, a language model that sees question, references and answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from visar.errors import GenerationError
 from visar.evaluation.judge.model import ModelJudge, case_line
-from visar.generation.protocol import Generator, Reply
+from visar.generation.generator import Generator, Reply
 
 VERSION = 1
 CHOICES = ("correct", "incorrect")
@@ -36,7 +36,7 @@ Reply with the JSON object {"choice": "correct"} or {"choice": "incorrect"}.
 Examples:
 """
 
-# Invented; each shows one frequent error of graders.
+# Invented examples; each covers a frequent error of graders.
 _EXAMPLES: tuple[tuple[str, list[str], str, str], ...] = (
     ("How many bridges cross the canal?", ["12"], "Twelve bridges cross it.", "correct"),
     ("What did the mill earn in 2011?", ["$2.4 million"], "2,400,000 dollars", "correct"),
@@ -83,9 +83,9 @@ _EXAMPLES: tuple[tuple[str, list[str], str, str], ...] = (
 
 
 class LLMJudge(ModelJudge):
-    """Asks a language model whether an answer says what a reference says."""
+    """A judge that asks a language model whether an answer agrees with a reference."""
 
-    # {"choice": "incorrect"} is about 8 tokens; some tokenizers take more.
+    # {"choice": "incorrect"} is about 8 tokens, but more with some tokenizers.
     most_tokens = 32
     choices = CHOICES
 
@@ -117,7 +117,7 @@ def _choice(reply: Reply) -> str:
         choice = None
     if choice not in CHOICES:
         raise GenerationError(
-            f"{reply.model} was to choose between {' and '.join(CHOICES)} and wrote "
-            f"{reply.text[:200]!r}. Judge with a model or server that can be held to a choice."
+            f"{reply.model} replied {reply.text[:200]!r} instead of {' or '.join(CHOICES)}. Use a "
+            "model or server that supports constrained output."
         )
     return str(choice)

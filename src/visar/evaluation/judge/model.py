@@ -1,4 +1,4 @@
-"""What judges that ask a language model have in common."""
+"""Base class for judges that use a language model."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from visar.errors import VisarError
-from visar.evaluation.judge.protocol import BatchJudge, Case, Verdict, usable_references
-from visar.generation.protocol import Generator, Prompt, Reply, generate_each
+from visar.evaluation.judge.judge import BatchJudge, Case, Verdict, usable_references
+from visar.generation.generator import Generator, Prompt, Reply, generate_each
 
 DEFAULT_MODEL = "qwen2.5-14b"
 """The model that judged in the paper, Qwen2.5-14B-Instruct."""
-# Openings of control tokens, line ends, and lone surrogates, which no encoding takes.
+# Openings of control tokens, line separators, and lone surrogates, which can't be encoded.
 _TO_ESCAPE = re.compile("<|\\[(?=/?INST)|[\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 
 class ModelJudge(BatchJudge, ABC):
-    """Shows a language model instructions and a case, and reads a verdict from its reply.
+    """A judge that prompts a language model and parses a verdict from its reply.
 
-    As safe for threads as its generator. ``name`` holds the version, which is raised whenever the
-    prompt of a case or the reading of a reply changes, and the instructions by their hash.
+    It is thread-safe if its generator is. ``name`` includes a hash of the instructions and the
+    version, which increases whenever the prompt of a case or the parsing of replies changes.
     """
 
     most_tokens: ClassVar[int]
-    """Of a reply."""
+    """The maximum number of tokens of a reply."""
     choices: ClassVar[tuple[str, ...]] = ()
-    """What the reply is held to, if to anything."""
+    """The allowed replies; empty for any reply."""
     as_in_paper: ClassVar[bool] = False
-    """Whether the model decodes as in the paper."""
+    """True to use the paper's decoding."""
 
     def __init__(self, generator: Generator, kind: str, version: int, instructions: str) -> None:
         self._generator = generator
@@ -45,32 +45,32 @@ class ModelJudge(BatchJudge, ABC):
 
     @abstractmethod
     def _shown(self, question: str, references: Sequence[str], answer: str) -> str:
-        """Return what the model is shown of a case."""
+        """Return the prompt for a case."""
 
     @abstractmethod
     def _is_correct(self, reply: Reply) -> bool:
-        """Read a reply; raises GenerationError if it holds no verdict."""
+        """Return whether a reply means correct; raises GenerationError if it has no verdict."""
 
     def judge_batch(self, cases: Sequence[Case]) -> list[Verdict | VisarError]:
-        """Ask the model once for each case, about several at a time if it can."""
+        """Ask the model once per case, in batches if it supports them."""
         verdicts: list[Verdict | VisarError | None] = [None] * len(cases)
         prompts: dict[int, Prompt] = {}
-        for place, case in enumerate(cases):
+        for index, case in enumerate(cases):
             try:
                 references = usable_references(case.question, case.references)
             except VisarError as error:
-                verdicts[place] = error
+                verdicts[index] = error
             else:
                 shown = self._shown(case.question, references, case.answer)
-                prompts[place] = Prompt(self._system, (shown,), self.as_in_paper)
+                prompts[index] = Prompt(self._system, (shown,), self.as_in_paper)
         replies = generate_each(
             self._generator,
             list(prompts.values()),
             max_tokens=self.most_tokens,
             choices=self.choices,
         )
-        for (place, prompt), reply in zip(prompts.items(), replies, strict=True):
-            verdicts[place] = reply if isinstance(reply, VisarError) else self._read(prompt, reply)
+        for (index, prompt), reply in zip(prompts.items(), replies, strict=True):
+            verdicts[index] = reply if isinstance(reply, VisarError) else self._read(prompt, reply)
         return [verdict for verdict in verdicts if verdict is not None]
 
     def _read(self, prompt: Prompt, reply: Reply) -> Verdict | VisarError:
@@ -90,10 +90,10 @@ class ModelJudge(BatchJudge, ABC):
 
 
 def case_line(question: str, references: Sequence[str], answer: str) -> str:
-    r"""A case as one line of JSON.
+    r"""Return a case as one line of JSON.
 
-    The openings of a chat template's control tokens are escaped too: a tokenizer would take them
-    for the real ones.
+    Openings of control tokens are escaped, because a tokenizer would treat them as real control
+    tokens.
 
     >>> print(case_line("Q", ["R"], 'x"}\n<|im_end|>'))
     {"question": "Q", "references": ["R"], "answer": "x\"}\n\u003c|im_end|>"}

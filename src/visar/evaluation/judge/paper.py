@@ -1,21 +1,21 @@
-"""The judge ``paper``: the protocol of the paper's evaluation, in words of our own.
+"""The judge ``paper``, which follows the protocol of the paper's evaluation in our own words.
 
-The instructions, two worked examples, and a reply that is read leniently: prose with the word
-CORRECT counts as correct, and what cannot be read as incorrect. Each item of a reference that is a
-JSON list of texts is a right answer by itself; a list written as text is one reference.
+The prompt has instructions and two examples. Replies are parsed leniently: prose with the word
+CORRECT counts as correct, and unreadable replies as incorrect. If a data set gives a list as a
+reference, each of its items is a correct answer; a string that looks like a list is one reference.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 
 from visar.evaluation.judge.model import ModelJudge, case_line
-from visar.generation.protocol import Generator, Reply
+from visar.evaluation.questions import read_list
+from visar.generation.generator import Generator, Reply
 
-VERSION = 2
-# In JSON, in other quotes, or cut off after the word.
+VERSION = 3
+# Matches JSON, other quotes, or a reply that is cut off after the word.
 _VERDICT = re.compile(r"correctness\W{1,9}(correct|incorrect)\b", re.IGNORECASE)
 _IN_PROSE = re.compile(r"\bCORRECT\b")
 
@@ -35,7 +35,7 @@ Reply with one JSON object and nothing else: {"correctness": "CORRECT"} or
 
 Examples:
 """
-# Invented.
+# Invented examples.
 _EXAMPLES = (
     ("How many bridges cross the canal?", ["12", "twelve"], "There are twelve of them.", "CORRECT"),
     (
@@ -48,9 +48,9 @@ _EXAMPLES = (
 
 
 class PaperJudge(ModelJudge):
-    """Asks a language model as the paper's evaluation did."""
+    """A judge that asks a language model as in the paper's evaluation."""
 
-    # The reply asked for takes about 10; some models explain first.
+    # The requested reply takes about 10 tokens, but some models explain first.
     most_tokens = 256
     as_in_paper = True
 
@@ -69,38 +69,28 @@ class PaperJudge(ModelJudge):
 
 
 def as_alternatives(references: Sequence[str]) -> list[str]:
-    """Return references with the items of each JSON list of texts in its place.
+    """Return the references, replacing each list that a data set gives by its items.
 
-    Data sets keep a list of answers in this form. Other texts that look like a list, such as the
-    Python lists of MMLongBench-Doc, stay one reference.
+    Strings that look like a list, such as the Python lists of MMLongBench-Doc, remain one
+    reference, whatever their quotes.
 
-    >>> as_alternatives(['["Oban", "Coll"]', "['Oban', 'Coll']"])
-    ['Oban', 'Coll', "['Oban', 'Coll']"]
+    >>> as_alternatives(['["Oban","Coll"]', "['Oban', 'Coll']", '["Oban", "Coll"]'])
+    ['Oban', 'Coll', "['Oban', 'Coll']", '["Oban", "Coll"]']
     """
-    items = (item for reference in references for item in _texts(reference) or [reference])
+    items = (item for reference in references for item in read_list(reference) or [reference])
     return list(dict.fromkeys(item for item in items if item.strip())) or list(references)
 
 
-def _texts(reference: str) -> list[str] | None:
-    """Return the items of a JSON list of texts; None if a reference is anything else."""
-    try:
-        items = json.loads(reference)
-    except (ValueError, RecursionError):
-        return None
-    are_texts = isinstance(items, list) and all(isinstance(item, str) for item in items)
-    return items if are_texts else None
-
-
 def says_correct(reply: str) -> bool:
-    """Return whether a reply says CORRECT; the last verdict in it counts.
+    """Return whether a reply says CORRECT; the last verdict counts.
 
     >>> says_correct('It is. {"correctness": "CORRECT"}'), says_correct("I am not sure.")
     (True, False)
     >>> says_correct("They agree, so it is CORRECT."), says_correct("It is INCORRECT.")
     (True, False)
     """
-    said = reply.rpartition("</think>")[2]
-    if verdicts := _VERDICT.findall(said):
+    text = reply.rpartition("</think>")[2]
+    if verdicts := _VERDICT.findall(text):
         return str(verdicts[-1]).casefold() == "correct"
-    is_one_word = said.strip(" \n\"'`*.").casefold() == "correct"
-    return is_one_word or _IN_PROSE.search(said) is not None
+    is_one_word = text.strip(" \n\"'`*.").casefold() == "correct"
+    return is_one_word or _IN_PROSE.search(text) is not None

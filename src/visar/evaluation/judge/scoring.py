@@ -1,7 +1,7 @@
-"""Judges without a model: the benchmarks' scoring by answer type, and quotations.
+"""Judges without a model: the benchmarks' scoring by answer type, and quotes.
 
-MMLongBench-Doc and LongDocURL publish the scoring rules of ``BenchmarkJudge``. This is an
-implementation of their description; docs/judge.md lists the rules and what differs.
+``BenchmarkJudge`` implements the published scoring rules of MMLongBench-Doc and LongDocURL;
+docs/evaluation-reference.md lists the rules and the differences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 
 from visar.errors import MissingExtra
-from visar.evaluation.judge.protocol import Verdict, usable_references
+from visar.evaluation.judge.judge import Verdict, usable_references
 from visar.generation.parsing import is_not_answerable
 
 AnswerType: TypeAlias = Literal["Int", "Float", "Str", "List", "None"]
@@ -62,11 +62,11 @@ _EXACT = re.compile(
 
 
 class BenchmarkJudge:
-    """Scores answers as the benchmarks do: offline, without a model.
+    """A judge with the benchmarks' scoring, which works offline without a model.
 
-    The published scoring first lets a language model shorten the answer. Here it is scored as it
-    is: an answer in whole sentences scores 0 where the reference is a name. Raises MissingExtra if
-    rapidfuzz is not installed.
+    In the published scoring, a language model first shortens the answer. Here the original answer
+    is scored, so an answer in full sentences scores 0 if the reference is a name. Raises
+    MissingExtra if rapidfuzz isn't installed.
     """
 
     name = f"rules {RULES_VERSION}"
@@ -78,7 +78,7 @@ class BenchmarkJudge:
     def judge(
         self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
     ) -> Verdict:
-        """Give the best score that any one of the references yields."""
+        """Return the best score of any of the references."""
         scores: list[tuple[float, str]] = []
         for reference in usable_references(question, references):
             type_ = answer_type(reference, kind)
@@ -88,10 +88,10 @@ class BenchmarkJudge:
 
 
 class QuoteJudge:
-    """Judges extractive answers: correct if every item of a reference stands in the quotation.
+    """A judge of extractive answers: correct if the quotes contain all items of a reference.
 
-    An upper estimate of what a reader would find there: a short reference such as "3" can stand in
-    a quotation for another reason.
+    This overestimates accuracy, because a short reference such as "3" may be in a quote by
+    coincidence.
 
     >>> judge = QuoteJudge()
     >>> quoted = "We give 7 years on the lantern and five years on its battery."
@@ -111,7 +111,7 @@ class QuoteJudge:
         *,
         kind: str | None = None,  # noqa: ARG002 - every kind is searched for alike
     ) -> Verdict:
-        """Search the answer for any one of the references."""
+        """Search the answer for any of the references."""
         quoted = _words(answer)
         for reference in usable_references(question, references):
             if is_not_answerable(reference):
@@ -125,11 +125,11 @@ class QuoteJudge:
 
 
 def answer_type(reference: str, kind: str | None = None) -> AnswerType:
-    """The type by which a reference is scored.
+    """Return the type that a reference is scored by.
 
-    A kind that is one of the benchmarks' types decides, but for "Not answerable", which is always
-    None. Otherwise the form does: a list in brackets, a whole number, another number or one with a
-    percent sign, and text.
+    "Not answerable" is always None. Otherwise ``kind`` determines the type if it is one of the
+    benchmarks' types. If not, the form of the reference does: a list in brackets, an integer,
+    another number or percentage, or text.
 
     >>> [answer_type(text) for text in ("14", "62%", "['A', 'B']", "14 ferries")]
     ['Int', 'Float', 'List', 'Str']
@@ -148,7 +148,7 @@ def answer_type(reference: str, kind: str | None = None) -> AnswerType:
 
 
 def score_answer(reference: str, answer: str, type_: AnswerType) -> float:
-    """The score of an answer, from 0 to 1, against a reference of a type.
+    """Return the score of an answer from 0 to 1, for a reference of a type.
 
     >>> score_answer("14", "14 ferries", "Int"), score_answer("0.62", "62%", "Float")
     (1.0, 1.0)
@@ -175,7 +175,7 @@ def score_answer(reference: str, answer: str, type_: AnswerType) -> float:
 
 
 def parse_list(text: str) -> list[str] | None:
-    """The items of a list as JSON or Python writes it; None if a text is none.
+    """Return the items of a JSON or Python list; None if a text isn't a list.
 
     >>> parse_list("['Oban', 12]"), parse_list("Oban")
     (['Oban', '12'], None)
@@ -193,7 +193,7 @@ def parse_list(text: str) -> list[str] | None:
 
 
 def _score_list(reference: str, answer: str) -> float:
-    """The least score of the sorted pairs; 0 if one list is longer."""
+    """Return the minimum score of the sorted pairs; 0 if the lengths differ."""
     wanted = sorted(map(_clean, parse_list(reference) or [reference]))
     items = parse_list(answer)
     if items is None:
@@ -204,7 +204,7 @@ def _score_list(reference: str, answer: str) -> float:
 
 
 def _score_text(reference: str, answer: str) -> float:
-    """The average normalized Levenshtein similarity (ANLS) of two cleaned texts."""
+    """Return the average normalized Levenshtein similarity (ANLS) of two cleaned texts."""
     if reference == answer:
         return 1.0
     if _EXACT.fullmatch(reference):
@@ -216,14 +216,14 @@ def _score_text(reference: str, answer: str) -> float:
 
 
 def _clean(text: str) -> str:
-    """Lower case, without parentheses, outer quotes, emphasis, final stop, $ and %."""
+    """Lowercase a text; remove parentheses, outer quotes, emphasis, final period, $ and %."""
     text = " ".join(text.translate(_DASHES).casefold().split())
     bare = _PARENTHESES.sub("", text).strip(" .'\"*“”‘’`").lstrip("$").rstrip("%").strip()
     return bare or text
 
 
 def _number(text: str) -> Decimal | None:
-    """The number that a text is, or else the only one in it; None if there is none or several."""
+    """Return the number that a text is or contains; None if it has none or several."""
     cleaned = _clean(text)
     found = [cleaned] if _NUMBER.fullmatch(cleaned) else _NUMBER_INSIDE.findall(cleaned)
     if len(found) != 1 or len(found[0]) > _LONGEST_NUMBER:
@@ -232,6 +232,6 @@ def _number(text: str) -> Decimal | None:
 
 
 def _words(text: str) -> str:
-    """Words and numbers in lower case between single spaces, small numbers as digits."""
+    """Return the words and numbers in lowercase with single spaces, and small numbers as digits."""
     text = re.sub(r"(?<=\d),(?=\d{3})", "", unicodedata.normalize("NFKC", text).casefold())
     return f" {' '.join(_SMALL_NUMBERS.get(word, word) for word in _WORD.findall(text))} "

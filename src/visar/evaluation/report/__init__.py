@@ -1,79 +1,68 @@
-"""From a run's folder to a report: a page to look at, Markdown and JSON."""
+"""Write the report of a run as HTML, Markdown, JSON and CSV."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from visar.evaluation.frames import Results, read_results
 from visar.evaluation.report import (
-    answer_figures,
     answer_tables,
+    budget,
     latency,
     markup,
     matrix_figures,
     retrieval_figures,
     retrieval_tables,
+    sparsity,
     sweep_figures,
 )
 from visar.evaluation.report.markup import Picture, Report, Table
 from visar.evaluation.report.methods import name_generator
 from visar.evaluation.report.notes import listed
 from visar.evaluation.report.paper import paper_settings
+from visar.text import counted
 
 InvalidPages: TypeAlias = Literal["auto", "leave-out", "empty"]
-"""What becomes of questions about documents with pages that an encoder gave no usable vectors for:
-they are left out for that encoder, as in the paper; the pages count as empty; or ("auto") the
-paper's way where its numbers can stand beside, and the other elsewhere."""
+"""How to handle documents with pages that couldn't be encoded: "leave-out" their questions for that
+encoder, as in the paper; count the pages as "empty"; or "auto", which leaves questions out only
+where results are compared with the paper's."""
 
 
 def write_report(
     folder: Path | str, out: Path | str | None = None, *, invalid_pages: InvalidPages = "auto"
 ) -> Path:
-    """Write ``report.html``, ``report.md`` with ``figures/*.svg``, and ``report.json``.
+    """Write the report of a run to ``out``, by default the run's folder; return the HTML page.
 
-    The files hold ids and numbers only, no question, answer or page. The same run gives the same
-    files.
-
-    Parameters
-    ----------
-    folder
-        The folder of a run.
-    out
-        Where the files go; by default the run's folder.
-    invalid_pages
-        What becomes of questions about documents with pages that an encoder failed on.
-
-    Returns
-    -------
-    Path
-        The HTML page.
-
-    Raises
-    ------
-    NotARun
-        If the folder holds no run, or damaged records.
-    MissingExtra
-        If matplotlib or Jinja is not installed.
+    The files are ``report.html``, ``report.md`` with ``figures/*.svg``, ``report.json`` and
+    ``report.csv``. They contain only ids and numbers, no questions, answers or pages. The output is
+    deterministic. Raises NotARun if the folder doesn't contain a run, or records are damaged.
     """
     folder = Path(folder)
     results = apply_invalid_pages(read_results(folder), invalid_pages)
+    details = matrix_figures.read_details(folder)
+    stale = matrix_figures.stale_details(details, results)
+    left_out = [
+        f"Figure 5 leaves out {one.id}: an input has changed since. Run it again with --detail."
+        for one in stale
+    ]
+    current = [one for one in details if one not in stale]
     report = Report(
         "ViSAR evaluation",
-        tuple(introduce(results)),
-        with_own_keys(make_tables(results)),
-        with_own_keys(make_figures(results, folder)),
+        (*introduce(results), *left_out),
+        with_unique_keys(make_tables(results)),
+        with_unique_keys(make_figures(results, current)),
         json.dumps(list(results.manifests), indent=2, sort_keys=True, ensure_ascii=False),
     )
     return markup.write_files(report, folder if out is None else Path(out), "report")
 
 
 def apply_invalid_pages(results: Results, way: InvalidPages) -> Results:
-    """Return the results without the questions that are to be left out."""
+    """Return the results without the questions to leave out."""
     if way == "empty":
         return results
     every = results.retrievals[["dataset", "encoder"]].drop_duplicates()
@@ -85,7 +74,7 @@ def apply_invalid_pages(results: Results, way: InvalidPages) -> Results:
 
 
 def make_tables(results: Results) -> list[Table]:
-    """Return every table that the run's records suffice for, in the paper's order."""
+    """Return all tables that the run has records for, in the paper's order."""
     return [
         retrieval_tables.overview_table(results),
         *retrieval_tables.adaptive_tables(results),
@@ -93,46 +82,47 @@ def make_tables(results: Results) -> list[Table]:
         *retrieval_tables.ranking_tables(results),
         *answer_tables.accuracy_tables(results),
         *answer_tables.match_tables(results),
-        *answer_tables.budget_tables(results),
+        *budget.budget_tables(results),
+        *answer_tables.box_tables(results),
         *answer_tables.agreement_tables(results),
         *latency.latency_tables(results),
-        *answer_tables.sparsity_tables(results),
+        *sparsity.sparsity_tables(results),
         *retrieval_tables.weighting_tables(results),
         *answer_tables.objective_tables(results),
     ]
 
 
-def make_figures(results: Results, folder: Path) -> list[Picture]:
-    """Return every figure that the run's records and its folder's ``details`` suffice for."""
+def make_figures(results: Results, details: Sequence[matrix_figures.Detail]) -> list[Picture]:
+    """Return all figures that the run has records and details for."""
     return [
         *retrieval_figures.distribution_figures(results),
         *retrieval_figures.oracle_figures(results),
         *retrieval_figures.fixed_figures(results),
-        *answer_figures.budget_figures(results),
+        *budget.budget_figures(results),
         *sweep_figures.top_t_figures(results),
         *sweep_figures.gamma_figures(results),
         *latency.latency_figures(results),
-        *matrix_figures.matrix_figures(matrix_figures.read_details(folder)),
-        *answer_figures.sparsity_figures(results),
+        *matrix_figures.matrix_figures(details),
+        *sparsity.sparsity_figures(results),
     ]
 
 
-_Shown = TypeVar("_Shown", Table, Picture)
+_Item = TypeVar("_Item", Table, Picture)
 
 
-def with_own_keys(shown: Iterable[_Shown]) -> tuple[_Shown, ...]:
-    """Number keys that names make alike: "A b" and "A-b", or names in other scripts."""
-    times: Counter[str] = Counter()
+def with_unique_keys(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Number duplicate keys, which similar names such as "A b" and "A-b" may have."""
+    counts: Counter[str] = Counter()
     found = []
-    for one in shown:
-        times[one.key] += 1
-        again = times[one.key]
-        found.append(one if again == 1 else replace(one, key=f"{one.key}--{again}"))
+    for one in items:
+        counts[one.key] += 1
+        number = counts[one.key]
+        found.append(one if number == 1 else replace(one, key=f"{one.key}--{number}"))
     return tuple(found)
 
 
 def introduce(results: Results) -> list[str]:
-    """Return sentences about what was run, how it was computed, and whether it is complete."""
+    """Return sentences on what was run, how it was computed, and whether it is complete."""
     verdicts = results.verdicts
     asked = verdicts[["generator", "prompt"]].drop_duplicates().itertuples(index=False)
     generators = sorted({name_generator(*one) for one in asked})
@@ -141,49 +131,67 @@ def introduce(results: Results) -> list[str]:
         f"Generators: {listed(generators)}. Judges: {listed(sorted(verdicts.judge.unique()))}.",
         _definitions(results),
         "A number after “paper”, or the second of two counts as in “841 / 842”, is the paper's "
-        "own, for the same data set, encoder, generator, budget and method, where definitions, "
-        "prompt and judge are the paper's; a note under each table says why there is none. “—” "
-        "stands where there is nothing to show. Tables and figures are numbered as in the paper.",
+        "for the same data set, encoder, generator, budget and method. It is only shown if "
+        "definitions, prompt and judge are the same as in the paper; otherwise a note below the "
+        "table says why. "
+        "“—” means no value. Tables and figures are numbered as in the paper.",
     ]
-    if results.stale or results.missing:
+    if results.stale:
         sentences.append(
-            f"{results.stale} records are stale, because an input of theirs has changed since, and "
-            f"are in no table; {results.missing} records are missing. `visar eval status` lists "
-            "them; the run's command computes them."
+            f"{_records(results.stale)} stale because an input changed, and not in the tables."
         )
+    if results.missing:
+        sentences.append(
+            f"{_records(results.missing)} missing: `visar eval status` lists them, and re-running "
+            "the same command computes them."
+        )
+    elif results.stale:
+        sentences.append("All stale records were computed again: no record is missing.")
     else:
-        sentences.append("No record is stale, and none is missing.")
+        sentences.append("No records are stale or missing.")
     if results.retrievals.empty:
-        sentences.append("No pages have been retrieved yet: there is nothing but the questions.")
+        sentences.append("No pages have been retrieved yet: the report only has the questions.")
     elif results.answers.empty:
         sentences.append(
-            "No answers have been generated: tables and figures of answers are missing."
+            "No answers have been generated, so there are no tables and figures of answers."
         )
     elif verdicts.empty:
-        sentences.append("No answers have been judged: tables and figures of accuracy are missing.")
+        sentences.append("No answers have been judged, so there are no tables of accuracy.")
     if not results.manifests:
-        sentences.append("The run has no manifest: versions, settings and machine are unknown.")
+        sentences.append("The run has no manifest, so versions, settings and machine are unknown.")
         return sentences
     last = results.manifests[-1]
     if last.get("finished", "") is None:
         sentences.append(
-            "The run's last call was interrupted: results may be missing. Run the same command "
-            "again to resume."
+            "The run's last call was interrupted, so results may be missing. Re-run the same "
+            "command to resume."
         )
     failures = last.get("failures")
     if isinstance(failures, dict) and failures:
-        sentences.append(f"Some answers could not be had from {listed(sorted(failures))}.")
+        sentences.append(f"Some calls to {listed(sorted(failures))} failed.")
     return sentences
 
 
 def _definitions(results: Results) -> str:
-    """Say whether the run computed things as the authors' program did."""
-    ways = {bool(one.get("plan", {}).get("as_authors")) for one in results.manifests}
+    """Return a sentence on whether the run used the definitions of the paper's authors."""
+    plans = [one.get("plan", {}) for one in results.manifests]
+    ways = {bool(plan.get("as_authors")) for plan in plans}
     if ways == {True}:
-        return "This run was computed as the authors' program computed it (--as-authors)."
-    if ways == {True, False}:
-        return (
-            "Some calls of this run were computed as the authors' program computed it "
-            "(--as-authors), others by ViSAR's own definitions: the manifests say which."
+        sentence = "This run used the definitions of the paper's authors (--as-authors)"
+    elif ways == {True, False}:
+        sentence = (
+            "Some calls of this run used the definitions of the paper's authors (--as-authors), "
+            "others ViSAR's own definitions: see the manifests"
         )
-    return "This run was computed by ViSAR's own definitions, not with --as-authors."
+    else:
+        return "This run used ViSAR's own definitions, not --as-authors."
+    # Explicit settings override the authors'.
+    answering = [plan for plan in plans if plan.get("as_authors") and plan.get("generators")]
+    others = {f"the prompt {plan['prompt']}" for plan in answering if plan["prompt"] != "paper"}
+    judges = {name for plan in answering for name in plan["judges"]}
+    others |= {f"the judge {name}" for name in judges if name.partition(":")[0] != "paper"}
+    return f"{sentence}, but with {listed(sorted(others))}." if others else f"{sentence}."
+
+
+def _records(count: int) -> str:
+    return f"{counted(count, 'record')} {'is' if count == 1 else 'are'}"

@@ -1,4 +1,4 @@
-"""Tables of judged answers: 3, 4, S2 to S7, S9, the second half of S10, budgets and judges."""
+"""Tables of answers: 3, 4, S2 to S7, S10 (b), boxes and judges."""
 
 from __future__ import annotations
 
@@ -6,38 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
 import pandas as pd
 
 from visar.evaluation.authors import paper_encoder, paper_generator
 from visar.evaluation.frames import ANSWER_KEY, Results
 from visar.evaluation.judge.agreement import count_agreement
-from visar.evaluation.methods import PAPER_INACTIVE
 from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
 from visar.evaluation.report.methods import (
     LATE,
     is_adaptive,
     is_compared,
     is_main,
-    is_timed,
     label,
     name_generator,
     where,
 )
-from visar.evaluation.report.notes import INTERVALS, SIGNIFICANT, answer_notes
+from visar.evaluation.report.notes import INTERVALS, SIGNIFICANT, Counts, answer_notes
 from visar.evaluation.report.paper import Comparison, the_paper
 from visar.evaluation.report.retrieval_tables import on_shared_questions
-from visar.evaluation.statistics import bootstrap, mcnemar, summarize
+from visar.evaluation.statistics import bootstrap, mcnemar
 from visar.generation import extractive
 from visar.generation.registry import PUBLISHED
 
 _OBJECTIVES = ("visar", "visar top-k", "visar largest-gap", "visar score-cluster")
 _MCNEMAR = (
-    "p is that of McNemar's exact test against fixed top-k late interaction with the same encoder, "
-    "generator and budget, on the questions both answered"
+    "p: McNemar's exact test against fixed top-k late interaction with the same encoder, generator "
+    "and budget, on the questions that both answered"
 )
 _M3DOCRAG = "Late-Interaction (M3DocRAG)"
-# The paper's tables of ViSAR against fixed top-k, by generator.
+# The paper's tables that compare ViSAR with fixed top-k, by generator.
 _MATCH_TABLES = {
     "qwen2.5-vl": ("4", "S3"),
     "qwen3-vl": ("S4",),
@@ -49,7 +46,7 @@ _MATCH_TABLES = {
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The verdicts of a judge on a generator's answers to the questions of a data set."""
+    """A judge's verdicts on a generator's answers to the questions of a data set."""
 
     dataset: str
     generator: str
@@ -72,13 +69,26 @@ class Setting:
         prompt = "" if self.prompt == "default" else f"{self.prompt} prompt"
         return make_key(self.dataset, self.generator, prompt, self.judge)
 
+    def notes(self, results: Results, counts: Counts) -> list[str]:
+        """Return notes on the questions in rows, on cut prompts, and on the paper's numbers."""
+        frame = results.answers
+        frame = frame[(frame.dataset == self.dataset) & (frame.generator == self.generator)]
+        frame = frame[frame.prompt == self.prompt]
+        cut = int(frame.note.notna().sum())
+        verb = "was" if cut == 1 else "were"
+        return [
+            *answer_notes(results, self.dataset, counts),
+            *([f"{cut} of {len(frame)} prompts {verb} cut to the model's context."] if cut else []),
+            *self.paper.notes(counts),
+        ]
+
     def of(self, encoder: str, method: str, max_k: int) -> pd.DataFrame:
-        """Return the verdicts of one encoder, method and budget."""
+        """Return the verdicts for an encoder, method and budget."""
         frame = self.verdicts
         return frame[(frame.encoder == encoder) & (frame.method == method) & (frame.max_k == max_k)]
 
     def accuracy(self, group: pd.DataFrame, table: str | None = None) -> Cell:
-        """Return the share of right answers of one encoder, method and budget."""
+        """Return the accuracy of verdicts for an encoder, method and budget."""
         if group.empty:
             return Cell(None)
         found = bootstrap(100 * group.correct.astype(float))
@@ -88,7 +98,7 @@ class Setting:
 
 
 def settings_of(results: Results) -> list[Setting]:
-    """Return the settings of a run whose answers were judged."""
+    """Return the settings of a run with judged answers."""
     names = ["dataset", "generator", "prompt", "judge"]
     return [
         Setting(dataset, generator, prompt, judge, frame, Comparison.of_answers(results, *key))
@@ -97,8 +107,17 @@ def settings_of(results: Results) -> list[Setting]:
     ]
 
 
+def by_generator(results: Results) -> list[tuple[str, str, list[Setting]]]:
+    """Return the settings by generator with prompt and judge, for a figure each."""
+    found: dict[tuple[str, str], list[Setting]] = {}
+    for setting in settings_of(results):
+        generator = name_generator(setting.generator, setting.prompt)
+        found.setdefault((generator, setting.judge), []).append(setting)
+    return [(*key, settings) for key, settings in found.items()]
+
+
 def accuracy_tables(results: Results) -> list[Table]:
-    """Accuracy of every encoder and method, and the rows of it that are the paper's 3 and S2."""
+    """Return the paper's Tables 3 and S2, and the accuracy of all encoders and methods."""
     settings = settings_of(results)
     in_paper = {(row.encoder, row.method) for row in the_paper().rows if row.table in ("3", "S2")}
     tables = []
@@ -129,9 +148,8 @@ def accuracy_tables(results: Results) -> list[Table]:
                 if (paper_encoder(encoder), label(method)) in in_paper:
                     of_paper.append(dict(row))
         notes = [
-            f"{INTERVALS} Bold: the highest of a column. {_MCNEMAR}.",
-            *answer_notes(results, setting.dataset, counts),
-            *setting.paper.notes(counts),
+            f"{INTERVALS} Bold: the highest in a column. {_MCNEMAR}.",
+            *setting.notes(results, counts),
         ]
         for key, title, shown in (
             ("table-3-s2", "Tables 3 and S2. Accuracy", of_paper),
@@ -147,20 +165,20 @@ def accuracy_tables(results: Results) -> list[Table]:
                     "M3DocRAG is late interaction over ColPali's vectors with fixed top-k: the "
                     "paper's Tables 3 and 4 have the same numbers for both."
                 )
-            where_from = make_key(key, setting.key)
-            tables.append(Table.of(where_from, f"{title}: {setting.name}", shown, notes + more))
+            table_key = make_key(key, setting.key)
+            tables.append(Table.of(table_key, f"{title}: {setting.name}", shown, notes + more))
     return tables
 
 
 def _reads_text(generator: str) -> bool:
-    """Whether a language model is given the words of pages and not their images."""
+    """Return whether a generator reads the words of pages instead of images."""
     published = PUBLISHED.get(paper_generator(generator))
     is_text_model = published is not None and published.reads == "text"
     return is_text_model or generator.startswith("openai-text:")
 
 
 def _joins(text: Setting, visual: Setting) -> bool:
-    """Whether rows of a text model stand in the table of one that sees pages, as ColBERTv2's do."""
+    """Return whether a text model's rows belong in a visual model's table, as ColBERTv2's do."""
     same = (text.dataset, text.prompt, text.judge) == (visual.dataset, visual.prompt, visual.judge)
     is_visual = visual.generator != extractive.NAME and not _reads_text(visual.generator)
     return same and _reads_text(text.generator) and is_visual
@@ -173,7 +191,7 @@ def _p_value(group: pd.DataFrame, fixed: pd.DataFrame) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A method against fixed top-k on the questions that both answered."""
+    """A comparison of a method with fixed top-k on the questions that both answered."""
 
     setting: Setting
     own: pd.DataFrame
@@ -182,7 +200,7 @@ class _Match:
 
     @property
     def outcome(self) -> str:
-        """Whether it is "better" or "worse" by the test, otherwise "equal"."""
+        """The result of the test: "better", "worse" or "equal"."""
         if self.p_value >= SIGNIFICANT:
             return "equal"
         return "better" if self.own.correct.sum() > self.fixed.correct.sum() else "worse"
@@ -199,7 +217,7 @@ def _matches(setting: Setting) -> Iterator[_Match]:
 
 
 def match_tables(results: Results) -> list[Table]:
-    """Tables 4 and S3 to S7: ViSAR against fixed top-k, and how often it is better or worse."""
+    """Return Tables 4 and S3 to S7, which compare ViSAR with fixed top-k, and their summary."""
     matches = [match for setting in settings_of(results) for match in _matches(setting)]
     tables = []
     groups: dict[tuple[str, str, str], list[_Match]] = {}
@@ -212,7 +230,7 @@ def match_tables(results: Results) -> list[Table]:
         for key in groups
         for number in _MATCH_TABLES.get(paper_generator(key[0]), ("other",))
     ]
-    # "4" comes before "S3" … "S7", and these before "other".
+    # Sorts "4" before "S3" … "S7", and these before "other".
     for number, (generator, prompt, judge) in sorted(numbered):
         group = groups[generator, prompt, judge]
         who = f"{name_generator(generator, prompt)}, judged by {judge}"
@@ -246,8 +264,8 @@ def _match_row(match: _Match, table: str) -> Row:
             interval=(difference.low, difference.high),
             marked=is_significant,
         ),
-        "Only ViSAR right": int((gain > 0).sum()),
-        "Only fixed right": int((gain < 0).sum()),
+        "Only ViSAR correct": int((gain > 0).sum()),
+        "Only fixed correct": int((gain < 0).sum()),
         "p": Cell(match.p_value, 4, marked=is_significant),
         "ViSAR is": match.outcome,
     }
@@ -255,8 +273,8 @@ def _match_row(match: _Match, table: str) -> Row:
 
 def _match_notes(results: Results, matches: list[_Match]) -> list[str]:
     notes = [
-        f"{INTERVALS} {_MCNEMAR}; bold where p < {SIGNIFICANT}. The interval of the difference "
-        "draws the same questions for both."
+        f"{INTERVALS} {_MCNEMAR}; bold if p < {SIGNIFICANT}. The interval of the difference uses "
+        "the same samples for both."
     ]
     for setting in dict.fromkeys(match.setting for match in matches):
         counts = {
@@ -270,7 +288,7 @@ def _match_notes(results: Results, matches: list[_Match]) -> list[str]:
 
 
 def _outcome_tables(matches: list[_Match]) -> list[Table]:
-    """How often each method is better, equal or worse than fixed top-k."""
+    """Return how often each method is better than, equal to or worse than fixed top-k."""
     frame = pd.DataFrame(
         [
             (
@@ -289,7 +307,7 @@ def _outcome_tables(matches: list[_Match]) -> list[Table]:
     for (prompt, judge), of_judge in frame.groupby(["prompt", "judge"], sort=False):
         rows: list[Row] = []
         for method, group in of_judge.groupby("method", sort=False):
-            # The paper's numbers are of all its settings.
+            # The paper's numbers include all its settings.
             is_paper = method == "visar" and group.in_paper.sum() == len(group) == sum(
                 paper.values()
             )
@@ -300,74 +318,43 @@ def _outcome_tables(matches: list[_Match]) -> list[Table]:
             rows.append(row)
         suffix = f"{'' if prompt == 'default' else f'{prompt} prompt, '}judged by {judge}"
         note = (
-            "Settings are those of data set, encoder, generator and budget. Better and worse: "
-            f"McNemar's exact test has p < {SIGNIFICANT}; “equal” means that these questions do "
-            "not tell. With many settings, one in twenty would be told apart by chance alone."
+            "Settings are combinations of data set, encoder, generator and budget; the paper's are "
+            f"those of its Tables 4 and S3 to S7. “Better” and “worse” mean p < {SIGNIFICANT} in "
+            "McNemar's exact test, “equal” means no significant difference. About one in twenty "
+            "settings is significant by chance."
         )
-        title = f"Tables 4 and S3–S7. Better, equal or worse than fixed top-k: {suffix}"
+        title = f"Better, equal or worse than fixed top-k: {suffix}"
         tables.append(Table.of(make_key("outcomes", suffix), title, rows, [note]))
     return tables
 
 
-def budget_points(results: Results, setting: Setting) -> pd.DataFrame:
-    """Return pages, tokens and accuracy of every encoder, method and budget of a setting.
-
-    Oracle, which knows the evidence, is not among them.
-    """
-    answers = results.answers.assign(sent=results.answers.pages.map(len))
-    both = where(setting.verdicts, is_timed).merge(
-        answers[[*ANSWER_KEY, "sent", "input_tokens"]], on=ANSWER_KEY
+def box_tables(results: Results) -> list[Table]:
+    """Return a table of the boxes of quotes, for data sets in which annotators marked boxes."""
+    rows: list[Row] = []
+    known = where(results.answers.dropna(subset="box_f1"), is_main)
+    names = ["dataset", "encoder", "method", "max_k"]
+    for (dataset, encoder, method, max_k), group in known.groupby(names, sort=False):
+        found = bootstrap(100 * group.box_f1.astype(float))
+        rows.append(
+            {
+                "Data set": dataset,
+                "Encoder": encoder,
+                "Method": label(method),
+                "Max-k": int(max_k),
+                "Questions": len(group),
+                "F1 of boxes %": Cell(found.mean, 2, interval=(found.low, found.high)),
+            }
+        )
+    note = (
+        f"{INTERVALS} F1 of the areas of the quoted and the marked boxes, with the best matching "
+        "annotator; 0 if nothing was quoted. Over questions with marked boxes."
     )
-    both["input_tokens"] = both.input_tokens.astype(float)
-    return both.groupby(["encoder", "method", "max_k"], sort=False, as_index=False).agg(
-        questions=("question", "size"),
-        pages=("sent", "mean"),
-        tokens=("input_tokens", "mean"),
-        accuracy=("correct", lambda correct: 100 * correct.mean()),
-    )
-
-
-def budget_tables(results: Results) -> list[Table]:
-    """Accuracy against the pages and tokens sent: fixed and adaptive k at the same budget."""
-    tables = []
-    for setting in settings_of(results):
-        points = budget_points(results, setting)
-        rows: list[Row] = []
-        for point in points.itertuples():
-            fixed = points[(points.encoder == point.encoder) & (points.method == LATE)]
-            fixed = fixed.sort_values("pages")
-            group = setting.of(point.encoder, point.method, point.max_k)
-            accuracy = setting.accuracy(group)
-            same = None
-            if is_adaptive(point.method) and fixed.pages.min() <= point.pages <= fixed.pages.max():
-                same = float(np.interp(point.pages, fixed.pages, fixed.accuracy))
-            rows.append(
-                {
-                    "Encoder": point.encoder,
-                    "Method": label(point.method),
-                    "Max-k": int(point.max_k),
-                    "Questions": int(point.questions),
-                    "Pages sent": Cell(point.pages, 2),
-                    "Tokens sent": Cell(None if pd.isna(point.tokens) else point.tokens, 0),
-                    "Accuracy %": Cell(accuracy.value, 2, interval=accuracy.interval),
-                    "Fixed k, as many pages %": Cell(same, 2),
-                    "Difference": Cell(None if same is None else point.accuracy - same, 2),
-                }
-            )
-        if rows:
-            notes = [
-                f"Means over the judged questions. {INTERVALS} Tokens as the generator counts its "
-                "input, if it does. “Fixed k, as many pages”: the accuracy of fixed top-k with "
-                "the same mean number of pages, interpolated between the budgets of the run "
-                "(--max-k 1 … 10 for a whole curve)."
-            ]
-            title = f"Budget. Accuracy against pages sent: {setting.name}"
-            tables.append(Table.of(make_key("budget", setting.key), title, rows, notes))
-    return tables
+    title = "Boxes. Quotes compared with what annotators marked"
+    return [Table.of("boxes", title, rows, [note])] if rows else []
 
 
 def agreement_tables(results: Results) -> list[Table]:
-    """Where several judges have judged the same answers: how far they agree."""
+    """Return a table of the agreement of judges on the same answers."""
     rows: list[Row] = []
     names = ["dataset", "generator", "prompt"]
     for (dataset, generator, prompt), frame in results.verdicts.groupby(names, sort=False):
@@ -391,12 +378,12 @@ def agreement_tables(results: Results) -> list[Table]:
                     "Cohen's κ": Cell(found.kappa, 3),
                 }
             )
-    note = "Over all answers that both have judged, of every encoder, method and budget."
-    return [Table.of("agreement", "Agreement of the judges", rows, [note])] if rows else []
+    note = "Over all answers that both judged, with all encoders, methods and budgets."
+    return [Table.of("agreement", "Agreement of judges", rows, [note])] if rows else []
 
 
 def objective_tables(results: Results) -> list[Table]:
-    """Table S10 (b): other ways to cut ViSAR's ranking."""
+    """Return Table S10 (b): other cuts of ViSAR's ranking."""
     tables = []
     for setting in settings_of(results):
         frame = setting.verdicts[setting.verdicts.method.isin(_OBJECTIVES)]
@@ -411,8 +398,8 @@ def objective_tables(results: Results) -> list[Table]:
             ks = retrievals.k[chosen]
             if len(ks) and is_adaptive(method):
                 mean = bootstrap(ks)
-                beside = setting.paper.value("mean_k", encoder, method)
-                row["Mean k*"] = Cell(mean.mean, 1, interval=(mean.low, mean.high), paper=beside)
+                paper_k = setting.paper.value("mean_k", encoder, method)
+                row["Mean k*"] = Cell(mean.mean, 1, interval=(mean.low, mean.high), paper=paper_k)
             for k in setting.budgets:
                 group = setting.of(encoder, method, k)
                 counts[f"{label(method)}, Max-{k}", encoder] = len(group)
@@ -421,73 +408,10 @@ def objective_tables(results: Results) -> list[Table]:
             rows.append(row)
         mark_best(rows, [f"Max-{k} %" for k in setting.budgets], "Encoder")
         notes = [
-            f"{INTERVALS} Bold: the highest of an encoder. Mean k* is that of all questions, "
-            "before any budget.",
-            *answer_notes(results, setting.dataset, counts),
-            *setting.paper.notes(counts),
+            f"{INTERVALS} Bold: the highest per encoder. Mean k* is over all questions, before any "
+            "budget.",
+            *setting.notes(results, counts),
         ]
         title = f"Table S10 (b). Other cuts of ViSAR's ranking: {setting.name}"
         tables.append(Table.of(make_key("table-s10-b", setting.key), title, rows, notes))
-    return tables
-
-
-def sparsity_points(results: Results, setting: Setting) -> pd.DataFrame:
-    """Return sparsity in per cent and verdict of ViSAR's answers, by encoder and budget."""
-    name = "paper_sparsity" if results.has_paper_sparsity else "sparsity"
-    visar = results.retrievals[results.retrievals.method == "visar"]
-    key = ["dataset", "encoder", "method", "question"]
-    both = setting.verdicts.merge(visar[[*key, name]], on=key)
-    both["sparsity"] = 100 * both[name].astype(float)
-    return both.dropna(subset="sparsity")[["encoder", "max_k", "question", "sparsity", "correct"]]
-
-
-def define_sparsity(results: Results) -> str:
-    """Say which pages count as inactive."""
-    inactive = f"pages whose s_p, rescaled to [0, 1], is at most {PAPER_INACTIVE}"
-    if results.has_paper_sparsity:
-        return f"Sparsity is the share of {inactive}, as in the paper."
-    return (
-        "Sparsity is the share of pages without any weight: the records were written before the "
-        f"paper's, the share of {inactive}, was kept."
-    )
-
-
-def sparsity_tables(results: Results) -> list[Table]:
-    """Table S9: how sparse the similarity matrix is where the answer is right, and where wrong."""
-    tables = []
-    for setting in settings_of(results):
-        points = sparsity_points(results, setting)
-        counts: dict[tuple[str, str], int] = {}
-        rows: list[Row] = []
-        for encoder, of_encoder in points.groupby("encoder"):
-            for kind, verdicts in (("Correct", [True]), ("Wrong", [False]), ("All", [True, False])):
-                row: Row = {"Encoder": encoder, "Answers": kind}
-                for k in setting.budgets:
-                    of_budget = of_encoder[of_encoder.max_k == k]
-                    values = of_budget.sparsity[of_budget.correct.isin(verdicts)]
-                    counts[f"Max-{k}", encoder] = len(of_budget)
-                    row[f"n, Max-{k}"] = len(values)
-                    row[f"Sparsity, Max-{k} %"] = None
-                    if len(values):
-                        found, measure = summarize(values), f"sparsity_{kind.lower()}_mean"
-                        beside = None
-                        if results.has_paper_sparsity:
-                            beside = setting.paper.value(measure, encoder, "visar", k)
-                        row[f"Sparsity, Max-{k} %"] = Cell(
-                            found.mean,
-                            2,
-                            spread=found.std,
-                            remark=f"{values.min():.2f}–{values.max():.2f}",
-                            paper=beside,
-                        )
-                rows.append(row)
-        if rows:
-            notes = [
-                f"{define_sparsity(results)} Of ViSAR: mean ± standard deviation, smallest–largest "
-                "in parentheses.",
-                *answer_notes(results, setting.dataset, counts),
-                *setting.paper.notes(counts),
-            ]
-            title = f"Table S9. Sparsity given the answer: {setting.name}"
-            tables.append(Table.of(make_key("table-s9", setting.key), title, rows, notes))
     return tables

@@ -1,7 +1,7 @@
-"""Colours, style, grids of panels, bins and legends that all figures share.
+"""Colors, styles, panel grids, bins and legends shared by all figures.
 
-The colours are those of Okabe and Ito, which people with any kind of colour blindness can tell
-apart; methods that belong together are shades of one hue.
+The colors are those of Okabe and Ito, which are distinguishable with any kind of color blindness.
+Related methods have shades of the same hue.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ LOOKS: dict[str, tuple[str, str]] = {
     "oracle": ("#009E73", "*"),
     "evidence": ("#000000", "x"),
 }
-"""Colour and point by the key of a method; ``evidence`` stands for what the data set says."""
-# For all other methods, in turn: dark hues that are none of the above. The numbers of colours,
-# points and strokes share no factor, so that many methods can be told apart.
-OTHER_COLOURS = (
+"""Color and marker by method; ``evidence`` is for the data set's evidence pages."""
+# Dark colors for all other methods, in turn. The numbers of colors, markers and line styles have no
+# common factor, so that many combinations are distinct.
+OTHER_COLORS = (
     "#332288",
     "#999933",
     "#882255",
@@ -54,17 +54,17 @@ OTHER_COLOURS = (
 OTHER_MARKERS = ("X", "p", "h", "<", ">", "d", "H")
 OTHER_LINES: tuple[Any, ...] = ((0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
-STAGE_COLOURS: dict[str, str] = {
+STAGE_COLORS: dict[str, str] = {
     "query to page": "#C6DBEF",
     "page to query": "#7FB7DA",
     "self-similarity": "#2E7EBC",
     "page to page": "#0B3F78",
     "ranking": "#E08A1E",
 }
-"""By the stage of ``Selection.timings``: the matrix darker than the weights, the ranking apart."""
-_OTHER_STAGE_COLOURS = ("#444444", "#767676", "#A6A6A6", "#D9D9D9")
+"""Colors by stage of ``Selection.timings``: light for weights, dark for the matrix."""
+_OTHER_STAGE_COLORS = ("#444444", "#767676", "#A6A6A6", "#D9D9D9")
 
-# Lines of ViSAR with several encoders, told apart by line and point too.
+# Looks of ViSAR's lines by encoder, which also differ in line style and marker.
 _ENCODER_LOOKS: tuple[tuple[str, Any, str], ...] = (
     ("#0072B2", "-", "o"),
     ("#0B3F78", "--", "s"),
@@ -77,7 +77,7 @@ _ENCODER_LOOKS: tuple[tuple[str, Any, str], ...] = (
 )
 
 PANEL_SIZE = (3.9, 2.7)
-"""Of one panel, in inches."""
+"""The size of a panel in inches."""
 _TITLE_LENGTH = 35
 _STYLE: dict[Any, Any] = {
     "figure.figsize": (6.0, 3.6),
@@ -96,13 +96,13 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 9,
     "lines.linewidth": 1.8,
     "lines.markersize": 5,
-    # Text stays text: it can be searched, read aloud and copied. Where the font is missing, the
-    # browser's sans-serif takes its place, which is hardly ever wider.
+    # Keep text as text, so that it can be searched, read aloud and copied. If the font is missing,
+    # browsers use their sans-serif font, which is rarely wider.
     "svg.fonttype": "none",
-    # Ids within the file come from this and not from chance: the same figure is the same file.
+    # Makes the ids in the file deterministic.
     "svg.hashsalt": "visar",
 }
-# matplotlib's settings belong to the process: one figure at a time.
+# matplotlib's settings are process-wide, so draw one figure at a time.
 _DRAWING = threading.RLock()
 
 Data = TypeVar("Data")
@@ -110,17 +110,17 @@ Data = TypeVar("Data")
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Give figures that are made and written while the block runs the common look.
+    """Apply the common style to figures that are drawn and saved within this block.
 
-    Make them as ``matplotlib.figure.Figure()``, which needs no display and leaves nothing open,
-    and write them with `to_svg`. Raises MissingExtra if matplotlib is not installed.
+    Create figures with ``matplotlib.figure.Figure()``, which needs no display or cleanup, and save
+    them with `to_svg`. Raises MissingExtra if matplotlib isn't installed.
     """
     with extra_needed("A figure", "eval"):
         import matplotlib as mpl
-    # From matplotlib's own defaults: a reader's matplotlibrc must not change the figures.
+    # Start from matplotlib's defaults, so that a matplotlibrc doesn't change the figures.
     with _DRAWING, mpl.rc_context():
-        # A letter that this machine's font lacks, the reader's may have. The filter stays: taking
-        # it away with catch_warnings could undo what other threads set meanwhile.
+        # The reader's font may have glyphs that are missing here. The filter is never removed,
+        # because catch_warnings could undo filters that other threads set in the meantime.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
@@ -128,10 +128,10 @@ def figure_style() -> Iterator[None]:
 
 
 def to_svg(figure: Figure) -> str:
-    """Return a figure as SVG, without date and version: the same whenever it is made."""
+    """Return a figure as deterministic SVG, without date and version."""
     layout = figure.get_layout_engine()
     if layout is not None:
-        # Once is enough: savefig would draw everything twice.
+        # Compute the layout once; otherwise savefig would draw everything twice.
         layout.execute(figure)
         figure.set_layout_engine("none")
     file = io.StringIO()
@@ -150,11 +150,11 @@ def draw_grid(
     size: tuple[float, float] = PANEL_SIZE,
     same_heights: bool = False,
 ) -> list[Picture]:
-    """Draw panels row by row under one legend, which names each series once.
+    """Draw a grid of panels with a common legend.
 
-    ``panels`` are titles with the data that ``draw`` draws, at most ``columns`` in a row, each of a
-    ``size`` in inches; with ``same_heights`` they all have the same range of values. Returns one
-    figure, or none if there are no panels.
+    ``panels`` are titles with data for ``draw``. Each row has at most ``columns`` panels of
+    ``size`` inches. With ``same_heights``, all panels have the same value range. Returns a list of
+    one figure, or of none if there are no panels.
     """
     if not panels:
         return []
@@ -181,29 +181,29 @@ def draw_grid(
 
 
 def _add_legend(figure: Figure) -> None:
-    named: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            named.setdefault(name, handle)
-    if named:
-        # In characters: what a row of the legend has room for, and what each of its columns takes.
-        room = int(figure.get_size_inches()[0] * 13)
+            handles.setdefault(name, handle)
+    if handles:
+        # Estimate the number of columns from the width of the figure and names in characters.
+        width = int(figure.get_size_inches()[0] * 13)
         figure.legend(
-            list(named.values()),
-            list(named),
+            list(handles.values()),
+            list(handles),
             loc="outside lower center",
-            ncols=max(1, min(len(named), room // (6 + max(map(len, named))))),
+            ncols=max(1, min(len(handles), width // (6 + max(map(len, handles))))),
         )
 
 
 def plain(text: str, longest: int = 44) -> str:
-    r"""Return text that matplotlib does not take for a formula, without its middle if too long.
+    r"""Escape text for matplotlib, removing the middle if it is too long.
 
     >>> plain("package.methods:costs_$5", longest=16)
     'package…osts_\\$5'
     """
     if len(text) > longest:
-        # Names of one package differ at their ends.
+        # Keep the end, because names from one package share their beginning.
         half = (longest - 1) // 2
         text = f"{text[:half]}…{text[-half:]}"
     return text.replace("$", r"\$")
@@ -212,23 +212,23 @@ def plain(text: str, longest: int = 44) -> str:
 def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """Return the arguments of ``Axes.plot`` for each method, the same in every figure.
 
-    Methods that `LOOKS` does not have (``others``) take colours, points and strokes in turn.
+    ``others`` are methods without an entry in `LOOKS`, which get other colors in turn.
     """
     looks: dict[str, dict[str, Any]] = {
-        method: {"color": colour, "marker": marker, "label": plain(label(method))}
-        for method, (colour, marker) in LOOKS.items()
+        method: {"color": color, "marker": marker, "label": plain(label(method))}
+        for method, (color, marker) in LOOKS.items()
     }
     looks["evidence"]["label"] = "Evidence"
     unknown = [method for method in others if method not in looks]
-    turns = zip(cycle(OTHER_COLOURS), cycle(OTHER_MARKERS), cycle(OTHER_LINES), strict=False)
-    for method, (colour, marker, line) in zip(unknown, turns, strict=False):
+    turns = zip(cycle(OTHER_COLORS), cycle(OTHER_MARKERS), cycle(OTHER_LINES), strict=False)
+    for method, (color, marker, line) in zip(unknown, turns, strict=False):
         name = plain(label(method))
-        looks[method] = {"color": colour, "marker": marker, "linestyle": line, "label": name}
+        looks[method] = {"color": color, "marker": marker, "linestyle": line, "label": name}
     return looks
 
 
 def set_decades(axes: Axes, places: Sequence[float]) -> None:
-    """Make the horizontal axis logarithmic, with ticks at the powers of ten among some places."""
+    """Make the horizontal axis logarithmic, with ticks at powers of ten in the range."""
     from matplotlib.ticker import NullLocator
 
     axes.set_xscale("log")
@@ -242,9 +242,9 @@ def set_decades(axes: Axes, places: Sequence[float]) -> None:
 
 
 def plot_quartiles(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
-    """Draw a line through the means of the values at each place, over a shade of their quartiles.
+    """Draw a line through the means at each place, with shaded quartiles.
 
-    ``places`` and ``values`` are two pandas Series of the same length.
+    ``places`` and ``values`` are pandas Series of the same length.
     """
     groups = values.groupby(places)
     means = groups.mean()
@@ -253,9 +253,9 @@ def plot_quartiles(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]
 
 
 def plot_deviations(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
-    """Draw means, a shade of mean ± standard deviation, and the quartiles as bars.
+    """Draw means, shaded mean ± standard deviation, and quartiles as bars.
 
-    The shade is cut off at the smallest value: no time is below zero.
+    The shading is cut off at the smallest value, because times aren't negative.
     """
     groups = values.groupby(places)
     means, deviation = groups.mean(), groups.std(ddof=0)
@@ -266,8 +266,8 @@ def plot_deviations(axes: Axes, places: Any, values: Any, look: Mapping[str, Any
     _shade(axes, means.index, low, means + deviation, look["color"])
 
 
-def _shade(axes: Axes, places: Any, low: Any, high: Any, colour: str) -> None:
-    axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+def _shade(axes: Axes, places: Any, low: Any, high: Any, color: str) -> None:
+    axes.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
 
 
 def set_log_pages(axes: Axes, largest: int) -> None:
@@ -291,16 +291,16 @@ def set_log_heights(axes: Axes) -> None:
 
 
 def plot_intervals(axes: Axes, by_place: Mapping[float, Interval], **look: Any) -> None:
-    """Draw points with their intervals; ``look`` are arguments of ``Axes.errorbar``."""
-    sure = by_place.values()
-    error = [[one.mean - one.low for one in sure], [one.high - one.mean for one in sure]]
-    axes.errorbar(list(by_place), [one.mean for one in sure], yerr=error, **look)
+    """Draw points with intervals; ``look`` are arguments of ``Axes.errorbar``."""
+    intervals = by_place.values()
+    error = [[one.mean - one.low for one in intervals], [one.high - one.mean for one in intervals]]
+    axes.errorbar(list(by_place), [one.mean for one in intervals], yerr=error, **look)
 
 
 def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of ``Axes.plot`` for an encoder where all lines are ViSAR's."""
-    colour, line, marker = _ENCODER_LOOKS[encoders.index(encoder) % len(_ENCODER_LOOKS)]
-    return {"color": colour, "linestyle": line, "marker": marker, "label": plain(encoder)}
+    """Return the arguments of ``Axes.plot`` for ViSAR's line with an encoder."""
+    color, line, marker = _ENCODER_LOOKS[encoders.index(encoder) % len(_ENCODER_LOOKS)]
+    return {"color": color, "linestyle": line, "marker": marker, "label": plain(encoder)}
 
 
 def stack_stages(
@@ -310,23 +310,25 @@ def stack_stages(
     width: float,
     deviations: Mapping[str, Sequence[float]] | None = None,
 ) -> list[float]:
-    """Draw a bar at each place, stage upon stage, and return how high the bars are.
+    """Draw bars of stacked stages at each place; return their heights.
 
-    ``deviations`` are drawn at the top of each stage, beside each other.
+    ``deviations`` are drawn at the top of each stage, side by side, and cut off at 0.
     """
     heights = [0.0] * len(places)
-    known = [stage for stage in STAGE_COLOURS if stage in stages]
-    others = sorted(stages.keys() - STAGE_COLOURS.keys())
-    colours = STAGE_COLOURS | dict(zip(others, cycle(_OTHER_STAGE_COLOURS), strict=False))
+    known = [stage for stage in STAGE_COLORS if stage in stages]
+    others = sorted(stages.keys() - STAGE_COLORS.keys())
+    colors = STAGE_COLORS | dict(zip(others, cycle(_OTHER_STAGE_COLORS), strict=False))
     for at, stage in enumerate((*known, *others)):
         values = stages[stage]
-        axes.bar(places, values, width, heights, color=colours[stage], label=plain(stage))
+        axes.bar(places, values, width, heights, color=colors[stage], label=plain(stage))
         heights = [height + value for height, value in zip(heights, values, strict=True)]
         if deviations is not None:
             shift = width * ((at + 0.5) / len(stages) - 0.5)
             shifted = [place + shift for place in places]
+            above = deviations[stage]
+            below = [min(pair) for pair in zip(heights, above, strict=True)]
             axes.errorbar(
-                shifted, heights, deviations[stage], fmt="none", ecolor="#CC0044", elinewidth=1
+                shifted, heights, [below, above], fmt="none", ecolor="#CC0044", elinewidth=1
             )
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("milliseconds")
@@ -334,7 +336,7 @@ def stack_stages(
 
 
 def with_count(title: str, counts: Iterable[int]) -> str:
-    """Return a panel's title with how many questions are behind its points.
+    """Add the range of numbers of questions to a panel's title.
 
     >>> with_count("MMLongBench", [168, 172, 168])
     'MMLongBench, n=168–172'
@@ -343,12 +345,14 @@ def with_count(title: str, counts: Iterable[int]) -> str:
     return f"{title}, n={range_label(known[0], known[-1])}" if known else title
 
 
-def range_label(first: int, last: int) -> str:
-    """Return a range as text; one number where there is but one."""
+def range_label(first: int, last: int | None) -> str:
+    """Format a range: "3–5", "3" for a single number, or "7+" without an end."""
+    if last is None:
+        return f"{first}+"
     return str(first) if first == last else f"{first}–{last}"
 
 
-_PAPER_SIZES = {
+_PAPER_SIZES: dict[str, Sequence[tuple[int, int | None]]] = {
     "MMLongBench": ((1, 50), (51, 100), (101, 150), (151, 200), (201, None)),
     "LongDocURL": ((50, 75), (76, 100), (101, 125), (126, 150)),
 }
@@ -356,44 +360,35 @@ _PAPER_SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class SizeBins:
-    """Ranges of document sizes, in pages."""
+    """Ranges of document sizes in pages."""
 
     names: tuple[str, ...]
     last_sizes: tuple[float, ...]
 
     def place(self, pages: int) -> int:
-        """Return which range a document belongs to; what is larger than all, to the last."""
+        """Return the range of a document; documents larger than all ranges are in the last."""
         return min(bisect_left(self.last_sizes, pages), len(self.names) - 1)
 
 
 def document_bins(dataset: str, sizes: Iterable[int]) -> SizeBins:
-    """Return the paper's ranges for its data sets, and for others about as many sizes in each.
+    """Return the paper's ranges for its data sets, and ranges of similar counts for others.
 
-    Ranges without any document are left out.
+    Empty ranges are omitted.
 
     >>> document_bins("MMLongBench", [9, 120, 468]).names
     ('1–50', '101–150', '201+')
     """
-    paper = _PAPER_SIZES.get(dataset.removesuffix(CORRECTED))
-    if paper is None:
-        bins = size_bins(sizes)
-        names = tuple(range_label(first, last) for first, last in bins)
-        return SizeBins(names, tuple(last for _, last in bins))
-    known = SizeBins(
-        tuple(f"{first}+" if last is None else f"{first}–{last}" for first, last in paper),
-        tuple(math.inf if last is None else last for _, last in paper),
-    )
+    ranges = _PAPER_SIZES.get(dataset.removesuffix(CORRECTED)) or size_bins(sizes)
+    lasts = tuple(math.inf if last is None else last for _, last in ranges)
+    known = SizeBins(tuple(range_label(*one) for one in ranges), lasts)
     used = sorted({known.place(size) for size in sizes})
-    return SizeBins(
-        tuple(known.names[place] for place in used),
-        tuple(known.last_sizes[place] for place in used),
-    )
+    return SizeBins(tuple(known.names[at] for at in used), tuple(lasts[at] for at in used))
 
 
 def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:
-    """Return ranges of document sizes, ends included, with about as many sizes in each.
+    """Return ranges of document sizes, including both ends, with similar counts.
 
-    A document more than twice as large as all others has its own.
+    A document more than twice as large as all others gets its own range.
 
     >>> size_bins([3, 5, 5, 8, 40, 468], most=3)
     [(3, 5), (8, 40), (468, 468)]

@@ -1,4 +1,4 @@
-"""Time of retrieval and generation: Table S8, figures 4 and S10 to S13."""
+"""Latency of retrieval and generation: Table S8, Figures 4 and S10 to S13."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TIMED = (LATE, "visar", "visar-approx", "largest-gap", "score-cluster")
-# More shades over one another would hide the lines.
+# More overlapping shades would hide the lines.
 _SHADED = (LATE, "visar", "visar-approx")
 _SHORTCUTS = of_group("acceleration")
-# The paper shows the budgets' effect on long documents, from this many pages on.
+# The minimum number of pages of a long document in the paper.
 _LONG = 100
 _SPREAD = (
-    "Means. Shaded for some: mean ± standard deviation, as in the paper, cut off at the smallest "
-    "value; bars: from the lower to the upper quartile."
+    "Lines: means. Shaded, for some methods: mean ± standard deviation, as in the paper, cut off "
+    "at the smallest value. Bars: lower to upper quartile."
 )
 _APPROXIMATION = (
-    "ViSAR (Approx.) has ViSAR's times of generation, as in the paper, and its own of retrieval."
+    "ViSAR (Approx.) has its own retrieval times but ViSAR's generation times, as in the paper."
 )
 _SETTING = ["dataset", "encoder", "generator", "prompt"]
 
 
 def answer_times(results: Results) -> pd.DataFrame:
-    """Return generation, retrieval and end_to_end seconds of every answer that was timed.
+    """Return the generation, retrieval and end_to_end seconds of all timed answers.
 
-    The approximation is given ViSAR's answers, as in the paper: it chooses the same pages, and
-    generators are not asked twice.
+    The approximation gets ViSAR's answers, as in the paper, because it chooses the same pages and
+    generators aren't run twice.
     """
     answers = where(results.answers, is_timed)
     budget = [*_SETTING, "max_k"]
@@ -64,17 +64,17 @@ def answer_times(results: Results) -> pd.DataFrame:
 
 
 def how_timed(retrievals: pd.DataFrame) -> str:
-    """Say whether latencies of retrieval were taken alone on the machine."""
+    """Return a sentence on how retrieval was timed."""
     if retrievals.alone[retrievals.seconds.notna()].all():
         return "Retrieval was timed with all cores, one question at a time."
     return (
-        "Retrieval was timed while other questions were searched for on other cores: "
-        "visar eval run --measure-latency times it alone."
+        "Retrieval was timed during concurrent searches on other cores. For undisturbed times, use "
+        "visar eval run --measure-latency."
     )
 
 
 def latency_tables(results: Results) -> list[Table]:
-    """Table S8 for each data set, encoder and generator; without answers, of retrieval alone."""
+    """Return Table S8 for each data set, encoder and generator, or only retrieval times."""
     times = answer_times(results)
     tables = []
     timed = where(results.retrievals, is_timed)
@@ -94,7 +94,7 @@ def _latency_table(
     generator: str | None,
     prompt: str,
 ) -> Table:
-    """Table S8 of one data set and encoder, with the answers of one generator."""
+    """Return Table S8 of a data set and encoder, with the answers of a generator."""
     dataset, encoder = retrievals.iloc[0][["dataset", "encoder"]]
     paper = Comparison.of_latency(results, dataset, encoder, generator, prompt)
     budgets = sorted(map(int, answers.max_k.unique()))
@@ -103,9 +103,9 @@ def _latency_table(
     for method, group in retrievals.groupby("method", sort=False):
         seconds = group.seconds.dropna()
         counts[label(method), encoder] = len(seconds)
-        beside = paper.value("retrieval_seconds", None, method)
+        paper_value = paper.value("retrieval_seconds", None, method)
         row: Row = {"Method": label(method), "n": paper.count(len(seconds), encoder, method)}
-        row["Retrieval s"] = _seconds(seconds, 4, None, beside)
+        row["Retrieval s"] = _seconds(seconds, 4, None, paper_value)
         for heading, name in (("Generation", "generation"), ("End to end", "end_to_end")):
             for k in budgets:
                 of_budget = answers[answers.max_k == k]
@@ -114,30 +114,30 @@ def _latency_table(
                 )
                 if len(values) and name == "generation":
                     counts[f"{label(method)}, Max-{k}", encoder] = len(values)
-                beside = paper.value(f"{name}_seconds", None, method, k)
+                paper_value = paper.value(f"{name}_seconds", None, method, k)
                 against = None if method == LATE else fixed
-                row[f"{heading}, Max-{k} s"] = _seconds(values, 3, against, beside)
+                row[f"{heading}, Max-{k} s"] = _seconds(values, 3, against, paper_value)
         rows.append(row)
     mark_best(rows, [heading for heading in rows[0] if "Max-" in heading], least=True)
     notes = [
-        "Means in seconds, without encoding the question; in parentheses the change against late "
-        "interaction with the same budget. Bold: the least of a column. “—” where a method's pages "
-        "were not given to the generator.",
+        "Mean seconds, without encoding the question; in parentheses, the change relative to late "
+        "interaction with the same budget. Bold: the lowest in a column. “—”: the generator didn't "
+        "get the method's pages.",
         _APPROXIMATION,
         how_timed(retrievals),
     ]
     if len(answers) and (most := int(answers.concurrency.max())) > 1:
         notes.append(
-            f"The generator was asked up to {most} questions at a time: its seconds are not the "
-            "latencies of single questions. --concurrency 1 measures those."
+            f"The generator answered up to {most} questions concurrently, so its seconds aren't "
+            "latencies of single questions. Use --concurrency 1 to measure those."
         )
     notes += answer_notes(results, dataset, counts)
     if paper.obstacles:
-        notes.append(f"No number of the paper stands here: {'; '.join(paper.obstacles)}.")
+        notes.append(f"Not compared with the paper: {'; '.join(paper.obstacles)}.")
     else:
         notes.append(
-            f"The paper's times are those of an {the_paper().machine}; its Table S8 does not say "
-            "with which encoder."
+            f"The paper's times are from an {the_paper().machine}. Its Table S8 doesn't state the "
+            "encoder."
         )
     names = [dataset, encoder, *([] if generator is None else [name_generator(generator, prompt)])]
     title = f"Table S8. Latency: {', '.join(names)}"
@@ -147,7 +147,7 @@ def _latency_table(
 def _seconds(
     values: pd.Series[float], digits: int, fixed: pd.Series[float] | None, paper: float | None
 ) -> Cell:
-    """The mean, with its change against fixed top-k."""
+    """Return the mean, with the change relative to fixed top-k."""
     if values.empty:
         return Cell(None)
     change = None
@@ -157,21 +157,21 @@ def _seconds(
 
 
 _Lines = tuple[Sequence[str] | None, pd.DataFrame]
-"""Names of the places, or None where places are budgets; and method, place, seconds."""
+"""Names of places (None if they are budgets), and a frame with method, place and seconds."""
 
 
 def latency_figures(results: Results) -> list[Picture]:
-    """Figures 4 and S10 to S13."""
+    """Draw Figures 4 and S10 to S13."""
     methods = (*_TIMED, *filter(is_timed, other_methods(results)))
     shortcuts = ("visar", *_SHORTCUTS, "visar-approx")
     sizes: list[tuple[str, _Lines]] = []
     by_shortcut: list[tuple[str, _Lines]] = []
-    # What took no time was not measured.
+    # Zero seconds means not measured.
     measured = results.retrievals[results.retrievals.seconds > 0]
     for (dataset, encoder), frame in measured.groupby(["dataset", "encoder"]):
         for panels, shown in ((sizes, methods), (by_shortcut, shortcuts)):
             group = frame[frame.method.isin(shown)]
-            # A line alone compares nothing.
+            # A single line compares nothing.
             if group.method.nunique() > 1:
                 panels.append((f"{dataset}, {encoder}", _by_size(results, dataset, group)))
     budgets: list[tuple[str, _Lines]] = []
@@ -206,27 +206,27 @@ def latency_figures(results: Results) -> list[Picture]:
         (
             "s12",
             "Figure S12. Retrieval time by shortcut",
-            "All combinations of the three shortcuts. top-j: the weightiest patches of each page "
-            "only; top-p: the pages with the weightiest patch only; top-s: k up to s only; ViSAR "
-            "(Approx.): all three. Means; n is the number of questions.",
+            "All combinations of the three shortcuts. top-j: only the patches of each page with "
+            "the highest weights; top-p: only the pages with the highest patch weight; top-s: only "
+            "k up to s; ViSAR (Approx.): all three. Lines: means; n is the number of questions.",
             by_shortcut,
         ),
         (
             "4-budgets",
-            "Figures 4 and S13. Time of generation and end to end against the budget",
+            "Figures 4 and S13. Generation and end-to-end time against the budget",
             f"{_SPREAD} {_APPROXIMATION} Table S8 has the numbers.",
             budgets,
         ),
         (
             "s10",
-            "Figure S10. Time end to end for long documents",
+            "Figure S10. End-to-end time for long documents",
             f"Documents of at least {_LONG} pages. {_SPREAD} {_APPROXIMATION}",
             long_documents,
         ),
         (
             "s10-sizes",
-            "Figure S10, all sizes. Time end to end against document size",
-            f"Retrieval and generation under the largest budget. {_SPREAD} {_APPROXIMATION} n is "
+            "Figure S10, all sizes. End-to-end time against document size",
+            f"Retrieval and generation with the largest budget. {_SPREAD} {_APPROXIMATION} n is "
             "the number of questions.",
             end_to_end,
         ),
@@ -246,7 +246,7 @@ def latency_figures(results: Results) -> list[Picture]:
 
 
 def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
-    """Place each row by the size of its document."""
+    """Assign each row a place by its document's size; return the places' names and the rows."""
     bins = drawing.document_bins(dataset, results.of(dataset).pages)
     frame = frame.assign(place=frame.document_pages.map(bins.place).astype(float))
     counts = frame.groupby("place").question.nunique()
@@ -255,7 +255,7 @@ def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> tuple[list[
 
 
 def _by_budget(frame: pd.DataFrame, name: str) -> _Lines:
-    """Place each row by its budget, with the seconds of a column."""
+    """Assign each row a place by its budget, with the seconds of a column."""
     return None, frame.assign(place=frame.max_k.astype(float), seconds=frame[name])
 
 
@@ -266,7 +266,7 @@ def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -
     gap = min(0.06, 0.5 / len(methods))
     for at, method in enumerate(methods):
         of_method = frame[frame.method == method]
-        # Beside each other, so that no method hides another.
+        # Draw methods side by side, so that they don't overlap.
         places = of_method.place + gap * (at - (len(methods) - 1) / 2)
         if method in _SHADED and is_shaded:
             drawing.plot_deviations(axes, places, of_method.seconds, looks[method])
@@ -287,7 +287,7 @@ def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -
 
 
 def _stage_figures(results: Results) -> list[Picture]:
-    """Figure S11: which stage of ViSAR takes how long."""
+    """Draw Figure S11: the time of ViSAR's stages."""
     panels = []
     stages = [name for name in results.retrievals.columns if name.startswith("seconds.")]
     frame = results.retrievals[results.retrievals.method.isin(("visar", "visar-approx"))]
@@ -301,10 +301,10 @@ def _stage_figures(results: Results) -> list[Picture]:
     return draw_grid(
         "figure-s11",
         "Figure S11. Retrieval time by stage",
-        "Means of the questions about documents of that many pages; bars: ± the standard deviation "
-        "of each stage. The paper's weights are “query to page” and “page to query”; its matrix is "
-        "“self-similarity” (the diagonal) and “page to page” (the rows that decide); its ranking "
-        "has the search for k*.",
+        "Means over questions about documents of these sizes; bars: ± standard deviation of each "
+        "stage, cut off at 0. The paper's weights are “query to page” and “page to query”; "
+        "its matrix is “self-similarity” (the diagonal) and “page to page” (the rows that are "
+        "needed); its ranking includes the search for k*.",
         _draw_stages,
         panels,
         same_heights=True,

@@ -1,4 +1,4 @@
-"""Runs side by side: a row for each encoder and method, with paired tests between rows."""
+"""A leaderboard of runs, with a row for each encoder and method and paired tests between rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from visar.errors import InvalidOption
-from visar.evaluation import metrics
-from visar.evaluation.frames import Results, read_results
+from visar.evaluation.frames import CHOICE_METRICS, Results, read_results
 from visar.evaluation.methods import METHODS
-from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup, with_own_keys
+from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup, with_unique_keys
 from visar.evaluation.report.markup import Cell, Report, Row, Table, make_key
 from visar.evaluation.report.methods import is_adaptive, is_main, label, name_generator, where
 from visar.evaluation.report.notes import SIGNIFICANT
@@ -28,9 +27,11 @@ from visar.evaluation.statistics import (
     mcnemar,
 )
 from visar.files import write_whole
+from visar.generation import extractive
+from visar.text import counted
 
 FIXED_K = (5, 10)
-"""Methods that do not decide k by themselves stand with the paper's two budgets."""
+"""Values of k for methods with a fixed k: the paper's two budgets."""
 _F1 = ["precision", "recall"]
 _MEASURES: tuple[tuple[str, int, list[str], Statistic], ...] = (
     ("F1@k* %", 2, _F1, f1_of_means),
@@ -52,50 +53,25 @@ def write_leaderboard(
     invalid_pages: InvalidPages = "auto",
     allow_different: bool = False,
 ) -> Path:
-    """Write ``leaderboard.html`` with the same numbers as .md, .json and .csv.
+    """Write ``leaderboard.html``, .md, .json and .csv; return the HTML page.
 
-    ``leaderboard-retrievals.csv`` and ``leaderboard-verdicts.csv`` hold a line for each question.
+    ``leaderboard-retrievals.csv`` and ``leaderboard-verdicts.csv`` have a line for each question.
+    Runs are named by their folders. Other rows are tested against ``baseline``, which is
+    ``RUN/ENCODER/METHOD`` or a unique end of it; by default against the best row except Oracle.
 
-    Parameters
-    ----------
-    folders
-        The folders of runs; each run is shown under the name of its folder.
-    out
-        The folder for the files.
-    baseline
-        The row that the others are tested against: ``RUN/ENCODER/METHOD``, or the end of it if
-        no other row ends so. By default the best row, Oracle aside.
-    invalid_pages
-        What becomes of questions about documents with pages that an encoder failed on, as in
-        `write_report`.
-    allow_different
-        Compare runs even if the same name means different data, models or code in them; the page
-        then says what differs.
-
-    Returns
-    -------
-    Path
-        The HTML page.
-
-    Raises
-    ------
-    NotARun
-        If a folder holds no run, or damaged records.
-    InvalidOption
-        If a folder is named twice, ``baseline`` is not the name of one row, or a name means
-        different things in two runs.
-    MissingExtra
-        If Jinja is not installed.
+    Raises NotARun if a folder doesn't contain a run or records are damaged, and InvalidOption if a
+    folder is given twice, ``baseline`` doesn't match exactly one row, or runs have different
+    definitions. With ``allow_different``, the page lists the differences instead.
     """
     runs = {
         name: apply_invalid_pages(read_results(folder), invalid_pages)
-        for name, folder in _named(folders).items()
+        for name, folder in _name_runs(folders).items()
     }
     different = _different_definitions(runs)
     if different and not allow_different:
         raise InvalidOption(
-            f"These runs were not computed in the same way: {'; '.join(different)}. Run them again "
-            "with the same versions, or pass --allow-different to compare them anyway."
+            f"The runs have different definitions: {'; '.join(different)}. Run them again with the "
+            "same versions, or use --allow-different to compare them anyway."
         )
     chosen = pd.concat([_retrieval_rows(name, results) for name, results in runs.items()])
     verdicts = pd.concat([_verdict_rows(name, results) for name, results in runs.items()])
@@ -110,7 +86,7 @@ def write_leaderboard(
     records = {
         "leaderboard-retrievals.csv": chosen.drop(
             columns=["same", "text_digest", "ranking", "evidence_pages"]
-        ),
+        ).assign(pages=[json.dumps(pages) for pages in chosen.pages]),
         "leaderboard-verdicts.csv": verdicts.drop(columns="same"),
     }
     for name, frame in records.items():
@@ -118,8 +94,8 @@ def write_leaderboard(
         write_whole(Path(out) / name, lines.encode())
     report = Report(
         "ViSAR leaderboard",
-        (*_introduction(runs), *(f"Not the same in all runs: {one}." for one in different)),
-        with_own_keys(tables),
+        (*_introduction(runs), *(f"Different between runs: {one}." for one in different)),
+        with_unique_keys(tables),
         (),
         json.dumps(
             {name: list(results.manifests) for name, results in runs.items()},
@@ -133,47 +109,68 @@ def write_leaderboard(
     return markup.write_files(report, Path(out), "leaderboard")
 
 
-def _named(folders: Sequence[Path | str]) -> dict[str, Path]:
-    """Name each run by its folder, and by the path where several folders have the same name."""
+def _name_runs(folders: Sequence[Path | str]) -> dict[str, Path]:
+    """Name each run by its folder, or by the path if several folders have the same name."""
     paths = [Path(folder) for folder in folders]
     times = Counter(path.resolve().name for path in paths)
-    named: dict[str, Path] = {}
+    runs: dict[str, Path] = {}
     for path in paths:
         last = path.resolve().name
         name = last if times[last] == 1 else str(path)
-        if name in named:
-            raise InvalidOption(f"The run {path} is named twice.")
-        named[name] = path
-    return named
+        if name in runs:
+            raise InvalidOption(f"The run {path} is given twice: remove one.")
+        runs[name] = path
+    return runs
 
 
 def _different_definitions(runs: Mapping[str, Results]) -> list[str]:
-    """Return the names that mean something else in one run than in another."""
-    meanings: dict[str, dict[str, set[str]]] = {}
+    """Return descriptions of the definitions that differ between runs."""
+    definitions: dict[str, dict[object, str]] = {}
     for run, results in runs.items():
-        for manifest in results.manifests[-1:]:
-            definitions = manifest.get("definitions", {})
-            named = {
-                "ViSAR": definitions.get("code", ""),
-                "the authors' definitions (--as-authors)": manifest.get("plan", {}).get(
-                    "as_authors", False
-                ),
-                **{f"data set {k}": v.get("digest") for k, v in manifest.get("data", {}).items()},
-                **{f"encoder {k}": v for k, v in definitions.get("encoders", {}).items()},
-                **{f"generator {k}": v for k, v in definitions.get("generators", {}).items()},
-                **{f"judge {k}": v for k, v in definitions.get("judges", {}).items()},
-            }
-            for name, meaning in named.items():
-                meanings.setdefault(name, {}).setdefault(str(meaning), set()).add(run)
-    return [
-        f"{name} differs between {' and '.join(min(one) for one in by_meaning.values())}"
-        for name, by_meaning in meanings.items()
-        if len(by_meaning) > 1
+        for name, definition in _definitions(results).items():
+            definitions.setdefault(name, {}).setdefault(definition, run)
+    different = [
+        f"{name} differs between {' and '.join(by_definition.values())}"
+        for name, by_definition in definitions.items()
+        if len(by_definition) > 1
     ]
+    asked = pd.concat([results.questions for results in runs.values()])
+    for dataset, of_dataset in asked.groupby("dataset"):
+        versions = of_dataset.groupby("document").document_digest.nunique()
+        if changed := int((versions > 1).sum()):
+            different.append(
+                f"{counted(changed, 'document')} of {dataset} with different contents or words"
+            )
+    return different
+
+
+def _definitions(results: Results) -> dict[str, object]:
+    """Return a run's definitions by name, each from the last call that used it."""
+    definitions = results.definitions
+    found: dict[str, object] = {
+        "ViSAR": definitions.code,
+        **{f"encoder {name}": version for name, version in definitions.encoders.items()},
+        **{f"method {name}": method.digest for name, method in definitions.methods.items()},
+        **{
+            f"generator {name_generator(name, prompt)}": digest
+            for name, prompts in definitions.generators.items()
+            for prompt, digest in prompts.items()
+        },
+        **{f"judge {name}": digest for name, digest in definitions.judges.items()},
+    }
+    needs_calibration = any(method.needs_calibration for method in definitions.methods.values())
+    if needs_calibration or extractive.NAME in definitions.generators:
+        calibrations = definitions.calibrations
+        found |= {f"calibration of {name}": digest for name, digest in calibrations.items()}
+    for manifest in results.manifests:
+        as_authors = manifest.get("plan", {}).get("as_authors", False)
+        found["the authors' definitions (--as-authors)"] = as_authors
+        found |= {f"data set {k}": v.get("digest") for k, v in manifest.get("data", {}).items()}
+    return found
 
 
 def _retrieval_rows(run: str, results: Results) -> pd.DataFrame:
-    """Return the main methods' retrievals; those with a fixed k once for each of `FIXED_K`."""
+    """Return the main methods' retrievals, with a fixed k for each value of `FIXED_K`."""
     names = ["dataset", "encoder", "method", "question", "document", "document_pages", "pages"]
     names += ["text_digest", "evidence_pages", "k", *_F1, "perfect_recall", "ndcg@5", "ranking"]
     frame = where(results.counted, is_main)[names]
@@ -182,22 +179,18 @@ def _retrieval_rows(run: str, results: Results) -> pd.DataFrame:
         fixed = where(frame, lambda method: not is_adaptive(method))
         fixed = fixed.assign(name=fixed.method + f"@{k}", pages=fixed.pages.str[:k])
         pairs = list(zip(fixed.pages, fixed.evidence_pages, strict=True))
-        recall = [100 * metrics.recall(*pair) for pair in pairs]
-        parts.append(
-            fixed.assign(
-                k=fixed.pages.map(len),
-                precision=[100 * metrics.precision(*pair) for pair in pairs],
-                recall=recall,
-                perfect_recall=[100.0 * (one == 100) for one in recall],
-            )
-        )
+        measured = {
+            name: [100 * CHOICE_METRICS[name](*pair) for pair in pairs]
+            for name in (*_F1, "perfect_recall")
+        }
+        parts.append(fixed.assign(k=fixed.pages.map(len), **measured))
     frame = pd.concat(parts)
     frame.insert(0, "run", run)
     return frame.assign(same=_identity(frame)).drop(columns="method")
 
 
 def _verdict_rows(run: str, results: Results) -> pd.DataFrame:
-    """Return the verdicts on the main methods' answers, with what their questions are about."""
+    """Return the verdicts on the main methods' answers, with their questions' columns."""
     about = results.questions.rename(columns={"pages": "document_pages"})
     names = ["dataset", "question", "text_digest", "document", "document_pages", "evidence_pages"]
     about = about[names]
@@ -212,7 +205,7 @@ def _verdict_rows(run: str, results: Results) -> pd.DataFrame:
 
 
 def _identity(frame: pd.DataFrame) -> list[str]:
-    """Name each question by its id, text, document and evidence: runs may mean different ones."""
+    """Identify each question by id, text, document and evidence, because runs may differ."""
     names = ["question", "text_digest", "document", "document_pages", "evidence_pages"]
     return [
         json.dumps([*about, sorted({*evidence})])
@@ -222,9 +215,9 @@ def _identity(frame: pd.DataFrame) -> list[str]:
 
 def _introduction(runs: Mapping[str, Results]) -> Iterator[str]:
     yield (
-        "Rows are sorted, the best first; click on a column to sort by it. Intervals hold 95% of "
-        "the values of resampled questions. Every row is tested against one other on the questions "
-        "that both have."
+        "Rows are sorted with the best first; click a column to sort by it. Intervals contain 95% "
+        "of bootstrap samples over questions. Each row is tested against a reference row on the "
+        "questions that both have."
     )
     everywhere = set.intersection(*(set(results.datasets) for results in runs.values()))
     for name, results in runs.items():
@@ -232,13 +225,13 @@ def _introduction(runs: Mapping[str, Results]) -> Iterator[str]:
             yield f"Not in every run: {', '.join(alone)} of {name}."
         if results.stale or results.missing:
             yield (
-                f"{name}: {results.stale} stale records are left out, and {results.missing} are "
+                f"{name}: {results.stale} records are stale and left out, {results.missing} are "
                 "missing."
             )
         for (dataset, encoder), questions in results.left_out.items():
             yield (
                 f"{name}, {dataset}, {encoder}: {len(questions)} questions are left out, as in the "
-                "paper, because a page of their document could not be encoded."
+                "paper, because a page of their document couldn't be encoded."
             )
 
 
@@ -254,6 +247,7 @@ def _runs_table(runs: Mapping[str, Results]) -> Table:
             {
                 "Run": name,
                 "ViSAR": str(last.get("visar", markup.NOTHING)),
+                "Commit": _short(last.get("commit")),
                 "Started": str(last.get("started", markup.NOTHING))[:10],
                 "As the authors": "yes" if last.get("plan", {}).get("as_authors") else "no",
                 "Encoders": ", ".join(encoders) or markup.NOTHING,
@@ -264,21 +258,27 @@ def _runs_table(runs: Mapping[str, Results]) -> Table:
     return Table.of("runs", "Runs", rows)
 
 
+def _short(commit: str | None) -> str:
+    """Return the first digits of a commit, with what it says of changes since."""
+    digits, space, rest = (commit or markup.NOTHING).partition(" ")
+    return f"{digits[:10]}{space}{rest}"
+
+
 def _find_baseline(chosen: pd.DataFrame, baseline: str | None) -> tuple[str, ...] | None:
-    """Return run, encoder and method of the row that a user means."""
+    """Return the run, encoder and method of the baseline row."""
     if baseline is None:
         return None
     names: list[tuple[str, ...]] = [*chosen.groupby(_ROW, sort=False).groups]
     found = [one for one in names if f"/{'/'.join(one)}".endswith(f"/{baseline}")]
     if len(found) != 1:
-        problem = "There is no row" if not found else "Several rows are called"
-        listed = ", ".join("/".join(one) for one in found or names)
-        raise InvalidOption(f"{problem} {baseline!r}: name one of {listed}.")
+        problem = "No row matches" if not found else "Several rows match"
+        choices = ", ".join("/".join(one) for one in found or names)
+        raise InvalidOption(f"{problem} {baseline!r}: use one of {choices}.")
     return found[0]
 
 
-def _show(name: str) -> str:
-    """The label of a method, with its fixed k."""
+def _row_label(name: str) -> str:
+    """Return the label of a method, with its fixed k."""
     method, at, k = name.rpartition("@")
     return f"{label(method)}, k = {k}" if at and k in map(str, FIXED_K) else label(name)
 
@@ -291,10 +291,10 @@ def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] 
     best = next((key for key in ranked if key not in oracles), ranked[0])
     reference = best if chosen is None or chosen not in groups else chosen
     rows: list[Row] = []
-    chances = {}
+    p_values = {}
     for place, key in enumerate(ranked):
         group = groups[key]
-        row: Row = {"Run": key[0], "Encoder": key[1], "Method": _show(key[2])}
+        row: Row = {"Run": key[0], "Encoder": key[1], "Method": _row_label(key[2])}
         row["Questions"] = len(group)
         for heading, digits, measures, statistic in _MEASURES:
             one = bootstrap(group[measures], statistic)
@@ -304,21 +304,21 @@ def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: tuple[str, ...] 
         if key != reference and len(own):
             pair = compare(own, other, f1_of_means)
             row["Δ F1"] = Cell(pair.value, 2, interval=(pair.low, pair.high))
-            chances[place] = pair.p
+            p_values[place] = pair.p
         rows.append(row)
-    _write_chances(rows, chances)
-    shown = f"{reference[0]} · {reference[1]} · {_show(reference[2])}"
+    _write_p_values(rows, p_values)
+    shown = f"{reference[0]} · {reference[1]} · {_row_label(reference[2])}"
     notes = [
-        "k before any budget, or a fixed k. R@k* and P@k* are means over questions, F1@k* is the "
-        "harmonic mean of these two. All evidence: the share of questions with every evidence page "
-        "among the pages taken. NDCG@5 is the standard one.",
-        f"Δ F1: the row's F1@k* less that of {shown}, on the questions that both have (Shared), "
-        "with its paired bootstrap interval. p: of the paired permutation test, adjusted for the "
-        f"number of rows (Holm); bold below {SIGNIFICANT}.",
+        "k is before any budget, or fixed. R@k* and P@k* are means over questions, F1@k* is their "
+        "harmonic mean. All evidence: the share of questions with all evidence pages among the "
+        "chosen pages. NDCG@5 is the standard definition.",
+        f"Δ F1: the row's F1@k* minus that of {shown}, on the questions that both have (Shared), "
+        "with paired bootstrap interval. p: paired permutation test, adjusted for the number of "
+        f"rows (Holm); bold below {SIGNIFICANT}.",
         *_question_notes(frame),
     ]
     if oracles:
-        notes.append("Oracle knows the evidence: it is the end of the scale, not a method.")
+        notes.append("Oracle knows the evidence: it is an upper bound, not a method.")
     return Table.of(make_key("retrieval", dataset), f"Retrieval: {dataset}", rows, notes)
 
 
@@ -328,7 +328,7 @@ def _answer_table(
     groups = dict(iter(frame.groupby(_ANSWER_ROW)))
     ranked = sorted(groups, key=lambda key: (-groups[key].correct.mean(), key))
     rows: list[Row] = []
-    chances = {}
+    p_values = {}
     for place, key in enumerate(ranked):
         run, encoder, name, generator, max_k = key
         row: Row = {"Run": run, "Encoder": encoder, "Method": label(name)}
@@ -337,7 +337,7 @@ def _answer_table(
         row["Accuracy %"] = Cell(mean.mean, 2, interval=(mean.low, mean.high))
         reference = ranked[0]
         if chosen is not None:
-            # A fixed k of the baseline is the budget here.
+            # Ignore the baseline's fixed k, because answers have a budget.
             reference = (*chosen[:2], chosen[2].partition("@")[0], generator, max_k)
         row |= {"Shared": 0, "Δ": None, "p": None}
         if reference in groups:
@@ -346,31 +346,31 @@ def _answer_table(
             if key != reference and len(own):
                 gain = bootstrap(100 * (own.correct.astype(float) - other.correct.astype(float)))
                 row["Δ"] = Cell(gain.mean, 2, interval=(gain.low, gain.high))
-                chances[place] = mcnemar(own.correct, other.correct)
+                p_values[place] = mcnemar(own.correct, other.correct)
         rows.append(row)
-    _write_chances(rows, chances)
+    _write_p_values(rows, p_values)
     if chosen is None:
         against = " · ".join(map(str, (*ranked[0][:2], label(ranked[0][2]), *ranked[0][3:])))
     else:
         against = f"{'/'.join(chosen)} with the same generator and budget"
     notes = (
-        f"Δ: the row's accuracy less that of {against}, on the questions that both have (Shared), "
-        "with its paired bootstrap interval. p: of McNemar's exact test, adjusted for the number "
-        f"of rows (Holm); bold below {SIGNIFICANT}.",
+        f"Δ: the row's accuracy minus that of {against}, on the questions that both have (Shared), "
+        "with paired bootstrap interval. p: McNemar's exact test, adjusted for the number of rows "
+        f"(Holm); bold below {SIGNIFICANT}.",
         *_question_notes(frame),
     )
     key, title = make_key("answers", dataset, judge), f"Answers: {dataset}, judged by {judge}"
     return Table.of(key, title, rows, notes)
 
 
-def _write_chances(rows: list[Row], chances: Mapping[int, float]) -> None:
-    """Write p-values into their rows, adjusted for their number."""
-    for place, p in zip(chances, adjust([*chances.values()]), strict=True):
+def _write_p_values(rows: list[Row], p_values: Mapping[int, float]) -> None:
+    """Write adjusted p-values into their rows."""
+    for place, p in zip(p_values, adjust([*p_values.values()]), strict=True):
         rows[place]["p"] = Cell(p, 4, marked=p < SIGNIFICANT)
 
 
 def _question_notes(frame: pd.DataFrame) -> Iterator[str]:
-    """Say where runs do not ask the same."""
+    """Yield notes on questions that differ between runs."""
     asked = {run: dict(zip(of.question, of.same, strict=True)) for run, of in frame.groupby("run")}
     first, *others = frame.run.unique()
     for other in others:
@@ -379,11 +379,11 @@ def _question_notes(frame: pd.DataFrame) -> Iterator[str]:
         only_first, only_other = (len(asked[run]) - len(common) for run in (first, other))
         if only_first or only_other:
             yield (
-                f"{first} and {other} do not ask the same: {len(common)} questions are in both, "
-                f"{only_first} in {first} alone, {only_other} in {other} alone."
+                f"{first} and {other} have different questions: {len(common)} are in both, "
+                f"{only_first} only in {first}, {only_other} only in {other}."
             )
         if changed:
             yield (
-                f"{changed} questions of {first} and {other} have the same id, but another "
-                "document or other evidence pages: they are not compared."
+                f"{changed} questions of {first} and {other} have the same id but a different "
+                "text, document or evidence: they aren't compared."
             )

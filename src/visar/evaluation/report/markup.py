@@ -1,4 +1,4 @@
-"""Tables and figures of a report, and their Markdown, HTML and JSON."""
+"""Tables and figures of a report, and their output as Markdown, HTML, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -21,63 +21,63 @@ NOTHING = "—"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A number with what belongs to it, or a word."""
+    """A cell of a table: a number with its details, or text."""
 
     value: float | str | None
     digits: int = 0
-    """Decimals that are shown."""
+    """The number of decimals to show."""
     spread: float | None = None
     """The standard deviation."""
     interval: tuple[float, float] | None = None
     remark: str | None = None
-    """In parentheses after the number."""
+    """A remark in parentheses after the number."""
     paper: float | None = None
-    """The paper's number of the same setting."""
+    """The paper's number for the same setting."""
     marked: bool = False
-    """Shown in bold."""
+    """True to show the number in bold."""
 
     @property
     def text(self) -> str:
-        """All but the paper's number."""
+        """The text of the cell, without the paper's number."""
         if isinstance(self.value, str):
             return self.value
         if self.value is None or not math.isfinite(self.value):
             return NOTHING
-        shown = self._show(self.value)
+        shown = self._format(self.value)
         if self.spread is not None:
-            shown += f" ± {self._show(self.spread)}"
+            shown += f" ± {self._format(self.spread)}"
         if self.interval is not None:
-            low, high = map(self._show, self.interval)
+            low, high = map(self._format, self.interval)
             shown += f" ({low} to {high})" if self.interval[0] < 0 else f" ({low}–{high})"
         return shown if self.remark is None else f"{shown} ({self.remark})"
 
     @property
     def paper_text(self) -> str | None:
-        """The paper's number; of counts, as in "841 / 842"."""
+        """The text of the paper's number; for counts, as in "841 / 842"."""
         if self.paper is None:
             return None
-        return f"{'paper' if self.digits else '/'} {self._show(self.paper)}"
+        return f"{'paper' if self.digits else '/'} {self._format(self.paper)}"
 
-    def _show(self, number: float) -> str:
+    def _format(self, number: float) -> str:
         return f"{number:.{self.digits}f}".replace("-", "−")
 
     def to_json(self) -> Any:
-        """The bare value where there is nothing else to say."""
+        """Return the cell as JSON: the bare value if it has no details."""
         known = _fields(self, "value", "spread", "interval", "remark", "paper", "marked")
         more = {name: one for name, one in known.items() if one is not None and one is not False}
         return more if more.keys() - {"value"} else self.value
 
 
 Row: TypeAlias = "dict[str, Cell | float | str | None]"
-"""Cells, or their bare values, by column."""
+"""Cells or bare values by column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells under columns, with what a reader must know about them."""
+    """A table with notes."""
 
     key: str
-    """Tells it apart from the report's other tables: letters, digits and hyphens."""
+    """A unique key in the report, of letters, digits and hyphens."""
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -85,7 +85,7 @@ class Table:
 
     @classmethod
     def of(cls, key: str, title: str, rows: Sequence[Row], notes: Iterable[str] = ()) -> Table:
-        """Return a table of rows, of which there is at least one, with the same columns each."""
+        """Create a table from at least one row. All rows must have the same columns."""
         cells = (
             tuple(one if isinstance(one, Cell) else Cell(one) for one in row.values())
             for row in rows
@@ -94,19 +94,19 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Whether a column holds numbers alone."""
+        """Whether each column only has numbers."""
         return [
-            bool(self.rows) and not any(isinstance(row[place].value, str) for row in self.rows)
-            for place in range(len(self.columns))
+            bool(self.rows) and not any(isinstance(row[index].value, str) for row in self.rows)
+            for index in range(len(self.columns))
         ]
 
 
 def mark_best(
     rows: Sequence[Row], columns: Iterable[str], group: str | None = None, *, least: bool = False
 ) -> None:
-    """Show the best number of each column in bold, among all rows or those with the same ``group``.
+    """Mark the best number in each column, among all rows or rows with the same ``group`` value.
 
-    The highest is the best, or with ``least`` the lowest; a row alone is not marked.
+    The best number is the highest or, with ``least``, the lowest. Single rows aren't marked.
     """
     for column in columns:
         values: dict[object, list[float]] = {}
@@ -133,25 +133,25 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything a report shows."""
+    """The content of a report."""
 
     title: str
     introduction: tuple[str, ...]
-    """What is in it and what is not, in plain sentences."""
+    """Sentences on what the report contains and what is missing."""
     tables: tuple[Table, ...]
     figures: tuple[Picture, ...]
     manifest: str
-    """As JSON: versions, settings, machine."""
+    """The manifests as JSON, with versions, settings and machine."""
     is_sortable: bool = False
-    """Whether the page lets readers sort and filter its tables, by a script of its own."""
+    """True if the page has a script for sorting and filtering tables."""
     downloads: tuple[str, ...] = ()
-    """Names of files beside the page that it links to."""
+    """Names of files next to the page to link to."""
 
 
 def write_files(report: Report, folder: Path, name: str) -> Path:
-    """Write NAME.html, .md with ``figures/*.svg``, .json and .csv, and return the page.
+    """Write NAME.html, .md with ``figures/*.svg``, .json and .csv; return the HTML page.
 
-    Raises MissingExtra if Jinja is not installed.
+    Raises MissingExtra if Jinja isn't installed.
     """
     page = folder / f"{name}.html"
     files = {folder / "figures" / f"{one.key}.svg": one.svg for one in report.figures} | {
@@ -166,7 +166,7 @@ def write_files(report: Report, folder: Path, name: str) -> Path:
 
 
 def make_key(*parts: str) -> str:
-    """Return a key that can be an anchor of a page and the name of a file.
+    """Return a key that is valid as an HTML anchor and a file name.
 
     >>> make_key("Table 1", "MMLongBench", "a/b")
     'table-1-mmlongbench-a-b'
@@ -175,7 +175,7 @@ def make_key(*parts: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    r"""Return text on one line in which nothing has a meaning to Markdown.
+    r"""Escape text for Markdown, on one line.
 
     >>> escape_markdown("a|b *c* <d>")
     'a\\|b \\*c\\* \\<d\\>'
@@ -186,7 +186,7 @@ def escape_markdown(text: str) -> str:
 def markdown_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]
 ) -> str:
-    r"""Return a table of GitHub's Markdown; the cells are Markdown, the columns text.
+    r"""Return a GitHub Markdown table; cells are Markdown, column names are text.
 
     >>> print(markdown_table(["k*", "n"], [["**1**", "2"]], [False, True]))
     | k\* | n |
@@ -199,7 +199,7 @@ def markdown_table(
 
 
 def to_markdown(report: Report) -> str:
-    """Return a report as GitHub's Markdown, which shows the figures in ``figures/KEY.svg``."""
+    """Return a report as GitHub Markdown, with figures in ``figures/KEY.svg``."""
     parts = [
         f"# {escape_markdown(report.title)}\n",
         *(f"{escape_markdown(sentence)}\n" for sentence in report.introduction),
@@ -218,7 +218,7 @@ def to_markdown(report: Report) -> str:
             f"### {title}\n\n![{title}](figures/{picture.key}.svg)\n\n"
             f"{escape_markdown(picture.caption)}\n"
         )
-    # Indented code cannot be closed by anything within it.
+    # Use indented code, because its content can't end it.
     manifest = "\n".join(f"    {line}" for line in report.manifest.splitlines())
     parts.append(f"## Manifest\n\n{manifest}\n")
     return "\n".join(parts)
@@ -234,7 +234,7 @@ def _markdown_cell(cell: Cell) -> str:
 
 
 def to_json(report: Report) -> str:
-    """Return a report as JSON, with numbers that are not rounded."""
+    """Return a report as JSON, with unrounded numbers."""
     content: dict[str, Any] = {
         "title": report.title,
         "introduction": report.introduction,
@@ -254,7 +254,7 @@ def to_json(report: Report) -> str:
 
 
 def to_csv(report: Report) -> str:
-    """Return all tables as CSV: a line for each number, with the words that name its row."""
+    """Return all tables as CSV, with a line for each number and the text cells of its row."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["table", "row", "column", "value", "low", "high", "std", "paper"])
@@ -274,13 +274,13 @@ def _fields(shown: Cell | Table | Picture, *names: str) -> dict[str, Any]:
 
 
 def to_html(report: Report) -> str:
-    """Return a report as one HTML page that loads nothing.
+    """Return a report as a self-contained HTML page.
 
-    Raises MissingExtra if Jinja is not installed.
+    Raises MissingExtra if Jinja isn't installed.
     """
     with extra_needed("A report", "eval"):
         from jinja2 import Environment, StrictUndefined
-    # Names of data sets, models and methods come from anywhere: everything is escaped.
+    # Escape everything, because names of data sets, models and methods are untrusted.
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -294,11 +294,11 @@ def to_html(report: Report) -> str:
 
 
 def _inline_svg(picture: Picture) -> str:
-    """The SVG without its prologue, with ids that no other figure of the page has."""
+    """Return a picture's SVG without prologue, with ids that are unique on the page."""
     from markupsafe import Markup, escape
 
     svg = picture.svg[picture.svg.index("<svg") :].strip()
     svg = re.sub(r'\bid="|href="#|url\(#', lambda start: f"{start[0]}{picture.key}-", svg)
-    # matplotlib has escaped the texts within.
-    named = f'<svg role="img" aria-label="{escape(picture.title)}" '
-    return Markup(svg.replace("<svg ", named, 1))  # noqa: S704
+    # matplotlib has already escaped the text.
+    tag = f'<svg role="img" aria-label="{escape(picture.title)}" '
+    return Markup(svg.replace("<svg ", tag, 1))  # noqa: S704

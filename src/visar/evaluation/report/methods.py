@@ -1,4 +1,4 @@
-"""Which methods each table and figure shows, and their names."""
+"""Selection and names of methods in tables and figures."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pandas as pd
 
 from visar.evaluation.frames import Results, method_order
-from visar.evaluation.methods import METHODS
+from visar.evaluation.methods import LABELS, METHODS
 
 LATE = next(key for key, method in METHODS.items() if method.label == "Late-Interaction")
-"""The key of fixed top-k by late interaction, which other methods are compared with."""
+"""The key of fixed top-k by late interaction, the reference for other methods."""
 PAPER_METHODS = (
     LATE,
     "single-vector",
@@ -20,38 +20,38 @@ PAPER_METHODS = (
     "score-cluster",
     "oracle",
 )
-"""The keys of the methods that the paper compares."""
-# Variants of ViSAR, which have tables and figures of their own.
+"""The keys of the methods in the paper."""
+# Groups of ViSAR's variants, which have separate tables and figures.
 _VARIANTS = ("ablation", "T", "gamma", "acceleration")
 
 
 def is_other(method: str) -> bool:
-    """Whether a method comes from another package, or is one that this version does not know."""
+    """Return whether a method is a plugin or unknown to this version."""
     return method not in METHODS
 
 
 def label(method: str) -> str:
     """Return the name of a method in tables and figures."""
-    return method if is_other(method) else METHODS[method].label or method
+    return LABELS.get(method, method)
 
 
 def is_main(method: str) -> bool:
-    """Whether the main tables report a method: all but variants of ViSAR."""
+    """Return whether the main tables include a method: all except ViSAR's variants."""
     return is_other(method) or METHODS[method].group not in _VARIANTS
 
 
 def is_adaptive(method: str) -> bool:
-    """Whether a method decides k by itself; that is assumed of other packages' methods."""
+    """Return whether a method chooses k itself, as all plugins are assumed to do."""
     return is_other(method) or METHODS[method].adaptive
 
 
 def is_compared(method: str) -> bool:
-    """Whether a method is compared with fixed top-k: the adaptive ones of the main tables."""
+    """Return whether a method is compared with fixed top-k: adaptive methods in the main tables."""
     return is_main(method) and is_adaptive(method)
 
 
 def is_timed(method: str) -> bool:
-    """Whether the time of a method means anything: Oracle knows the evidence."""
+    """Return whether a method's time is meaningful, which excludes Oracle."""
     return is_other(method) or (is_main(method) and not METHODS[method].needs_evidence)
 
 
@@ -61,18 +61,18 @@ def where(frame: pd.DataFrame, test: Callable[[str], bool]) -> pd.DataFrame:
 
 
 def of_group(group: str) -> tuple[str, ...]:
-    """Return the keys of the methods of a group."""
+    """Return the keys of the methods in a group."""
     return tuple(key for key, method in METHODS.items() if method.group == group)
 
 
 def other_methods(results: Results) -> list[str]:
-    """Return the methods of a run that the main tables report beside the paper's."""
+    """Return a run's methods in the main tables that aren't in the paper."""
     found = set(results.retrievals.method.unique()).difference(PAPER_METHODS)
     return method_order(filter(is_main, found))
 
 
 def name_generator(generator: str, prompt: str) -> str:
-    """Return a generator's name with the prompt, where it is not the default one.
+    """Return a generator's name, with the prompt unless it is the default.
 
     >>> name_generator("qwen2.5-vl", "paper")
     "qwen2.5-vl (the paper's prompt)"

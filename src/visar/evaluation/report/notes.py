@@ -1,4 +1,4 @@
-"""Notes under tables: the questions that count, and those that do not."""
+"""Notes below tables, on which questions count."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import pandas as pd
 from visar.evaluation.frames import Results
 
 SIGNIFICANT = 0.05
-INTERVALS = "In parentheses 95% of 10,000 bootstrap samples over questions."
+INTERVALS = "In parentheses: 95% of 10,000 bootstrap samples over questions."
 
 Counts = Mapping[tuple[str, str], int]
-"""Number of questions in each row, by what the row shows and its encoder."""
+"""Number of questions in each row, by the row's name and encoder."""
 
 
 def retrieval_notes(results: Results, dataset: str, counts: Counts) -> list[str]:
-    """Return the notes on a table of retrieval, given the number of questions in each row."""
+    """Return notes for a retrieval table, given the number of questions in each row."""
     asked = results.of(dataset)
     counted = asked[asked.evidence_pages.map(len) > 0]
     start = (
-        f"{dataset}: {len(asked)} questions, of which {len(counted)} have evidence pages and "
-        f"count here; {len(asked) - len(counted)} have none."
+        f"{dataset}: of {len(asked)} questions, {len(counted)} have evidence pages and count here; "
+        f"{len(asked) - len(counted)} have none."
     )
     return [start, *_common_notes(results, dataset, counted, counts)]
 
 
 def answer_notes(results: Results, dataset: str, counts: Counts) -> list[str]:
-    """Return the notes on a table of answers, given the number of questions in each row."""
+    """Return notes for an answer table, given the number of questions in each row."""
     asked = results.of(dataset)
     answerable = int(asked.answerable.sum())
     start = (
-        f"{dataset}: all {len(asked)} questions count here, {answerable} of them answerable from "
-        f"the document, {len(asked) - answerable} not."
+        f"{dataset}: all {len(asked)} questions count here; {answerable} of them are answerable, "
+        f"{len(asked) - answerable} aren't."
     )
     return [start, *_common_notes(results, dataset, asked, counts)]
 
@@ -40,15 +40,15 @@ def answer_notes(results: Results, dataset: str, counts: Counts) -> list[str]:
 def _common_notes(
     results: Results, dataset: str, counted: pd.DataFrame, counts: Counts
 ) -> list[str]:
-    """Corrected questions, skipped documents, pages without vectors, rows that lack results."""
+    """Return notes on corrections, skipped documents, pages without vectors and missing results."""
     notes = []
     if corrected := int(counted.corrected.sum()):
-        notes.append(f"{corrected} of them are corrected.")
+        notes.append(f"{corrected} of the questions are corrected.")
     if reasons := results.skipped_documents(dataset).values():
         missing = sum(reason == "missing" for reason in reasons)
         notes.append(
-            f"Skipped, with all their questions: {missing} missing documents, "
-            f"{len(reasons) - missing} that cannot be read."
+            f"Skipped with all their questions: {missing} missing documents, "
+            f"{len(reasons) - missing} unreadable documents."
         )
     left_out = {}
     for encoder in dict.fromkeys(encoder for _, encoder in counts):
@@ -58,12 +58,12 @@ def _common_notes(
         if of_encoder:
             notes.append(
                 f"{encoder}: {left_out[encoder]} questions are left out, as in the paper, because "
-                "a page of their document could not be encoded."
+                "a page of their document couldn't be encoded."
             )
         elif number := int(counted.question.isin(affected).sum()):
             notes.append(
-                f"{encoder}: {number} questions are about documents with pages that could not be "
-                "encoded; these count as empty pages. The paper leaves such questions out."
+                f"{encoder}: {number} questions are about documents with pages that couldn't be "
+                "encoded and count as empty. The paper leaves out such questions."
             )
     lacking = [
         f"{row} ({encoder}) {missing}"
@@ -71,10 +71,10 @@ def _common_notes(
         if (missing := len(counted) - left_out[encoder] - count) > 0
     ]
     if lacking:
-        notes.append(f"Without a result, and left out of their rows only: {', '.join(lacking)}.")
+        notes.append(f"Missing results, left out of their rows: {', '.join(lacking)}.")
     return notes
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as text, separated by commas."""
+    """Join names by commas."""
     return ", ".join(names) or "none"

@@ -1,4 +1,4 @@
-"""Figures of retrieval: how many pages are chosen, and how good these are."""
+"""Figures of retrieval: the number and quality of chosen pages."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COMPARED = ("visar", "largest-gap", "score-cluster")
-# The paper's: how far its figures of k* go.
+# The largest k in the paper's figures.
 _LARGEST_K = {"MMLongBench": 24}
-_LARGEST_K_OTHERWISE = 30
-# The paper's: the first and last k_oracle of each bin but the last.
+_DEFAULT_LARGEST_K = 30
+# The paper's bins of k_oracle, except the last.
 ORACLE_BINS = (*((k, k) for k in range(1, 11)), (11, 15), (16, 20), (21, 25), (26, 35))
 ORACLE_NAMES = (*(drawing.range_label(*one) for one in ORACLE_BINS), "36+")
-# There are hundreds of intervals in a figure.
+# Fewer samples, because a figure has hundreds of intervals.
 _SAMPLES = 1_000
 
 _Looks = Mapping[str, dict[str, Any]]
 
 
 def oracle_bin(k: int) -> int:
-    """Return the place of a k_oracle among the paper's bins."""
+    """Return the index of the paper's bin for a k_oracle."""
     return next((at for at, (_, last) in enumerate(ORACLE_BINS) if k <= last), len(ORACLE_BINS))
 
 
 def distribution_figures(results: Results) -> list[Picture]:
-    """Figures S1 and S2: how often a method takes 1, 2, 3 … pages."""
-    others = _foreign_methods(results)
+    """Draw Figures S1 and S2: the distribution of the number of chosen pages."""
+    others = _plugin_methods(results)
     evidence = results.questions.assign(
         k=results.questions.evidence_pages.map(lambda pages: len(set(pages))), method="evidence"
     )
     pictures = []
     for key, title, methods in (
-        ("figure-s1", "Figure S1. Pages taken: ViSAR, Oracle and evidence", ("visar", "oracle")),
+        ("figure-s1", "Figure S1. Pages chosen: ViSAR, Oracle and evidence", ("visar", "oracle")),
         (
             "figure-s2",
-            "Figure S2. Pages taken: ViSAR and other adaptive methods",
+            "Figure S2. Pages chosen: ViSAR and other adaptive methods",
             (*_COMPARED, *others),
         ),
     ):
@@ -60,13 +60,13 @@ def distribution_figures(results: Results) -> list[Picture]:
             known = evidence[(evidence.dataset == dataset) & (evidence.k > 0)]
             both = pd.concat([known, group])[["method", "k"]]
             counts = both.groupby("method").size()
-            last = _LARGEST_K.get(dataset.removesuffix(CORRECTED), _LARGEST_K_OTHERWISE)
+            last = _LARGEST_K.get(dataset.removesuffix(CORRECTED), _DEFAULT_LARGEST_K)
             panels.append((with_count(f"{dataset}, {encoder}", counts), (both, last)))
         pictures += draw_grid(
             key,
             title,
-            "Share of the questions with evidence pages that a method takes k pages for. Larger k "
-            "are not shown: Table 1 has means and medians over all.",
+            "Share of the questions with evidence pages for which a method chooses k pages. Larger "
+            "k aren't shown; Table 1 has means and medians over all k.",
             partial(_draw_distribution, looks=drawing.method_looks(others)),
             panels,
             size=(5.6, 3.0),
@@ -86,14 +86,14 @@ def _draw_distribution(axes: Axes, data: tuple[pd.DataFrame, int], looks: _Looks
     axes.set(xlim=(0.4, last + 0.6), xlabel="k", ylabel="questions, %")
 
 
-def _foreign_methods(results: Results) -> list[str]:
-    """Return adaptive methods of other packages: there is no room for more lines."""
+def _plugin_methods(results: Results) -> list[str]:
+    """Return adaptive plugin methods. There is no space for lines of other methods."""
     return [one for one in other_methods(results) if is_other(one) and is_adaptive(one)]
 
 
 def oracle_figures(results: Results) -> list[Picture]:
-    """Figures 3 and S3 to S6: a method's choice against the size of Oracle's."""
-    others = _foreign_methods(results)
+    """Draw Figures 3 and S3 to S6: methods' choices against the size of Oracle's."""
+    others = _plugin_methods(results)
     pictures = []
     for key, title, heading, measure in (
         ("figure-s3", "Figures 3 (a) and S3. k − k_oracle", "mean k − k_oracle", "surplus"),
@@ -101,7 +101,7 @@ def oracle_figures(results: Results) -> list[Picture]:
         ("figure-s5", "Figure S5. Precision", "mean precision, %", "precision"),
         ("figure-s6", "Figure S6. Recall", "mean recall, %", "recall"),
     ):
-        # Against itself, Oracle is a line at 0.
+        # Leave out Oracle's own surplus, which is always 0.
         methods = (*_COMPARED, *(() if measure == "surplus" else ("oracle",)), *others)
         panels = []
         for (dataset, encoder), group in results.counted.groupby(["dataset", "encoder"]):
@@ -113,9 +113,8 @@ def oracle_figures(results: Results) -> list[Picture]:
         pictures += draw_grid(
             key,
             f"{title} against k_oracle",
-            "Against the smallest k whose late-interaction top-k holds all evidence. Means of each "
-            f"question's own value, with 95% of {_SAMPLES:,} bootstrap samples. Grey: share of "
-            "the questions.",
+            "k_oracle is the smallest k whose late-interaction top-k has all evidence. Means over "
+            f"questions, with 95% of {_SAMPLES:,} bootstrap samples. Gray: share of the questions.",
             partial(
                 _draw_against_oracle,
                 measure=measure,
@@ -130,7 +129,7 @@ def oracle_figures(results: Results) -> list[Picture]:
 
 
 def with_oracle(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of questions that Oracle has, with surplus = k − k_oracle and its bin."""
+    """Return rows of questions with an Oracle, adding surplus = k − k_oracle and its bin."""
     oracle = frame[frame.method == "oracle"].set_index("question").k
     frame = frame[frame.question.isin(oracle.index)]
     k_oracle = frame.question.map(oracle).astype(float)
@@ -138,7 +137,7 @@ def with_oracle(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_oracle(frame: pd.DataFrame, measure: str) -> dict[int, Interval]:
-    """Return the mean of a measure by the bin of k_oracle."""
+    """Return the mean of a measure by bin of k_oracle."""
     groups = frame.groupby("bin")[measure]
     return {int(at): bootstrap(values, samples=_SAMPLES) for at, values in groups}
 
@@ -154,12 +153,12 @@ def _draw_against_oracle(
     behind.set_ylabel("questions, %", color="#767676")
     behind.tick_params(axis="y", colors="#767676")
     behind.grid(visible=False)
-    # The lines' panel lies over that of the bars, and lets them through.
+    # Draw the lines above the bars, on a transparent background.
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
     methods = frame.method.nunique()
     for place, (method, group) in enumerate(frame.groupby("method", sort=False)):
-        # Beside each other, so that no method hides another.
+        # Draw methods side by side, so that they don't overlap.
         shift = 0.6 * (place - (methods - 1) / 2) / methods
         look = looks[method] | {"elinewidth": 0.8, "linewidth": 1.2, "markersize": 4}
         line = {at + shift: one for at, one in by_oracle(group, measure).items()}
@@ -172,11 +171,11 @@ def _draw_against_oracle(
     axes.set_xticks(range(len(names)), names, fontsize=8)
     axes.grid(visible=False, axis="x")
     axes.set(xlim=(-0.6, len(names) - 0.4), ylabel=heading)
-    axes.set_xlabel("k_oracle, and how many questions have it")
+    axes.set_xlabel("k_oracle, with its number of questions")
 
 
 def fixed_figures(results: Results) -> list[Picture]:
-    """Fixed k = 1 … 10 as a curve, and adaptive methods as points at the pages that they take."""
+    """Draw fixed k = 1 … 10 as a curve, and adaptive methods as points at their mean k."""
     others = [one for one in other_methods(results) if is_adaptive(one)]
     chosen = results.counted[results.counted.method.isin((LATE, *_COMPARED, *others))]
     panels = []
@@ -188,9 +187,9 @@ def fixed_figures(results: Results) -> list[Picture]:
     return draw_grid(
         "figure-fixed-k",
         "Figure, not in the paper. Fixed and adaptive k at the same number of pages",
-        "Lines: the first k = 1 … 10 pages of the ranking of late interaction, and of ViSAR. "
-        "Points: adaptive methods at their mean k, with 95% bootstrap intervals. F1 as in Table 1; "
-        "all evidence: the share of questions with every evidence page among the pages taken.",
+        "Lines: the top k = 1 … 10 pages ranked by late interaction and by ViSAR. Points: adaptive "
+        "methods at their mean k, with 95% bootstrap intervals. F1 as in Table 1; all evidence: "
+        "the share of questions with all evidence pages among the chosen pages.",
         partial(_draw_fixed, looks=drawing.method_looks(others)),
         panels,
         size=(5.6, 3.2),

@@ -1,14 +1,14 @@
-"""Tables of questions and of the pages that are chosen: 1, 2, S1 and the first half of S10."""
+"""Tables of questions and retrieval: 1, 2, S1 and S10 (a)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from visar.evaluation import metrics
-from visar.evaluation.frames import RANKS, Results
+from visar.evaluation.frames import CHOICE_METRICS, RANKS, Results
 from visar.evaluation.methods import DEPTH
 from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
 from visar.evaluation.report.methods import (
@@ -20,7 +20,7 @@ from visar.evaluation.report.methods import (
     label,
     where,
 )
-from visar.evaluation.report.notes import SIGNIFICANT, retrieval_notes
+from visar.evaluation.report.notes import INTERVALS, SIGNIFICANT, retrieval_notes
 from visar.evaluation.report.paper import Comparison, the_paper
 from visar.evaluation.statistics import Statistic, bootstrap, compare, f1_of_means, first_mean
 
@@ -30,16 +30,16 @@ _WEIGHTINGS = ("visar", "visar w_i=1", "visar w_p=1", "visar w_i=w_p=1")
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A number of a method: a statistic of the means of some measures."""
+    """A column with a statistic of the means of measures."""
 
     heading: str
     digits: int
     measures: tuple[str, ...]
     paper: str | None = None
-    """Name among the paper's numbers, if the paper computes it the same way."""
+    """The measure's name in the paper's numbers, if the definition is the same."""
     statistic: Statistic = first_mean
     compared: bool = False
-    """Whether it has an interval, and a test against the reference."""
+    """True if it has an interval and a test against the reference."""
 
 
 _F1 = _Column("F1@k* %", 2, ("precision", "recall"), "f1", f1_of_means, compared=True)
@@ -54,7 +54,7 @@ _ADAPTIVE = (
 
 
 def _at_ranks(heading: str, digits: int, measure: str, paper: str | None) -> list[_Column]:
-    """One column for each rank."""
+    """Return a column for each rank."""
     return [
         _Column(
             heading.format(rank),
@@ -75,13 +75,13 @@ _NDCG = [
 _HITS = [*_at_ranks("Hits@{} %", 2, "hits", "hits"), *_at_ranks("MRR@{}", 3, "mrr", "mrr")]
 _NDCG_NOTE = (
     "NDCG divides by the gain of all evidence pages at the top. The paper's NDCG divides by that "
-    "of the evidence pages that were found: it is never lower, and only it can stand beside the "
+    "of the evidence pages that were found: it is never lower, and only it is comparable to the "
     "paper's numbers."
 )
 
 
 def overview_table(results: Results) -> Table:
-    """Return the first table: what was asked of each data set, and what was not."""
+    """Return the table of data sets, with what was skipped."""
     rows: list[Row] = []
     notes = []
     paper = the_paper()
@@ -107,24 +107,29 @@ def overview_table(results: Results) -> Table:
         if skipped:
             listed = "; ".join(f"{document} ({reason})" for document, reason in skipped.items())
             notes.append(f"{dataset}: skipped {listed}.")
-        outside = {one for call in results.skipped for one in call.pages_outside.get(dataset, ())}
-        if named := sorted(outside & {*asked.question}):
+        if lost := results.lost_documents(dataset):
             notes.append(
-                f"{dataset}: {len(named)} questions name evidence pages that their document does "
-                f"not have; only those it has count ({', '.join(named)})."
+                f"{dataset}: the last call couldn't read {', '.join(lost)}. Their earlier results "
+                "are counted."
+            )
+        outside = {one for call in results.skipped for one in call.pages_outside.get(dataset, ())}
+        if affected := sorted(outside & {*asked.question}):
+            notes.append(
+                f"{dataset}: {len(affected)} questions have evidence pages outside their document, "
+                f"which don't count ({', '.join(affected)})."
             )
     invalid: dict[str, int] = {}
     for call in results.skipped:
         invalid |= call.invalid_pages
-    notes += [f"{name}: {count} pages could not be encoded." for name, count in invalid.items()]
+    notes += [f"{name}: {count} pages couldn't be encoded." for name, count in invalid.items()]
     if results.unreadable:
         lines = "; ".join(results.unreadable)
-        notes.append(f"Left out, because a writer was interrupted in these lines: {lines}.")
+        notes.append(f"Left out incomplete lines of interrupted writers: {lines}.")
     return Table.of("questions", "Questions", rows, notes)
 
 
 def adaptive_tables(results: Results) -> list[Table]:
-    """Table 1: how many pages the adaptive methods take, and how good these are."""
+    """Return Table 1: the number and quality of pages chosen by adaptive methods."""
     tables = []
     for dataset, frame in where(results.counted, is_compared).groupby("dataset"):
         paper = Comparison.of_retrieval(results, dataset)
@@ -142,35 +147,48 @@ def adaptive_tables(results: Results) -> list[Table]:
             evidence[heading] = Cell(float(value), 1, paper=paper.value(measure, None, "evidence"))
         rows.append({heading: evidence.get(heading) for heading in rows[0]} | {"Encoder": ""})
         start = (
-            "k before any budget. R@k* and P@k* are means over questions, F1@k* is the harmonic "
-            "mean of these two. All evidence: the share of questions with every evidence page "
-            "among the pages taken."
+            "k is before any budget. R@k* and P@k* are means over questions, F1@k* is their "
+            "harmonic mean. All evidence: the share of questions with all evidence pages among the "
+            "chosen pages."
         )
+        notes = [start, *notes, *_calibration_notes(results, frame)]
         title = f"Table 1. Adaptive-k retrieval: {dataset}"
-        tables.append(Table.of(make_key("table-1", dataset), title, rows, [start, *notes]))
+        tables.append(Table.of(make_key("table-1", dataset), title, rows, notes))
     return tables
 
 
+def _calibration_notes(results: Results, frame: pd.DataFrame) -> Iterator[str]:
+    """Yield a note on methods whose calibration may have seen the questions."""
+    methods = results.definitions.methods
+    fitted = [m for m in frame.method.unique() if m in methods and methods[m].needs_calibration]
+    if fitted:
+        yield (
+            f"{', '.join(map(label, fitted))}: fitted on questions with evidence. If these were "
+            "among them, other questions will do worse."
+        )
+
+
 def fixed_k_curve(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return what the first k = 1 … 10 pages of a ranking reach, in per cent: a row for each k."""
+    """Return the metrics in percent of the top k = 1 … 10 pages of a ranking, by k."""
     points = []
     for k in range(1, DEPTH + 1):
         pairs = [
             (ranking[:k], evidence)
             for ranking, evidence in zip(frame.ranking, frame.evidence_pages, strict=True)
         ]
-        recall = pd.Series([100 * metrics.recall(*pair) for pair in pairs])
-        precision = pd.Series([100 * metrics.precision(*pair) for pair in pairs])
-        f1 = metrics.f1_of_means(list(precision), list(recall))
-        perfect = 100 * (recall == 100).mean()
-        pages = sum(len(first) for first, _ in pairs) / len(pairs)
-        points.append((k, pages, recall.mean(), precision.mean(), f1, perfect))
-    names = ["k", "pages", "recall", "precision", "f1", "perfect_recall"]
-    return pd.DataFrame(points, columns=names)
+        measured = pd.DataFrame(
+            {
+                name: [100 * metric(*pair) for pair in pairs]
+                for name, metric in CHOICE_METRICS.items()
+            }
+        )
+        f1 = metrics.f1_of_means(list(measured.precision), list(measured.recall))
+        points.append({"k": k, **measured.mean(), "f1": f1})
+    return pd.DataFrame(points)
 
 
 def fixed_k_tables(results: Results) -> list[Table]:
-    """A table for each data set: every k of fixed top-k by late interaction, the best F1 bold."""
+    """Return a table for each data set, with all k of fixed top-k by late interaction."""
     tables = []
     for dataset, frame in results.counted[results.counted.method == LATE].groupby("dataset"):
         rows: list[Row] = []
@@ -191,7 +209,7 @@ def fixed_k_tables(results: Results) -> list[Table]:
             ]
         mark_best(rows, ["F1@k %"], "Encoder")
         notes = (
-            "Bold: the best k of an encoder, which nobody knows without the evidence.",
+            "Bold: the best k per encoder, which isn't known without the evidence.",
             *retrieval_notes(results, dataset, counts),
         )
         title = f"Fixed k. Late interaction with k = 1 … {DEPTH}: {dataset}"
@@ -200,7 +218,7 @@ def fixed_k_tables(results: Results) -> list[Table]:
 
 
 def ranking_tables(results: Results) -> list[Table]:
-    """Tables 2 and S1: how well pages are ranked."""
+    """Return Tables 2 and S1: the quality of page rankings."""
     columns = (*_RECALL, *_NDCG, *_HITS)
     tables = []
     for dataset, frame in where(results.counted, is_main).groupby("dataset"):
@@ -216,7 +234,7 @@ def ranking_tables(results: Results) -> list[Table]:
 
 
 def _with_own_ranking(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of methods that do not just cut the ranking of late interaction."""
+    """Return the rows of methods with a ranking other than late interaction's."""
     late = frame[frame.method == LATE].set_index("question").ranking
     own = [
         method
@@ -232,7 +250,7 @@ def _with_own_ranking(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def weighting_tables(results: Results) -> list[Table]:
-    """Table S10 (a): the ranking without some of the weights."""
+    """Return Table S10 (a): the ranking without some of the weights."""
     columns = (*_NDCG, *_RECALL)
     tables = []
     chosen = results.counted[results.counted.method.isin(_WEIGHTINGS)]
@@ -248,8 +266,8 @@ def weighting_tables(results: Results) -> list[Table]:
             rows.append(row)
         rows.sort(key=lambda row: str(row["Encoder"]))
         degenerate = (
-            "Without the patches' weights (w_pj = 1) every self-similarity is 1 and there is no "
-            "ranking: the paper calls it degenerate."
+            "Without patch weights (w_pj = 1) all self-similarities are 1, so there is no ranking. "
+            "The paper calls this degenerate."
         )
         title = f"Table S10 (a). Ranking without weights: {dataset}"
         notes = [_NDCG_NOTE, degenerate, *notes, _BEST_NOTE]
@@ -257,7 +275,7 @@ def weighting_tables(results: Results) -> list[Table]:
     return tables
 
 
-_BEST_NOTE = "Bold numbers that are not p: the best of an encoder."
+_BEST_NOTE = "Bold numbers other than p: the best per encoder."
 
 
 def _method_rows(
@@ -267,9 +285,9 @@ def _method_rows(
     reference: str,
     paper: Comparison,
 ) -> tuple[list[Row], list[str]]:
-    """Return a row for each encoder and method, and the notes on them.
+    """Return a row for each encoder and method, and notes.
 
-    Each row has the columns' numbers and, where they are compared, the difference to the reference
+    Each row has the columns' numbers and, for compared columns, the difference from the reference
     method on the questions that both have.
     """
     rows: list[Row] = []
@@ -279,18 +297,17 @@ def _method_rows(
         row: Row = {"Encoder": encoder, "Method": label(method)}
         row["Questions"] = paper.count(len(group), encoder, method)
         for column in columns:
-            beside = None if column.paper is None else paper.value(column.paper, encoder, method)
-            row[column.heading] = _number(group, column, beside)
+            known = None if column.paper is None else paper.value(column.paper, encoder, method)
+            row[column.heading] = _number(group, column, known)
         same = frame[(frame.encoder == encoder) & (frame.method == reference)]
         for column in columns:
             if column.compared:
                 row |= _difference(group, same, column, reference)
         rows.append(row)
     notes = [
-        "In parentheses 95% of 10,000 bootstrap samples over questions. "
-        f"“− {label(reference)}” is the difference on the questions both have, with the same "
-        "samples for both; p is that of the paired permutation test (10,000 exchanges), bold below "
-        f"{SIGNIFICANT}.",
+        f"{INTERVALS} “− {label(reference)}” is the difference on the questions that both have, "
+        "with the same samples for both. p: paired permutation test (10,000 permutations), bold "
+        f"below {SIGNIFICANT}.",
         *retrieval_notes(results, paper.dataset, counts),
         *paper.notes(counts),
     ]
@@ -309,7 +326,7 @@ def _number(group: pd.DataFrame, column: _Column, paper: float | None) -> Cell:
 
 
 def _difference(group: pd.DataFrame, same: pd.DataFrame, column: _Column, reference: str) -> Row:
-    """The difference to the reference method, and its p; nothing for that method itself."""
+    """Return the difference from the reference method and its p; None for that method itself."""
     names = f"{column.heading} − {label(reference)}", f"p, {column.heading}"
     if same.empty or group.method.iloc[0] == reference:
         return dict.fromkeys(names)
@@ -326,7 +343,7 @@ def _difference(group: pd.DataFrame, same: pd.DataFrame, column: _Column, refere
 def on_shared_questions(
     first: pd.DataFrame, second: pd.DataFrame, measures: Iterable[str], key: str = "question"
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the measures of two methods on the questions that both have, in the same order."""
+    """Return the measures of two methods on shared questions, in the same order."""
     one, other = (frame.set_index(key)[list(measures)] for frame in (first, second))
     shared = one.index.intersection(other.index).sort_values()
     return one.loc[shared], other.loc[shared]

@@ -1,4 +1,4 @@
-"""Figures of sensitivity: the ranking against T, and k* against γ."""
+"""Sensitivity figures: the ranking against T, and k* against γ."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _T = {key: float(METHODS[key].options["top_t"]) for key in of_group("T")}
 _GAMMA = {key: float(METHODS[key].options["gamma"]) for key in of_group("gamma")}
 
 _Panel = tuple[str, tuple[Mapping[str, "pd.Series[float]"], str]]
-"""A title, a line for each encoder, and what it shows."""
+"""A title, a line for each encoder, and the label of the vertical axis."""
 
 
 def gains(frame: pd.DataFrame, measure: str) -> pd.Series[float]:
-    """Return the mean gain of a measure over late interaction by T, in hundredths."""
+    """Return the mean gain over late interaction by T, in hundredths."""
     table = frame.pivot(index="question", columns="method", values=measure)
     known = [method for method in _T if method in table and LATE in table]
     factor = 1 if measure.startswith("recall") else 100
@@ -43,12 +43,12 @@ def ks_by_gamma(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def moves(ks: pd.DataFrame) -> pd.Series[float]:
-    """Return the mean |Δk*| from the γ before, by γ."""
+    """Return the mean |Δk*| from the previous γ, by γ."""
     return ks.diff(axis=1).abs().mean().dropna()
 
 
 def top_t_figures(results: Results) -> list[Picture]:
-    """Figures S7 and S8: how much better than late interaction the ranking is, by T."""
+    """Draw Figures S7 and S8: the gain over late interaction by T."""
     pictures = []
     for number, rank in ((7, 5), (8, 10)):
         panels: list[_Panel] = []
@@ -70,7 +70,7 @@ def top_t_figures(results: Results) -> list[Picture]:
         pictures += draw_grid(
             f"figure-s{number}",
             f"Figure S{number}. Gain in NDCG@{rank} and Recall@{rank} against T",
-            "ViSAR minus late interaction (the line at 0), in hundredths, over the questions with "
+            "ViSAR minus late interaction (the line at 0), in hundredths, over questions with "
             "evidence pages. The paper shows its own NDCG, which divides by the evidence pages "
             "that were found.",
             partial(_draw_sweep, name="T", places=[*_T.values()], encoders=results.encoders),
@@ -82,7 +82,7 @@ def top_t_figures(results: Results) -> list[Picture]:
 
 
 def gamma_figures(results: Results) -> list[Picture]:
-    """Figure S9: k* against γ over all questions, and how much it moves from one γ to the next."""
+    """Draw Figure S9: k* against γ over all questions, and its change between steps of γ."""
     above: list[_Panel] = []
     below: list[_Panel] = []
     spreads = []
@@ -107,7 +107,7 @@ def gamma_figures(results: Results) -> list[Picture]:
         *draw_grid(
             "figure-s9",
             "Figure S9. k* against γ",
-            "Above, the mean change of k* from the γ before; below, the mean of k*. Over all "
+            "Top: the mean change of k* from the previous γ. Bottom: the mean of k*. Over all "
             "questions.",
             partial(_draw_sweep, name="γ", places=[*_GAMMA.values()], encoders=results.encoders),
             [*above, *below],
@@ -134,7 +134,7 @@ def _draw_sweep(
     lines, heading = data
     for encoder, line in lines.items():
         axes.plot(line.index, line, **drawing.encoder_look(encoder, encoders))
-    # Of the whole sweep: panels share their axis, though the first γ has no step before it.
+    # Use the range of the whole sweep for all panels, although the first γ has no change.
     drawing.set_decades(axes, places)
     if heading.startswith("gain"):
         axes.axhline(0, color="black", linewidth=0.8, linestyle="--")

@@ -103,5 +103,36 @@ export function notice(text, { action, run, done, seconds = 6 } = {}) {
   document.getElementById("notices")?.append(box);
 }
 
+/**
+ * Draw something again whenever its width changes.
+ * @param {string} className @param {number} width in pixels, until it is known @param {(width: number) => Element} draw
+ */
+export function fitted(className, width, draw) {
+  const box = h("div", { class: className }, draw(width));
+  let known = width;
+  new ResizeObserver(([{ contentRect }]) => {
+    const now = Math.round(contentRect.width);
+    if (!now || now === known) return; // nothing has a width while it is folded
+    known = now;
+    box.replaceChildren(draw(now));
+  }).observe(box);
+  return box;
+}
+
 /** @param {number} number @param {string} noun */
 export const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
+/** Put a text on the clipboard. @param {string} text */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Browsers have no clipboard on plain HTTP, except on localhost.
+    const field = /** @type {HTMLTextAreaElement} */ (h("textarea", { class: "hidden", "aria-label": "Text to copy" }));
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+}

@@ -150,6 +150,11 @@ export class SimilarityMap {
     this.switches.replaceChildren(choice("rank", "By rank"), choice("page", "By page"));
     if (focused) /** @type {HTMLElement | null} */ (this.switches.querySelector('[aria-pressed="true"]'))?.focus();
     this.draw();
+    this.reveal();
+  }
+
+  /** Draw again what depends on the size, once the matrix is visible. */
+  reveal() {
     this.shown = [-1, -1];
     if (this.size) this.show(this.pinned);
   }
@@ -201,6 +206,7 @@ export class SimilarityMap {
   /** @param {[number, number]} cell @param {any} first @param {any} second */
   async compare(cell, first, second) {
     const key = String(cell);
+    if (!this.box.clientWidth) return; // folded
     if (!this.pairs.has(key)) this.pairs.set(key, this.callbacks.pairs(first, second).catch(() => null));
     const pairs = (await this.pairs.get(key)) ?? null;
     if (key !== String(this.shown)) return;

@@ -1,44 +1,74 @@
 /** A table that compares methods on one question: the pages each one chooses, and the cost of reading them. */
 
-import { counted, h } from "./dom.js";
+import { counted, fitted, h } from "./dom.js";
 
 const MAX_COLUMNS = 14;
+/** Widths in pixels: of a column of dots, and of the columns beside those. */
+const DOT_COLUMN = 28;
+const OTHER_COLUMNS = 310;
+/** Without columns of its own, what a method costs stands below its name. */
+const NAME_COLUMN = 150;
+const NARROW = 460;
 
-/**
- * @param {any} search @param {any} explanation
- * @param {(page: any) => string} name @param {(document: string, page: number) => void} open
- */
-export function methodTable(search, explanation, name, open) {
-  const { choices, pages } = explanation;
-  const votes = new Map();
-  for (const choice of choices) for (const page of choice.pages) votes.set(page, (votes.get(page) ?? 0) + 1);
-  const chosen = [...votes.keys()].sort((a, b) => votes.get(b) - votes.get(a) || pages[a].rank - pages[b].rank);
-  const columns = chosen.slice(0, MAX_COLUMNS);
-  const hasMore = chosen.length > columns.length;
-  const head = (/** @type {number} */ index) => h("th", { scope: "col" }, h("button", { class: "link small", "aria-label": `Open ${name(pages[index])}`, onclick: () => open(pages[index].document, pages[index].page) }, String(pages[index].page)));
-  const dot = (/** @type {any} */ choice, /** @type {number} */ index) => {
-    const order = choice.pages.indexOf(index) + 1;
-    return h("td", {}, order ? h("span", { class: "dot", role: "img", "aria-label": `chosen, number ${order}`, title: `Number ${order}` }) : h("span", { class: "none", "aria-label": "no" }, "·"));
-  };
-  const agreement = (/** @type {number} */ index) => {
+/** The table has as many columns as there is room for. */
+export class MethodTable {
+  /**
+   * @param {any} search @param {any} explanation
+   * @param {(page: any) => string} name @param {import("./answers.js").Open} open
+   */
+  constructor(search, explanation, name, open) {
+    const { choices, pages } = explanation;
+    this.method = search.query.method;
+    this.name = name;
+    this.open = open;
+    this.choices = choices;
+    this.pages = pages;
+    /** Number of methods that choose a page, by its index. @type {Map<number, number>} */ this.votes = new Map();
+    for (const choice of choices) for (const page of choice.pages) this.votes.set(page, (this.votes.get(page) ?? 0) + 1);
+    this.ranked = [...this.votes].sort(([a, votesOfA], [b, votesOfB]) => votesOfB - votesOfA || pages[a].rank - pages[b].rank).map(([page]) => page);
+    this.element = h("section", { "aria-label": "Compare methods" },
+      h("h2", { class: "label" }, "Compare methods"),
+      h("p", { class: "soft small" }, "The pages each method chooses for this question. The bars show how many methods agree. ", savings(search, choices)),
+      fitted("wide", OTHER_COLUMNS + MAX_COLUMNS * DOT_COLUMN, (width) => this.table(width)));
+  }
+
+  /** @param {number} width */
+  table(width) {
+    const isNarrow = width < NARROW;
+    const room = Math.max(1, Math.min(MAX_COLUMNS, Math.floor((width - (isNarrow ? NAME_COLUMN : OTHER_COLUMNS)) / DOT_COLUMN)));
+    const hasMore = this.ranked.length > room;
+    const columns = this.ranked.slice(0, hasMore ? Math.max(1, room - 1) : room);
+    const { choices, pages, name, open } = this;
+    const head = (/** @type {number} */ index) => h("th", { scope: "col" }, h("button", { class: "link small", "aria-label": `Open ${name(pages[index])}`, onclick: () => open(pages[index].document, pages[index].page) }, String(pages[index].page)));
+    const costs = (/** @type {any} */ choice) => [String(choice.pages.length), choice.tokens === null ? "–" : choice.tokens.toLocaleString("en"), duration(choice.seconds)];
+    const rows = choices.map((/** @type {any} */ choice) => {
+      const [count, tokens, time] = costs(choice);
+      return h("tr", { class: choice.method === this.method ? "used" : "" },
+        h("th", { scope: "row" }, choice.label, isNarrow ? h("div", { class: "soft" }, `${counted(choice.pages.length, "page")} · ${tokens} tokens · ${time}`) : null),
+        ...columns.map((index) => dot(choice, index)), hasMore ? h("td", { class: "soft" }, `+${choice.pages.filter((/** @type {number} */ index) => !columns.includes(index)).length}`) : null,
+        ...(isNarrow ? [] : [count, tokens, time].map((text) => h("td", { class: "cost" }, text))));
+    });
+    return h("table", { class: `methods small${isNarrow ? " narrow" : ""}` },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Page"), ...columns.map(head), hasMore ? h("th", { scope: "col" }, "…") : null,
+        ...(isNarrow ? [] : ["pages", "tokens", "time"].map((text) => h("th", { scope: "col", class: "cost" }, text))))),
+      h("tbody", {}, ...rows),
+      h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "agreement"), ...columns.map((index) => this.agreement(index)), ...(hasMore || !isNarrow ? [h("td", { colspan: Number(hasMore) + (isNarrow ? 0 : 3) })] : []))));
+  }
+
+  /** @param {number} index */
+  agreement(index) {
+    const votes = this.votes.get(index) ?? 0;
     const bar = h("i");
-    bar.style.height = `${(100 * votes.get(index)) / choices.length}%`;
-    const label = `${votes.get(index)} of ${choices.length} methods`;
+    bar.style.height = `${(100 * votes) / this.choices.length}%`;
+    const label = `${votes} of ${this.choices.length} methods`;
     return h("td", {}, h("span", { class: "agreed", role: "img", "aria-label": label, title: label }, bar));
-  };
-  const others = (/** @type {any} */ choice) => hasMore ? h("td", { class: "soft" }, `+${choice.pages.filter((/** @type {number} */ index) => !columns.includes(index)).length}`) : null;
-  const rows = choices.map((/** @type {any} */ choice) => h("tr", { class: choice.method === search.query.method ? "used" : "" },
-    h("th", { scope: "row" }, choice.label), ...columns.map((index) => dot(choice, index)), others(choice),
-    h("td", {}, String(choice.pages.length)), h("td", {}, choice.tokens === null ? "–" : choice.tokens.toLocaleString("en")), h("td", {}, duration(choice.seconds))));
-  const table = h("table", { class: "methods small" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Page"), ...columns.map(head), hasMore ? h("th", { scope: "col" }, "others") : null,
-      ...["pages", "tokens", "time"].map((text) => h("th", { scope: "col" }, text)))),
-    h("tbody", {}, ...rows),
-    h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "agreement"), ...columns.map(agreement), h("td", { colspan: hasMore ? 4 : 3 }))));
-  return h("section", { "aria-label": "Compare methods" },
-    h("h2", { class: "label" }, "Compare methods"),
-    h("p", { class: "soft small" }, "The pages each method chooses for this question. The bars show how many methods agree. ", savings(search, choices)),
-    h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Table of methods" }, table));
+  }
+}
+
+/** @param {any} choice @param {number} index */
+function dot(choice, index) {
+  const order = choice.pages.indexOf(index) + 1;
+  return h("td", {}, order ? h("span", { class: "dot", role: "img", "aria-label": `chosen, number ${order}`, title: `Number ${order}` }) : h("span", { class: "none", "aria-label": "no" }, "·"));
 }
 
 /** @param {number} seconds */

@@ -1,7 +1,8 @@
 /** The report of one question, from data that is embedded in the file or sent to it. */
 
+import { answerCard, pageName } from "./answers.js";
 import { counted, h } from "./dom.js";
-import { answerCard, pageList, pageName, paint, passageFrames, questionHeading, reasons, summaryLine } from "./views.js";
+import { pageList, paint, passageFrames, questionHeading, reasons, summaryLine } from "./views.js";
 
 /** @param {any} data the result of visar.explain.report.report_data */
 export function show({ answer, explanation, pictures, pairs, numbers }) {
@@ -16,7 +17,7 @@ export function show({ answer, explanation, pictures, pairs, numbers }) {
     picture: pictureOf,
     pairs: async (first, second) => pairs[`${key(first)} ${key(second)}`] ?? null,
     change: () => {},
-  }) : null;
+  }, true) : null;
 
   /** @param {string} [word] index of the word whose heat is shown */
   function draw(word) {

@@ -1,119 +1,43 @@
 /** The views of a question, shared by the web page and the report. */
 
-import { counted, h, place, svg } from "./dom.js";
+import { pageName } from "./answers.js";
+import { counted, fitted, h, place, svg } from "./dom.js";
 import { SimilarityMap } from "./matrix.js";
-import { methodTable } from "./methods.js";
-
-/** @typedef {(document: string, page: number) => void} Open called when a page is selected in a view */
-
-/** @typedef {(page: any) => string | undefined} Picture returns the address of a page's picture, if there is one */
+import { MethodTable } from "./methods.js";
 
 /** A passage is framed only on pages that are at least possible. */
 const MIN_PROBABILITY = 0.15;
 const FIXED_K = 10;
 const NEAREST_SHOWN = 3;
-/** Space around a table that is cut out of its page, as a fraction of the page. */
-const CUT_MARGIN = 0.012;
-/** Width of a whole page, in pixels, at the scale of a cut-out. */
-const CUT_SCALE = 900;
-
-/** @param {any} search @param {any} page */
-export const pageName = (search, page) => `${search.documents.length > 1 ? `${nameOf(search, page.document)}, page` : "Page"} ${page.page}`;
-
-/** @param {any} search @param {string} id */
-const nameOf = (search, id) => search.documents.find((/** @type {any} */ one) => one.id === id)?.name ?? "";
+/** Unlikely pages are folded in longer lists. */
+const SHORT_LIST = 5;
+/** Part of the accent color behind the word that contributed most, in percent; and what words such as "the" get of that. */
+const FULL_SHADE = 40;
+const STOP_WORD_SHADE = 0.15;
 
 /**
- * The question, its words shaded by their influence.
+ * The question, its words shaded by what they contributed.
  * @param {string} text @param {any[]} words @param {string | undefined} selected @param {(word: string | undefined) => void} select
  * @param {(word: string | undefined) => void} preview called while the pointer is over a word, and without one afterwards
  */
-export function questionHeading(text, words, selected, select, preview) {
-  if (!words?.length) return h("h1", { class: "question" }, text);
-  return h("h1", { class: "question" }, ...words.flatMap((one, index) => {
+export const questionHeading = (text, words, selected, select, preview) =>
+  h("h1", { class: "question" }, ...(words?.length ? shadedWords(words, selected, select, preview) : [text]));
+
+/**
+ * Words of the question as buttons that show where they match. Words such as "the" get little color: they contribute
+ * everywhere.
+ * @param {any[]} words @param {string | undefined} selected @param {(word: string | undefined) => void} select
+ * @param {(word: string | undefined) => void} preview
+ */
+export function shadedWords(words, selected, select, preview) {
+  const largest = Math.max(0, ...words.map((one) => (one.is_stop_word ? 0 : one.influence))) || 1;
+  return words.flatMap((one, index) => {
     const isPressed = selected === String(index);
     const button = h("button", { "aria-pressed": isPressed, title: "Show where this word matches", onclick: () => select(isPressed ? undefined : String(index)), onmouseenter: () => preview(String(index)), onmouseleave: () => preview(undefined) }, one.text);
-    button.style.background = `color-mix(in srgb, var(--accent) ${Math.round(40 * one.influence)}%, transparent)`;
+    const shade = one.is_stop_word ? STOP_WORD_SHADE * Math.min(1, one.influence) : one.influence / largest;
+    button.style.background = `color-mix(in srgb, var(--accent) ${Math.round(FULL_SHADE * shade)}%, transparent)`;
     return [button, " "];
-  }));
-}
-
-/** A button that opens a page. @param {any} search @param {any} page @param {Open} open */
-function citation(search, page, open) {
-  const name = search.documents.length > 1 ? `${nameOf(search, page.document)}, ` : "";
-  return h("button", { class: "cite", onclick: () => open(page.document, page.page) }, `${name}p. ${page.page}`);
-}
-
-/** @param {any} search @param {any} answer @param {Open} open @param {Picture} picture */
-export function answerCard(search, answer, open, picture) {
-  const { text, citations, generation } = answer;
-  if (!generation) return quoteCard(search, text ? answer.passages : [], open, picture);
-  const unknown = citations.filter((/** @type {any} */ one) => one.document === null).map((/** @type {any} */ one) => one.label);
-  return h("div", { class: "card" },
-    h("p", { class: "text" }, text || `${generation.model} couldn't find the answer on these pages.`,
-      ...citations.map((/** @type {any} */ one) => (one.document === null ? h("span", { class: "cite unknown" }, `p. ${one.label}`) : citation(search, one, open)))),
-    unknown.length ? h("p", { class: "small bad" }, `${unknown.length > 1 ? "Pages" : "Page"} ${unknown.join(", ")} ${unknown.length > 1 ? "were" : "was"} not among the pages it was given.`) : null,
-    generation.finish === "complete" ? null : h("p", { class: "small bad" }, generation.finish === "length" ? "The answer reached its maximum length." : "The answer broke off before it was complete."),
-    h("p", { class: "soft small" }, `Written by ${generation.model} from these pages.`));
-}
-
-/**
- * Quoted passages, or the closest page if there are none.
- * @param {any} search @param {any[]} passages @param {Open} open @param {Picture} picture
- */
-export function quoteCard(search, passages, open, picture) {
-  const several = search.documents.length > 1;
-  if (!passages.length) {
-    const [closest] = search.pages;
-    const isBlank = search.documents.every((/** @type {any} */ one) => one.no_text);
-    return h("div", { class: "card" },
-      h("p", { class: "text" }, `I couldn't find this in ${several ? `these ${search.documents.length.toLocaleString("en")} documents` : search.documents[0].name}${isBlank ? ": no text was found on any page" : ""}.`),
-      closest && !isBlank ? h("p", { class: "soft" }, `Closest page: ${closest.page}${several ? ` of ${closest.name}` : ""} (probably not relevant).`) : null);
-  }
-  return h("div", { class: "card" },
-    search.strength === "weak" ? h("p", { class: "small bad" }, `Weak match: the answer may not be in ${several ? "these documents" : "this document"}.`) : null,
-    ...joinTables(passages).map((one) => (one.cells.length ? cutOut(search, one, open, picture) : quotation(search, one, open))),
-    h("p", { class: "soft small" }, "Quoted directly from the pages."));
-}
-
-/** Join rows of tables on the same page, so that they are shown in one picture. @param {any[]} passages */
-function joinTables(passages) {
-  /** @type {Map<unknown, any>} */ const joined = new Map();
-  for (const one of passages) {
-    const key = one.cells.length ? `${one.document}/${one.page}` : one;
-    const before = joined.get(key);
-    joined.set(key, before ? { ...before, text: `${before.text}\n${one.text}`, boxes: [...before.boxes, ...one.boxes], cells: [...before.cells, ...one.cells] } : one);
-  }
-  return [...joined.values()];
-}
-
-/** @param {any} search @param {any} passage @param {Open} open */
-const quotation = (search, passage, open) => h("p", { class: "text" }, passage.text, citation(search, passage, open));
-
-/**
- * A quoted table, cut out of the picture of its page, with the cells that answer framed; its text if there is no picture.
- * @param {any} search @param {any} passage @param {Open} open @param {Picture} picture
- */
-function cutOut(search, passage, open, picture) {
-  const source = picture(passage);
-  if (!source) return quotation(search, passage, open);
-  const sides = (/** @type {number} */ side) => passage.boxes.map((/** @type {number[]} */ box) => box[side]);
-  const [left, top] = [0, 1].map((side) => Math.max(0, Math.min(...sides(side)) - CUT_MARGIN));
-  const [right, bottom] = [2, 3].map((side) => Math.min(1, Math.max(...sides(side)) + CUT_MARGIN));
-  const [width, height] = [right - left, bottom - top];
-  const inside = (/** @type {number[]} */ box) => box.map((value, side) => (side % 2 ? (value - top) / height : (value - left) / width));
-  const image = /** @type {HTMLImageElement} */ (place(h("img", { alt: passage.text }), inside([0, 0, 1, 1])));
-  const answers = passage.cells.filter((/** @type {any} */ cell) => cell.answer);
-  const frame = h("div", { class: "frame" }, image, ...answers.map((/** @type {any} */ cell) => place(h("div", { class: "spot" }), inside(cell.box))));
-  frame.style.width = `min(100%, ${Math.round(CUT_SCALE * width)}px)`;
-  // The shape of the page is known when its picture is there.
-  const shape = (/** @type {number} */ ratio) => { frame.style.aspectRatio = String((ratio * width) / height); };
-  shape(210 / 297);
-  const figure = h("figure", { class: "cut" }, frame, h("figcaption", {}, citation(search, passage, open)));
-  image.addEventListener("load", () => shape(image.naturalWidth / image.naturalHeight));
-  image.addEventListener("error", () => figure.replaceWith(quotation(search, passage, open)));
-  image.src = source;
-  return figure;
+  });
 }
 
 /** @param {any} search */
@@ -123,17 +47,22 @@ export function summaryLine({ k, pages_searched: all, strength, summary }) {
 }
 
 /**
- * The chosen pages with their likelihood and best passage; the nearest ones, folded, if none is likely to help.
- * @param {any} search @param {(hit: any) => string | undefined} picture address of a page's image @param {(hit: any) => boolean} isOpen @param {Open} open
+ * The chosen pages with their likelihood and best passage. Folded: unlikely pages of a long list, and the nearest ones if
+ * none is likely to help.
+ * @param {any} search @param {(hit: any) => string | undefined} picture address of a page's image @param {(hit: any) => boolean} isOpen @param {import("./answers.js").Open} open
  */
 export function pageList(search, picture, isOpen, open) {
   const isFar = search.strength === "none";
-  const items = search.pages.slice(0, isFar ? NEAREST_SHOWN : undefined).map((/** @type {any} */ hit) => h("li", {}, h("button", { class: "hit", "aria-current": isOpen(hit), onclick: () => open(hit.document, hit.page) },
+  const items = (/** @type {any[]} */ hits) => hits.map((hit) => h("li", {}, h("button", { class: "hit", "aria-current": isOpen(hit), onclick: () => open(hit.document, hit.page) },
     h("img", { src: picture(hit), alt: "", loading: "lazy" }),
     h("span", {}, h("strong", {}, pageName(search, hit)), h("span", { class: "soft small" }, hit.label ? `, printed ${hit.label} ` : " "),
-      hit.likelihood && !isFar ? bar(hit.probability) : null, hit.likelihood ? h("span", { class: "soft small" }, hit.likelihood) : null, h("div", { class: "small" }, hit.snippet)))));
-  if (!isFar) return h("ul", { class: "card hits", "aria-label": "Pages used" }, ...items);
-  return h("details", { class: "card nearest" }, h("summary", { class: "soft" }, "Closest pages"), h("ul", { class: "hits", "aria-label": "Closest pages" }, ...items));
+      hit.likelihood && !isFar ? bar(hit.probability) : null, hit.likelihood ? h("span", { class: "soft small" }, hit.likelihood) : null, h("div", { class: "small snippet" }, hit.snippet)))));
+  const list = (/** @type {string} */ label, /** @type {any[]} */ hits) => h("ul", { class: "hits", "aria-label": label }, ...items(hits));
+  if (isFar) return h("details", { class: "card nearest" }, h("summary", { class: "soft" }, "Closest pages"), list("Closest pages", search.pages.slice(0, NEAREST_SHOWN)));
+  const isFolded = (/** @type {any} */ hit, /** @type {number} */ index) => search.pages.length > SHORT_LIST && index > 0 && hit.likelihood === "unlikely";
+  const folded = search.pages.filter(isFolded);
+  return h("div", { class: "card pages" }, list("Pages used", search.pages.filter((/** @type {any} */ hit, /** @type {number} */ index) => !isFolded(hit, index))),
+    folded.length ? h("details", {}, h("summary", { class: "soft small" }, `${counted(folded.length, "more page")}, unlikely`), list("Unlikely pages", folded)) : null);
 }
 
 /** @param {number} probability */
@@ -172,11 +101,13 @@ export function paint(canvas, patches, word) {
 }
 
 /**
- * Why these pages, in one card. Also returns the matrix, so that it can follow the address.
- * @param {any} search @param {any} explanation @param {Open} open
+ * Why these pages, in one card: a sentence and a bar for each page, and what the method saw. Also returns the matrix, so
+ * that it can follow the address.
+ * @param {any} search @param {any} explanation @param {import("./answers.js").Open} open
  * @param {Omit<import("./matrix.js").Callbacks, "name" | "open">} callbacks
+ * @param {boolean} [isUnfolded] whether to show what the method saw from the start
  */
-export function reasons(search, explanation, open, callbacks) {
+export function reasons(search, explanation, open, callbacks, isUnfolded = false) {
   const key = (/** @type {any} */ page) => `${page.document}/${page.page}`;
   const used = new Set(search.pages.map(key));
   const pages = explanation.pages.map((/** @type {any} */ page, /** @type {number} */ index) => ({ ...page, index, isUsed: used.has(key(page)) }));
@@ -187,21 +118,34 @@ export function reasons(search, explanation, open, callbacks) {
   const framed = Math.min(isFirst ? search.k : explanation.k_star, explanation.similarity.length);
   const name = (/** @type {any} */ page) => pageName(search, page);
   const matrix = new SimilarityMap(ranked, explanation.similarity, chosen, framed, { ...callbacks, name, open });
-  const element = h("div", { class: "card reasons" },
-    h("h2", { class: "label" }, "Why these pages"),
-    h("p", { class: "soft small" }, "Each bar is a page; its height shows relevance. The selected pages are colored."),
-    strip(pages, name, open),
+  const methods = new MethodTable(search, explanation, name, open);
+  const details = /** @type {HTMLDetailsElement} */ (h("details", { open: isUnfolded }, h("summary", { class: "soft" }, "Overlap, cost and other methods"),
     h("div", { class: "views" },
       h("figure", {}, matrix.element, h("figcaption", { class: "soft small" }, `How much pages overlap on your question. The square frames the pages ${isFirst ? "that were selected" : "that ViSAR would select"}. Point at a cell to compare two pages.`)),
       h("figure", {}, curve(explanation), h("figcaption", { class: "soft small" }, costSentence(explanation)))),
     explanation.similarity.length ? matrix.detail : null,
-    methodTable(search, explanation, name, open));
+    methods.element));
+  details.addEventListener("toggle", () => details.open && matrix.reveal());
+  const element = h("div", { class: "card reasons" },
+    h("h2", { class: "label" }, "Why these pages"),
+    h("p", {}, reasonSentence(search, explanation)),
+    fitted("strip", 600, (width) => strip(pages, width, name, open)),
+    h("p", { class: "soft small" }, "Each bar is a page; its height shows relevance. The selected pages are colored."),
+    details);
   return { element, matrix };
 }
 
-/** A bar for each page. @param {any[]} pages @param {(page: any) => string} name @param {Open} open */
-function strip(pages, name, open) {
-  const width = 600;
+/** Explain the number of pages in a sentence. @param {any} search @param {any} explanation */
+function reasonSentence({ k, strength, query, summary }, { cost, k_star: needed, choices }) {
+  if (strength === "none") return "No page is likely to answer this. The tallest bars come closest.";
+  if (query.method !== choices[0].method) return `${summary[0].toUpperCase()}${summary.slice(1)}.`;
+  if (cost.every((/** @type {number | null} */ value) => value === null)) return "No page stands out, so the best match is used.";
+  if (k < needed) return `At least ${needed} pages share what the question needs. The best ${k} are used, the maximum you allow.`;
+  return k === 1 ? "One page holds what the question needs. A second would add little." : `Together, ${k} pages hold what the question needs. One more would add little.`;
+}
+
+/** A bar for each page. @param {any[]} pages @param {number} width @param {(page: any) => string} name @param {import("./answers.js").Open} open */
+function strip(pages, width, name, open) {
   const step = width / pages.length;
   const picture = svg("svg", { viewBox: `0 0 ${width} 74`, role: "img", "aria-label": `Relevance of ${counted(pages.length, "page")}` });
   const every = [1, 5, 10, 50, 100, 500, 1000].find((count) => count * step > 30) ?? 5000;
@@ -211,7 +155,8 @@ function strip(pages, name, open) {
       svg("title", {}, `${name(page)}, rank ${page.rank}`)));
   }
   const labels = /** @type {number[]} */ ([]);
-  for (const page of [...pages.filter((one) => one.isUsed), ...pages.filter((one) => !one.isUsed && one.page % every === 0)]) {
+  // Documents of one page would all have the same number.
+  for (const page of pages.every((one) => one.page === 1) ? [] : [...pages.filter((one) => one.isUsed), ...pages.filter((one) => !one.isUsed && one.page % every === 0)]) {
     const x = (page.index + 0.41) * step;
     if (labels.some((other) => Math.abs(other - x) < 24)) continue;
     labels.push(x);

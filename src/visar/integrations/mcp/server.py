@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from visar._version import __version__
 from visar.errors import NotInIndex
 from visar.explain.report import html_app
-from visar.generation.protocol import Generator
+from visar.generation.generator import Generator
 from visar.integrations.mcp.output import output_schema
 from visar.integrations.mcp.tools import Roots, Tools
 from visar.library import Library
@@ -89,7 +89,7 @@ def create_server(
         tools=offered,
         extensions=[apps],
         log_level="WARNING",
-        # Their streams would stay open for nothing: only tools change anything.
+        # Subscriptions would keep streams open, but resources rarely change.
         subscriptions=False,
     )
     server.resource(PAGE, mime_type="image/jpeg")(tools.page_image)
@@ -118,17 +118,17 @@ def http_app(
     """
     inner = server.streamable_http_app(
         streamable_http_path=PATH,
-        # Without sessions there is none to keep, to steal or to use up.
+        # Sessions could be hijacked or exhausted, and tools don't need them.
         stateless_http=True,
         max_request_body_size=MAX_BODY,
         # The guard does this, also off loopback.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    answer_errors(inner, {})  # the guard's, while a body arrives
+    answer_errors(inner, {})  # for errors of the guard while it reads a body
 
     async def posts(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] != "POST":
-            message = "Only POST is answered here: there are no sessions to read or to end."
+            message = "Only POST is allowed: this server has no sessions."
             refused = problem(refusal(405, "method", message, {"Allow": "POST"}))
             await refused(scope, receive, send)
         else:
@@ -138,7 +138,7 @@ def http_app(
 
 
 class _Server(MCPServer[Any]):
-    """A server whose clients see the messages of ViSAR's own errors, and of no others."""
+    """An MCP server that only shows clients the messages of ViSAR's own errors."""
 
     def __init__(self, offered: Tools, **options: Any) -> None:
         self._offered = offered

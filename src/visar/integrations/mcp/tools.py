@@ -23,8 +23,8 @@ from visar.documents.page import Box, Page
 from visar.errors import DocumentError, InvalidOption, VisarError
 from visar.explain.report import report_data
 from visar.generation.answering import page_text, quoted_answer
+from visar.generation.generator import Generator
 from visar.generation.prompts import fit_pixels
-from visar.generation.protocol import Generator
 from visar.integrations.mcp.output import limit_left_out, make_result, page_link, page_links
 from visar.library import MAX_PAGES, AnswerStream, Library, SearchOptions
 from visar.public import public_message
@@ -155,8 +155,8 @@ class Tools:
     roots: Roots
 
     def is_public(self, error: object) -> bool:
-        """Return whether clients may read an error's message; others may speak of this machine."""
-        # A server has removed from its messages what clients must not read.
+        """Return whether clients may see an error's message; others can reveal local details."""
+        # Messages of a server are already safe for clients.
         remote = self.library.location.startswith(("http://", "https://"))
         return isinstance(error, VisarError) and (remote or error.code != VisarError.code)
 
@@ -223,15 +223,15 @@ class Tools:
             cuts=explanation.cuts,
             numbers=tuple(numbers(found)),
         )
-        with contextlib.suppress(DocumentError):  # there is no file to draw pages from
+        with contextlib.suppress(DocumentError):  # without the files, there are no images
             report = report_data(
-                self.library, answer, explanation, dpi=_REPORT_DPI, most_pictures=_REPORT_PICTURES
+                self.library, answer, explanation, dpi=_REPORT_DPI, max_pictures=_REPORT_PICTURES
             )
             for pictures in range(len(report["pictures"]), -1, -1):
                 smaller = {**report, "pictures": report["pictures"][:pictures]}
                 with contextlib.suppress(InvalidOption):
                     return make_result(explained, *page_links(found), meta={REPORT: smaller})
-        # Of very many pages even the matrix is too long; the data has the best pages.
+        # With very many pages, the report is too long even without images.
         return make_result(explained, *page_links(found))
 
     def read_page(
@@ -250,7 +250,7 @@ class Tools:
         try:
             jpeg, size = self._picture(stored.id, page, max_pixels)
         except DocumentError as error:
-            # The words are in the library all the same.
+            # Without an image, the lines are still useful.
             return make_result(replace(content, image=self.clean(error)), link)
         image = ImageContent(data=base64.b64encode(jpeg).decode(), mime_type="image/jpeg")
         return make_result(replace(content, image=size), image, link)
@@ -268,7 +268,7 @@ class Tools:
         path: Annotated[str, Field(description="A file, or a folder with documents.")],
         ctx: Context[Any, Any],
     ) -> Annotated[CallToolResult, Additions]:
-        """Add documents on this machine to the library: PDFs, images, Office files, or folders."""
+        """Add documents on this machine to the library: files of any supported type, or folders."""
         found = find_documents([self.roots.find(path)])
         inside = [one for one in found.paths if self.roots.hold(one)]
         outside = [one for one in found.paths if one not in inside]
@@ -288,7 +288,8 @@ class Tools:
             *(Refusal(str(one), f"{one.name} links to a file elsewhere.") for one in outside),
         ]
         cleaned = (Refusal(self.clean(one.path), self.clean(one.reason)) for one in refused)
-        return make_result(Additions(added.added, tuple(cleaned)))
+        skipped = tuple(self.clean(str(one)) for one in found.skipped)
+        return make_result(Additions(added.added, tuple(cleaned), skipped))
 
     def remove(self, document: DocumentName) -> Annotated[CallToolResult, Document]:
         """Remove a document from the library. Its file stays where it is."""

@@ -2,7 +2,9 @@
 
 /**
  * @typedef {object} View
- * @property {string} [q] the question
+ * @property {string} [thread] id of the conversation
+ * @property {string} [turn] number of the question in it, from 1; the last by default
+ * @property {string} [q] the question: asked in the conversation, or in a new one, unless it was asked there before
  * @property {string} [document] id of the document to search; all by default
  * @property {string} [collection] name of the collection to search
  * @property {string} [shown] id of the document in the page viewer
@@ -12,7 +14,7 @@
  * @property {string} [cell] cell of the matrix: two ranks from 1, joined by a dot
  */
 
-const FIELDS = /** @type {const} */ (["q", "document", "collection", "shown", "page", "word", "order", "cell"]);
+const FIELDS = /** @type {const} */ (["thread", "turn", "q", "document", "collection", "shown", "page", "word", "order", "cell"]);
 
 /** @returns {View} */
 export function current() {

@@ -1,6 +1,7 @@
 /** Requests to the server. Every failure is an `ApiError` whose message can be shown. */
 
 const ROOT = new URL("api/v1/", document.baseURI);
+const RECONNECT_MILLISECONDS = 5000;
 const STATUS_TEXT = /** @type {Record<number, string>} */ ({
   413: "This is too large for the server or a proxy in front of it: send fewer or smaller files",
   429: "Too many requests: try again in a moment",
@@ -23,7 +24,10 @@ export const url = (path) => new URL(path, ROOT).href;
 /** @param {...string | number} parts */
 export const path = (...parts) => parts.map((part) => encodeURIComponent(part)).join("/");
 
-const unreachable = () => new ApiError("Can't reach the server. Check that it is running and that you are online.", "connection");
+function unreachable() {
+  window.dispatchEvent(new CustomEvent("unreachable"));
+  return new ApiError("Can't reach the server. Check that it is running and that you are online.", "connection");
+}
 
 /**
  * Read a reply as JSON. A proxy may have answered instead of the server, with a page of its own.
@@ -159,4 +163,32 @@ export async function stream(where, body, take, signal) {
     }
     if (done) throw new ApiError("The connection was lost before the answer was complete.", "connection");
   }
+}
+
+/**
+ * Follow the server-sent events of a route for as long as the page is open, also after the connection was lost.
+ * @param {string} where
+ * @param {Record<string, (data: any) => void>} take functions by the name of the event
+ * @param {(isConnected: boolean) => void} connected called whenever the connection is there or lost
+ */
+export function follow(where, take, connected) {
+  /** @type {EventSource} */ let events;
+  const open = () => {
+    events = new EventSource(url(where));
+    for (const name of Object.keys(take)) events.addEventListener(name, (event) => take[name](JSON.parse(event.data)));
+    events.onopen = () => connected(true);
+    events.onerror = () => {
+      connected(false);
+      // The browser would wait longer each time, and give up after an error page, such as that of a proxy.
+      events.close();
+      setTimeout(open, RECONNECT_MILLISECONDS);
+    };
+  };
+  open();
+  // A connection can end without a word: a request that fails is the reason to look.
+  window.addEventListener("unreachable", () => {
+    if (events.readyState !== EventSource.OPEN) return;
+    events.close();
+    open();
+  });
 }

@@ -1,23 +1,33 @@
 /** The library: documents, files that are being added, and collections. */
 
-import { call, get, path, url } from "./api.js";
+import { call, follow, get, path } from "./api.js";
 import { current, go } from "./address.js";
 import { arrange, counted, h, notice, refill } from "./dom.js";
-import { attempt, queueItems } from "./queue.js";
-import { Uploads } from "./uploads.js";
+import { askName } from "./dialogs.js";
+import { fileName } from "./names.js";
+import { Queue, UNSCROLLED, attempt } from "./queue.js";
+import { Selection } from "./selection.js";
 
 const DOCUMENTS_PER_REQUEST = 1000;
 const DOCUMENTS_SHOWN = 200;
-const QUEUE_SHOWN = 50;
-const RECONNECT_MILLISECONDS = 5000;
+const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+const byName = (/** @type {any} */ a, /** @type {any} */ b) => collator.compare(a.name, b.name);
+/** Sort documents that stand in the order in which they were added. @type {Record<string, (documents: any[]) => any[]>} */
+const SORTS = {
+  Newest: (documents) => documents.reverse(),
+  Name: (documents) => documents.sort(byName),
+  Pages: (documents) => documents.sort((a, b) => b.pages - a.pages || byName(a, b)),
+};
 
-class Library extends HTMLElement {
+export class Library extends HTMLElement {
   /** By id, oldest first. @type {Map<string, any>} */ documents = new Map();
+  /** @type {any[]} */ sorted = [];
   /** @type {any[]} */ collections = [];
-  /** @type {Map<string, any>} */ jobs = new Map();
   /** @type {Set<string>} */ removed = new Set();
-  uploads = new Uploads(() => this.show(), (job) => this.jobs.set(job.id, this.jobs.get(job.id) ?? job));
+  queue = new Queue(() => this.show(), (id) => attempt(this.added(id)));
+  selection = new Selection(this);
   isLoaded = false;
+  isLost = false;
   problem = "";
   filter = "";
   limit = DOCUMENTS_SHOWN;
@@ -29,17 +39,28 @@ class Library extends HTMLElement {
     this.loading = this.load();
     this.follow();
     window.addEventListener("view", () => this.show());
-    document.addEventListener("dragover", (event) => event.preventDefault());
+    document.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      this.classList.add("dragging");
+    });
+    // Leaving the page enters no other element.
+    document.addEventListener("dragleave", (event) => this.classList.toggle("dragging", event.relatedTarget !== null));
     document.addEventListener("drop", (event) => {
       event.preventDefault();
+      this.classList.remove("dragging");
       attempt(this.drop(event.dataTransfer));
+    });
+    this.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.selection.isOn) return;
+      event.stopPropagation(); // which would close the page
+      this.selection.turn(false);
     });
   }
 
   build() {
     const input = /** @type {HTMLInputElement} */ (h("input", { type: "file", multiple: true, class: "hidden", id: "files" }));
     input.addEventListener("change", () => {
-      this.uploads.add([...(input.files ?? [])]);
+      this.queue.uploads.add([...(input.files ?? [])]);
       input.value = ""; // so that the same file can be selected again
     });
     const filter = /** @type {HTMLInputElement} */ (h("input", { class: "filter", type: "search", placeholder: "Find a document", "aria-label": "Find a document by name" }));
@@ -48,11 +69,22 @@ class Library extends HTMLElement {
       this.limit = DOCUMENTS_SHOWN;
       this.show();
     });
-    this.lost = h("p", { class: "small bad", role: "status" });
-    this.list = h("ul");
-    this.groups = h("ul");
+    this.sort = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Sort documents", class: "small" }, ...Object.keys(SORTS).map((name) => h("option", {}, name))));
+    if (Object.hasOwn(SORTS, localStorage.getItem("sort") ?? "")) this.sort.value = localStorage.getItem("sort") ?? "";
+    this.sort.addEventListener("change", () => {
+      localStorage.setItem("sort", this.sort?.value ?? "");
+      this.list?.scrollTo(0, 0);
+      this.sortDocuments();
+      this.show();
+    });
+    this.select = h("button", { class: "link small", "aria-pressed": false, onclick: () => this.selection.turn(!this.selection.isOn) });
+    this.banner = h("p", { class: "banner", role: "status" });
+    document.querySelector("header")?.before(this.banner);
+    this.list = h("ul", { class: "documents", "aria-label": "Documents" });
+    this.groups = h("ul", { class: "collections" });
     this.append(
-      h("h2", { class: "label" }, "Library"), this.lost, filter, this.list,
+      h("div", { class: "heading" }, h("h2", { class: "label" }, "Library"), this.sort, this.select), filter,
+      this.queue.summary, this.queue.list, this.selection.bar, this.list,
       h("label", { class: "drop", for: "files" }, input, "Drop files or a folder here, or click to choose"),
       h("h2", { class: "label" }, "Collections"), this.groups);
   }
@@ -75,35 +107,26 @@ class Library extends HTMLElement {
   }
 
   changed() {
+    this.sortDocuments();
     this.show();
     window.dispatchEvent(new CustomEvent("library"));
   }
 
+  sortDocuments() {
+    this.sorted = SORTS[this.sort?.value ?? "Newest"]([...this.documents.values()]);
+  }
+
   /** Follow the jobs of the server. */
   follow() {
-    const events = new EventSource(url("jobs/events"));
-    const { lost } = this;
-    events.addEventListener("job", (event) => {
-      const job = JSON.parse(event.data);
-      const before = this.jobs.get(job.id);
-      this.jobs.set(job.id, job);
-      if (job.state === "done" && before && before.state !== "done") attempt(this.added(job.document));
-      else this.show();
+    const take = { job: (/** @type {any} */ job) => this.queue.take(job), forgotten: (/** @type {any} */ job) => this.queue.forget(job.id) };
+    follow("jobs/events", take, (isConnected) => {
+      if (isConnected && this.isLost) {
+        this.loading = this.load();
+        attempt(this.queue.forgetMissing());
+      }
+      this.isLost = !isConnected;
+      if (this.banner) this.banner.textContent = isConnected ? "" : "Connection lost. Reconnecting …";
     });
-    events.addEventListener("forgotten", (event) => {
-      this.jobs.delete(JSON.parse(event.data).id);
-      this.show();
-    });
-    events.onopen = () => {
-      if (!lost?.textContent) return;
-      lost.textContent = "";
-      this.loading = this.load();
-    };
-    events.onerror = () => {
-      if (lost) lost.textContent = "Connection lost. Reconnecting …";
-      // The browser gives up when it gets an error page, such as that of a proxy.
-      if (events.readyState === EventSource.CLOSED) setTimeout(() => this.follow(), RECONNECT_MILLISECONDS);
-    };
   }
 
   /** @param {string} id */
@@ -134,39 +157,48 @@ class Library extends HTMLElement {
       if (item instanceof File) files.push(item);
       else if (item) await walk(item);
     }
-    this.uploads.add(files);
+    this.queue.uploads.add(files);
   }
 
-  /** Documents that match the filter and the selected collection, newest first. */
+  /** Documents that match the filter and the selected collection, as they are sorted. */
   matching() {
     const { collection } = current();
-    return [...this.documents.values()].reverse().filter((one) => !this.removed.has(one.id) && one.name.toLowerCase().includes(this.filter) && (!collection || one.collections.includes(collection)));
+    return this.sorted.filter((one) => !this.removed.has(one.id) && one.name.toLowerCase().includes(this.filter) && (!collection || one.collections.includes(collection)));
   }
 
   show() {
+    const { list, selection, queue, select } = this;
+    if (!list || !select) return;
     const { document: selected, collection } = current();
-    const queue = queueItems(this.uploads, [...this.jobs.values()]);
     const documents = this.matching();
-    const entries = [
-      ...queue.slice(0, QUEUE_SHOWN),
-      ...(queue.length > QUEUE_SHOWN ? [this.line(`${counted(queue.length - QUEUE_SHOWN, "more file")} in the queue`)] : []),
-      ...documents.slice(0, this.limit).map((one) => ({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (/** @type {HTMLElement} */ item) => item.firstElementChild?.setAttribute("aria-current", String(one.id === selected)) })),
-    ];
+    queue.show();
+    const isEmpty = this.isLoaded && !this.problem && !this.documents.size && !queue.list.childElementCount;
+    selection.show();
+    /** @type {import("./dom.js").Item[]} */ const entries = documents.slice(0, this.limit).map((one) => ({ key: `document ${one.id}`, make: () => this.entry(one), refresh: (/** @type {HTMLElement} */ item) => this.refresh(item, one.id, selected) }));
     if (documents.length > this.limit) entries.push(this.more(documents.length - this.limit));
     if (this.problem) entries.push(this.line(this.problem, () => (this.loading = this.load())));
     else if (!this.isLoaded) entries.push(this.line("Loading …"));
-    else if (!documents.length && (this.filter || !queue.length)) entries.push(this.line(this.filter ? "No document has this in its name." : "No documents yet."));
-    if (!this.list || !this.groups) return;
-    arrange(this.list, entries);
+    else if (!documents.length && this.filter) entries.push(this.line("No document has this in its name."));
+    else if (!documents.length && !queue.list.childElementCount) entries.push(this.line("No documents yet."));
+    arrange(list, entries);
+    list.classList.toggle("long", entries.length > UNSCROLLED);
+    this.classList.toggle("bare", isEmpty);
+    this.classList.toggle("selecting", selection.isOn);
+    select.textContent = selection.isOn ? "Done" : "Select";
+    select.setAttribute("aria-pressed", String(selection.isOn));
+    this.showCollections(collection);
+  }
+
+  /** @param {string | undefined} collection the selected one */
+  showCollections(collection) {
     const link = (/** @type {string} */ text, /** @type {() => void} */ act) => h("li", {}, h("button", { class: "link small", onclick: act }, text));
-    refill(this.groups,
+    refill(/** @type {HTMLElement} */ (this.groups),
       ...this.collections.map((one) =>
         h("li", {}, h("button", { class: "entry", "aria-current": one.name === collection, onclick: () => go({ collection: one.name === collection ? undefined : one.name, document: undefined }) },
           one.name, h("div", { class: "soft small" }, counted(one.documents, "document"))))),
       collection ? link("Rename collection", () => this.rename(collection)) : null,
-      collection ? link("Delete collection (documents are kept)", () => this.changeCollection("DELETE", path(collection), undefined, undefined)) : null,
-      !collection && documents.length ? link(`New collection from ${counted(documents.length, "document")}`, () => this.collect(documents)) : null,
-      this.documents.size ? null : h("li", { class: "line soft small" }, "Groups of documents that you search together."));
+      collection ? link("Delete collection (documents are kept)", () => attempt(call("DELETE", `collections/${path(collection)}`).then(() => this.changedCollections(undefined)))) : null,
+      this.collections.length ? null : h("li", { class: "line soft small" }, "Groups of documents that you search together. Select documents to make one."));
   }
 
   /** @param {string} text @param {() => void} [retry] */
@@ -185,58 +217,74 @@ class Library extends HTMLElement {
 
   /** @param {any} one */
   entry(one) {
-    const open = () => go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined, cell: undefined });
-    return h("li", { class: "row" },
-      h("button", { class: "entry", onclick: open }, one.name, h("div", { class: "soft small" }, counted(one.pages, "page"), one.no_text ? h("span", { class: "bad" }, " · no text found") : null)),
-      h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.removeDocument(one) }, "×"));
+    const { selection } = this;
+    const box = /** @type {HTMLInputElement} */ (h("input", { type: "checkbox", "aria-label": `Select ${one.name}` }));
+    box.addEventListener("click", (event) => selection.set(one.id, box.checked, event.shiftKey));
+    const open = () => {
+      if (selection.isOn) box.click();
+      else go({ document: one.id, collection: undefined, shown: one.id, page: current().shown === one.id ? current().page : "1", q: undefined, word: undefined, cell: undefined });
+    };
+    const pages = counted(one.pages, "page");
+    const problem = one.no_text ? " · no text found" : failedPages(one);
+    return h("li", { class: "row" }, h("label", { class: "pick" }, box),
+      h("button", { class: "entry", "aria-label": `${one.name} ${pages}${problem}`, onclick: open }, fileName(one.name), h("div", { class: "soft small" }, pages, h("span", { class: "bad" }, problem))),
+      h("button", { class: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => this.removeDocuments([one]) }, "×"));
   }
 
-  /** Hide a document now, and delete it unless the user changes their mind. @param {any} one */
-  removeDocument(one) {
+  /** @param {HTMLElement} item @param {string} id @param {string | undefined} selected */
+  refresh(item, id, selected) {
+    item.querySelector(".entry")?.setAttribute("aria-current", String(id === selected));
+    /** @type {HTMLInputElement} */ (item.querySelector("input")).checked = this.selection.ids.has(id);
+  }
+
+  /** Hide documents now, and delete them unless the user changes their mind. @param {any[]} documents */
+  removeDocuments(documents) {
     const { document: selected, shown } = current();
-    this.removed.add(one.id);
-    if (selected === one.id) go({ document: undefined });
-    if (shown === one.id) go({ shown: undefined, page: undefined });
+    const ids = documents.map((one) => one.id);
+    for (const id of ids) this.removed.add(id);
+    if (selected && ids.includes(selected)) go({ document: undefined });
+    if (shown && ids.includes(shown)) go({ shown: undefined, page: undefined });
     const restore = () => {
-      this.removed.delete(one.id);
+      for (const id of ids) this.removed.delete(id);
       this.changed();
     };
     const remove = async () => {
       try {
-        await call("DELETE", `documents/${path(one.id)}`);
-        this.documents.delete(one.id);
+        for (const id of ids) {
+          await call("DELETE", `documents/${path(id)}`);
+          this.documents.delete(id);
+          window.dispatchEvent(new CustomEvent("removed", { detail: id }));
+        }
         this.collections = await get("collections");
-        window.dispatchEvent(new CustomEvent("removed", { detail: one.id }));
       } finally {
         restore();
       }
     };
     this.changed();
-    notice(`Removed ${one.name}.`, { action: "Undo", run: restore, done: () => attempt(remove()) });
-  }
-
-  /** @param {any[]} documents */
-  collect(documents) {
-    const name = window.prompt("Name of the collection")?.trim();
-    if (name) this.changeCollection("PUT", `${path(name)}/documents`, { documents: documents.map((one) => one.id) }, name);
+    const name = documents.length === 1 ? documents[0].name : counted(documents.length, "document");
+    notice(`Removed ${name}.`, { action: "Undo", run: restore, done: () => attempt(remove()) });
   }
 
   /** @param {string} collection */
   rename(collection) {
-    const name = window.prompt("New name", collection)?.trim();
-    if (name) this.changeCollection("PATCH", path(collection), { name }, name);
+    askName("Rename collection", { label: "New name", value: collection, action: "Rename" }, async (name) => {
+      await call("PATCH", `collections/${path(collection)}`, { name });
+      await this.changedCollections(name);
+    });
   }
 
-  /** @param {string} method @param {string} where @param {unknown} body @param {string | undefined} collection the one to select afterwards */
-  async changeCollection(method, where, body, collection) {
-    try {
-      await call(method, `collections/${where}`, body);
-      await (this.loading = this.load());
-      go({ collection, document: undefined });
-    } catch (error) {
-      notice(/** @type {Error} */ (error).message);
-    }
+  /** Load the collections again, and select one. @param {string | undefined} collection */
+  async changedCollections(collection) {
+    await (this.loading = this.load());
+    go({ collection, document: undefined });
   }
 }
 
 customElements.define("visar-library", Library);
+
+/** Name the pages of a document that could not be read or encoded; a blank page is neither. @param {any} one */
+function failedPages(one) {
+  const failed = [...new Set(one.invalid.filter((/** @type {any} */ page) => page.reason !== "no text was found").map((/** @type {any} */ page) => page.number))];
+  if (!failed.length) return "";
+  return ` · can't read page ${failed.slice(0, 3).join(", ")}${failed.length > 3 ? ", …" : ""}`;
+}

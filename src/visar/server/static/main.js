@@ -1,9 +1,10 @@
 /** The page: the question form, the theme, and signing in. */
 
 import "./library.js";
+import "./threads.js";
 import "./answer.js";
-import "./why.js";
 import "./viewer.js";
+import "./why.js"; // after the viewer: what it tells about a question follows the question
 import { get, signIn } from "./api.js";
 import { current, go } from "./address.js";
 import { h } from "./dom.js";
@@ -20,7 +21,9 @@ const answer = /** @type {any} */ (document.querySelector("visar-answer"));
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const q = field.value.trim();
-  if (q) answer.ask(q);
+  if (!q) return;
+  field.value = "";
+  answer.ask(q);
 });
 
 scope.addEventListener("change", () => {
@@ -29,7 +32,7 @@ scope.addEventListener("change", () => {
 });
 
 function showScope() {
-  const { document: selected, collection, q } = current();
+  const { document: selected, collection, thread, q } = current();
   const value = selected ? `d:${selected}` : collection ? `c:${collection}` : "a:";
   const documents = [...library.documents.values()].reverse();
   // A menu of thousands is no use: the library lists the others.
@@ -37,7 +40,7 @@ function showScope() {
   const options = [["a:", "All documents"], ...library.collections.map((/** @type {any} */ one) => [`c:${one.name}`, one.name]), ...listed.map((one) => [`d:${one.id}`, one.name])];
   scope.replaceChildren(...options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));
   if (listed.length < documents.length) scope.append(h("option", { disabled: true }, "Find more in the library"));
-  if (document.activeElement !== field) field.value = q ?? "";
+  field.placeholder = thread || q ? "Ask a follow-up" : "Ask a question";
   document.title = q ? `${q} · ViSAR` : "ViSAR";
 }
 
@@ -67,7 +70,7 @@ async function checkToken() {
   const input = /** @type {HTMLInputElement} */ (h("input", { type: "password", class: "filter", "aria-label": "Token", autocomplete: "off", required: true }));
   const message = h("p", { class: "small bad", role: "alert" });
   const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { class: "card" }, h("h2", {}, "This server needs a token"),
-    h("p", { class: "soft small" }, "Ask the person who runs it: it is the value of VISAR_TOKEN."), h("form", { class: "row" }, input, h("button", {}, "Sign in")), message));
+    h("p", { class: "soft small" }, "Ask the person who runs it for one."), h("form", { class: "row" }, input, h("button", {}, "Sign in")), message));
   dialog.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {

@@ -6,10 +6,11 @@ import { notice } from "./dom.js";
 
 /**
  * @typedef {object} Upload
- * @property {number} id
+ * @property {number} position in the order in which files were added
  * @property {File} file
  * @property {number} sent fraction of the file that was sent
  * @property {boolean} cancelled
+ * @property {string} [job] id of the job that adds the file, if it began before the request ended
  * @property {string} [problem] why the upload failed; the entry stays until it is dismissed
  * @property {() => void} [stop] aborts the request if all its files are cancelled
  */
@@ -21,17 +22,22 @@ export class Uploads {
   /** @type {Upload[]} */ entries = [];
   count = 0;
 
-  /** @param {() => void} changed @param {(job: any) => void} started */
+  /** @param {() => void} changed @param {(job: any, position: number) => void} started */
   constructor(changed, started) {
     this.changed = changed;
     this.started = started;
+  }
+
+  /** The next position in the order in which files were added. */
+  next() {
+    return (this.count += 1);
   }
 
   /** @param {File[]} files */
   async add(files) {
     const { collection } = current();
     // The server skips hidden files, too.
-    const entries = files.filter((file) => !file.name.startsWith(".")).map((file) => ({ id: (this.count += 1), file, sent: 0, cancelled: false }));
+    const entries = files.filter((file) => !file.name.startsWith(".")).map((file) => ({ position: this.next(), file, sent: 0, cancelled: false }));
     this.entries.push(...entries);
     this.changed();
     for (const batch of batches(entries)) {
@@ -48,16 +54,23 @@ export class Uploads {
     this.changed();
   }
 
-  /** @param {Upload} entry */
-  retry(entry) {
-    this.drop([entry]);
-    this.add([entry.file]);
+  /** @param {Upload[]} entries */
+  retry(entries) {
+    this.drop(entries);
+    this.add(entries.map((entry) => entry.file));
   }
 
   /** @param {Upload[]} gone */
   drop(gone) {
     this.entries = this.entries.filter((entry) => !gone.includes(entry));
     this.changed();
+  }
+
+  /** Assign a job to the upload that it came from, whose request has not ended yet. @param {any} job */
+  claim(job) {
+    const entry = this.entries.find((one) => one.stop && !one.problem && !one.job && one.file.name === job.name);
+    if (entry) entry.job = job.id;
+    return entry;
   }
 
   /** @param {Upload[]} batch @param {string | undefined} collection */
@@ -76,11 +89,11 @@ export class Uploads {
     try {
       (await request.done).forEach(({ job, problem }, index) => {
         if (problem) batch[index].problem = problem.detail;
-        if (job) this.started(job);
+        if (job) this.started(job, batch[index].position);
         if (job && batch[index].cancelled) post(`jobs/${path(job.id, "cancel")}`, {}).catch((error) => notice(error.message));
       });
     } catch (error) {
-      for (const entry of batch) entry.problem = /** @type {Error} */ (error).message;
+      for (const entry of batch) if (!entry.job) entry.problem = /** @type {Error} */ (error).message;
     }
     this.drop(batch.filter((entry) => !entry.problem || entry.cancelled));
   }

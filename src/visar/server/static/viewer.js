@@ -2,12 +2,16 @@
 
 import { get, path, post, url } from "./api.js";
 import { current, go } from "./address.js";
-import { h, place, refill } from "./dom.js";
+import { copyText, h, notice, place, refill } from "./dom.js";
+import { Find } from "./find.js";
+import { fileName } from "./names.js";
+import { Strip } from "./strip.js";
 import { paint, passageFrames } from "./views.js";
 
 const ZOOMS = [0.5, 0.75, 1, 1.5, 2, 3];
+const PUNCTUATION = /^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu;
 
-class Viewer extends HTMLElement {
+export class Viewer extends HTMLElement {
   /** @type {any} */ document = null;
   /** @type {any} */ page = null;
   /** @type {import("./answer.js").Exchange | undefined} */ exchange;
@@ -16,15 +20,19 @@ class Viewer extends HTMLElement {
   turn = 0;
   zoom = 1;
   isInverted = false;
+  hasStrip = false;
   key = "";
+  find = new Find(this);
+  strip = new Strip((page) => this.open(page, false));
 
   connectedCallback() {
     this.setAttribute("aria-label", "Page");
     this.setAttribute("role", "region");
+    this.heading = h("div", { class: "title" });
     this.tools = h("div", { class: "tools" });
     this.sheet = h("div", { class: "sheet" });
     this.stage = h("div", { class: "stage", role: "region", tabindex: 0, "aria-label": "Page content" }, this.sheet);
-    this.append(this.grip(), this.tools, this.stage);
+    this.append(this.grip(), h("div", { class: "top" }, this.heading, this.tools, this.find.form, this.strip.list), this.stage);
     window.addEventListener("view", () => this.update());
     window.addEventListener("found", (event) => {
       this.exchange = /** @type {CustomEvent} */ (event).detail;
@@ -45,7 +53,7 @@ class Viewer extends HTMLElement {
   /** @param {KeyboardEvent} event */
   press(event) {
     const target = /** @type {HTMLElement} */ (event.target);
-    if (this.hidden || event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(target.tagName)) return;
+    if (this.hidden || event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(target.tagName) || target.closest("dialog")) return;
     const steps = /** @type {Record<string, number>} */ ({ ArrowLeft: -1, PageUp: -1, ArrowRight: 1, PageDown: 1 });
     if (event.key in steps) this.step(steps[event.key]);
     else if (event.key === "Escape") this.close();
@@ -57,7 +65,12 @@ class Viewer extends HTMLElement {
   /** @param {number} by */
   step(by) {
     const page = Number(current().page) + by;
-    if (this.document && page >= 1 && page <= this.document.pages) go({ page: String(page) });
+    if (this.document && page >= 1 && page <= this.document.pages) this.open(page, false);
+  }
+
+  /** Turn to a page. @param {number} page @param {boolean} replace the step back leads past it */
+  open(page, replace) {
+    if (String(page) !== current().page) go({ page: String(page) }, { replace });
   }
 
   close() {
@@ -136,6 +149,7 @@ class Viewer extends HTMLElement {
       try {
         await post(`documents/${path(id)}/unlock`, { password: field.value });
         this.draw();
+        this.strip.id = "";
         window.dispatchEvent(new CustomEvent("view")); // loads the thumbnails, too
       } catch (error) {
         message.textContent = /** @type {any} */ (error).code === "password" ? "Wrong password." : /** @type {Error} */ (error).message;
@@ -153,25 +167,53 @@ class Viewer extends HTMLElement {
   }
 
   bar() {
-    if (!this.tools) return;
-    const close = h("button", { class: "small", "aria-label": "Close the page", onclick: () => this.close() }, "×");
+    if (!this.heading || !this.tools) return;
+    const close = h("button", { class: "quiet small", "aria-label": "Close the page", onclick: () => this.close() }, "×");
     if (!this.document) {
-      refill(this.tools, h("span", { class: "end" }, close));
+      refill(this.heading, h("span", { class: "end" }, close));
+      this.tools.replaceChildren();
+      this.showFound();
       return;
     }
     const { page, word } = current();
+    const { id, name, pages } = this.document;
     const number = Number(page) || 1;
-    const field = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: this.document.pages, value: number, "aria-label": "Page number" }));
+    const title = fileName(name, "h2");
+    title.setAttribute("aria-label", name);
+    const original = h("a", { href: `${url(`documents/${path(id)}/original`)}#page=${number}`, target: "_blank", rel: "noopener", class: "small" }, "Original ↗");
+    refill(this.heading, title, original, close);
+    const field = /** @type {HTMLInputElement} */ (h("input", { type: "number", min: 1, max: pages, value: number, "aria-label": "Page number" }));
     field.addEventListener("change", () => this.step(Number(field.value) - number));
     const overlay = (/** @type {string | undefined} */ value, /** @type {string} */ text) => h("button", { class: "small", "aria-pressed": word === value, onclick: () => go({ word: value }) }, text);
-    const strongest = this.words.map((one, index) => ({ ...one, index })).sort((a, b) => b.influence - a.influence).slice(0, 2).sort((a, b) => a.index - b.index);
-    const overlays = this.words.length ? [h("span", { class: "switch", role: "group", "aria-label": "Heat" }, overlay(undefined, "All words"), ...strongest.map((one) => overlay(String(one.index), one.text)), overlay("off", "Off"))] : [];
-    const original = h("a", { href: `${url(`documents/${path(this.document.id)}/original`)}#page=${number}`, target: "_blank", rel: "noopener", class: "small" }, "Original ↗");
-    const invert = h("button", { class: "small", "aria-pressed": this.isInverted, "aria-label": "Invert colors", onclick: () => { this.isInverted = !this.isInverted; this.size(); this.bar(); } }, "◑");
+    const strongest = this.words.map((one, index) => ({ ...one, index })).filter((one) => !one.is_stop_word).sort((a, b) => b.influence - a.influence).slice(0, 2).sort((a, b) => a.index - b.index);
+    const overlays = this.words.length ? [h("span", { class: "switch", role: "group", "aria-label": "Heat" }, overlay(undefined, "All words"), ...strongest.map((one) => overlay(String(one.index), one.text.replace(PUNCTUATION, ""))), overlay("off", "Off"))] : [];
+    const toggle = (/** @type {string} */ text, /** @type {string} */ label, /** @type {boolean} */ isOn, /** @type {() => void} */ act) => h("button", { class: "small", "aria-label": label, "aria-pressed": isOn, onclick: act }, text);
     refill(this.tools,
-      h("button", { "aria-label": "Previous page", onclick: () => this.step(-1) }, "‹"), field, h("span", { class: "soft small" }, `of ${this.document.pages}`),
-      h("button", { "aria-label": "Next page", onclick: () => this.step(1) }, "›"), original,
-      h("span", { class: "end" }, ...overlays, h("button", { class: "small", "aria-label": "Smaller", onclick: () => this.scale(-1) }, "−"), h("button", { class: "small", "aria-label": "Larger", onclick: () => this.scale(1) }, "+"), invert, close));
+      h("button", { "aria-label": "Previous page", onclick: () => this.step(-1) }, "‹"), field, h("span", { class: "soft small" }, `of ${pages}`),
+      h("button", { "aria-label": "Next page", onclick: () => this.step(1) }, "›"),
+      toggle("Find", "Find words", !this.find.form.hidden, () => this.find.show(this.find.form.hidden)),
+      toggle("Pages", "Thumbnails of all pages", this.hasStrip, () => { this.hasStrip = !this.hasStrip; this.bar(); }),
+      h("button", { class: "small", disabled: !this.page?.words.length, "aria-label": "Copy the text of this page", onclick: () => this.copy() }, "Copy"),
+      h("span", { class: "end" }, ...overlays, h("button", { class: "small zoom", "aria-label": "Smaller", onclick: () => this.scale(-1) }, "−"), h("button", { class: "small zoom", "aria-label": "Larger", onclick: () => this.scale(1) }, "+"),
+        toggle("◑", "Invert colors", this.isInverted, () => { this.isInverted = !this.isInverted; this.size(); this.bar(); })));
+    this.find.search(); // another document may be shown
+    this.showFound();
+  }
+
+  /** Show the matches on the page and in the strip. */
+  showFound() {
+    const page = Number(current().page) || 1;
+    if (this.sheet) this.find.mark(this.sheet, this.page?.number ?? page);
+    this.strip.show(this.hasStrip, this.document, page, this.find.counts);
+  }
+
+  /** Copy the text of the page, line by line. */
+  async copy() {
+    /** @type {string[][]} */ const lines = [];
+    for (const { text, line } of this.page.words) (lines[line] ??= []).push(text);
+    const text = lines.filter(Boolean).map((line) => line.join(" ")).join("\n");
+    await copyText(text);
+    notice(`Copied the text of page ${this.page.number}.`);
   }
 
   /** Frame the best passage of the page. */
@@ -185,10 +227,12 @@ class Viewer extends HTMLElement {
   /** Color the patches by their weight, or by how well they match one word. @param {string} [preview] the word under the pointer */
   async heat(preview) {
     const { canvas, exchange } = this;
-    const word = preview ?? current().word;
+    const { shown, page, word: selected } = current();
+    const word = preview ?? selected;
     const context = canvas?.getContext("2d");
     const turn = (this.turn += 1);
-    if (!canvas || !context) return;
+    // The next page may be loading.
+    if (!canvas || !context || this.document?.id !== shown || this.page?.number !== (Number(page) || 1)) return;
     const key = JSON.stringify(exchange?.body) + this.key;
     const isOff = !exchange?.search || word === "off" || !this.words.length;
     if (isOff || key !== this.cache?.key) context.clearRect(0, 0, canvas.width, canvas.height);

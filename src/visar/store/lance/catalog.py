@@ -1,9 +1,9 @@
-"""The catalog: a log of what became of each document, and what of it counts now.
+"""The catalog: a log of changes to documents, and its current state.
 
-An entry says all there is to know of a document from then on, and up to where its writer had read
-the log. It counts if nothing about that document was committed in between: whoever comes too late
-reads again and tries again, so no writer undoes what another has done. The log grows by appending
-alone, which LanceDB does in one step and without conflicts between writers.
+An entry has the complete new state of a document, and the position up to which its writer had read
+the log. The entry is rejected if another change of that document was committed in between; its
+writer then reads the log again and retries, so that no writer undoes the change of another. The
+log is append-only, because LanceDB appends atomically and without conflicts between writers.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ from typing import Any
 from uuid import uuid4
 
 from visar.errors import StoreError
-from visar.results import Document, EncoderRef, InvalidPage, all_without_text
+from visar.results import Document, EncoderRef, InvalidPage
+from visar.store.checks import all_without_text
 from visar.store.lance.tables import LanceTable, Row
 
 
 def now() -> datetime:
-    """The time in UTC, which all stored times are in."""
+    """Return the current time in UTC, the time zone of all stored times."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of the table ``rows`` that belong together: all that were written under a revision."""
+    """The rows of the table ``rows`` with the same revision."""
 
     revision: str
     ids: list[int]
     checksums: list[int]
-    """CRC-32 of what each holds."""
+    """CRC-32 of each value."""
     sizes: list[int]
-    """In bytes."""
+    """Size of each value in bytes."""
     notes: list[tuple[int, str]]
-    """Numbers and notes of those that have one: why a page is invalid, or the path of a file."""
+    """Numbers and notes of rows that have a note: why a page is invalid, or the path of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +54,26 @@ class Vectors(Rows):
 
 @dataclass(frozen=True)
 class DocumentState:
-    """All that the catalog knows of a document."""
+    """The state of a document in the catalog."""
 
     id: str
     name: str
     source: str
     size: int
     added: str
-    """In ISO format."""
+    """Time in ISO format."""
     pages: Rows
     vectors: dict[str, Vectors]
-    """By the name of the encoder."""
+    """Vectors by the name of their encoder."""
     metadata: dict[str, Any]
     collections: list[str]
     original: Rows | None
     """A row for each file, with its path within the folder; a single file has an empty path."""
 
     def encoders(self) -> tuple[EncoderRef, ...]:
-        """Those it has vectors of, by name."""
+        """Return the encoders of the document's vectors, sorted by name."""
         by_name = sorted(self.vectors.items())
-        return tuple(EncoderRef(name, held.version, held.dimension) for name, held in by_name)
+        return tuple(EncoderRef(name, own.version, own.dimension) for name, own in by_name)
 
     @cached_property
     def stored(self) -> Document:
@@ -80,8 +81,8 @@ class DocumentState:
         pages = len(self.pages.ids)
         invalid = tuple(
             InvalidPage(name, *note)
-            for name, held in sorted(self.vectors.items())
-            for note in held.notes
+            for name, vectors in sorted(self.vectors.items())
+            for note in vectors.notes
         )
         return Document(
             id=self.id,
@@ -98,140 +99,149 @@ class DocumentState:
         )
 
     def revisions(self) -> set[str]:
-        """The revisions of all rows that it needs."""
-        needed = {self.pages.revision, *(held.revision for held in self.vectors.values())}
+        """Return the revisions of all rows that the document needs."""
+        needed = {self.pages.revision, *(vectors.revision for vectors in self.vectors.values())}
         return needed if self.original is None else {*needed, self.original.revision}
 
-    def changed(self, **values: Any) -> DocumentState:
-        """A copy with other values; the same object if nothing differs."""
+    def with_values(self, **values: Any) -> DocumentState:
+        """Return a copy with other values, or the same object if nothing differs."""
         other = replace(self, **values)
         return self if other == self else other
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An addition that is going on, or was interrupted."""
+    """An addition that is in progress or was interrupted."""
 
     vectors: str
-    """The revision of the vectors it writes."""
+    """Revision of the vectors that the addition writes."""
     encoder: EncoderRef
     pages: str
-    """The revision of the pages these are made from."""
+    """Revision of the pages that the vectors are made from."""
     brings_pages: bool
-    """Whether it writes these pages; otherwise they are those of the index."""
+    """True if the addition also writes these pages, false if the index already has them."""
     closed: bool
-    """Whether its writer has given up; if not it may be at work, or dead."""
+    """True if the addition was closed without a commit. False if it is in progress, or died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of the log."""
+    """An entry of the log."""
 
     document: str
     content: DocumentState | Draft | None
-    """None if the document is gone."""
+    """New state of the document, or None if it was removed."""
     seen: int = -1
-    """The highest order that its writer knew."""
+    """Highest order that the writer had read."""
     uid: str = field(default_factory=lambda: uuid4().hex)
     recorded: datetime = field(default_factory=now)
     order: int = -1
-    """Its row id, which LanceDB counts up from commit to commit; unknown before."""
+    """Row id, which increases with every commit; -1 before the commit."""
 
 
 @dataclass(slots=True)
 class Catalog:
-    """What of the log counts. Never changed once it was handed out."""
+    """An immutable snapshot of the log's current state."""
 
     live: dict[str, DocumentState] = field(default_factory=dict)
-    """By document id, in the order they were added."""
+    """Documents by id, in the order they were added."""
     drafts: dict[str, tuple[str, Draft]] = field(default_factory=dict)
-    """By revision, with the ids of their documents, the oldest first."""
+    """Document ids and drafts by the revision of the vectors, oldest first."""
     rejected: set[str] = field(default_factory=set)
-    """The uids of entries that came too late."""
+    """Uids of entries that came too late."""
     seen: int = -1
-    """The highest order."""
-    _changed: dict[str, int] = field(default_factory=dict)
-    """The order of each document's last change, the lowest first."""
-    _at_source: dict[str, str] = field(default_factory=dict)
+    """Highest order in the snapshot."""
+    _last_changes: dict[str, int] = field(default_factory=dict)
+    """Order of each document's last change, lowest first."""
+    _source_ids: dict[str, str] = field(default_factory=dict)
+    """Id of the last document that was added from each source."""
 
     def revisions(self, documents: Iterable[str] | None = None) -> set[str]:
-        """The revisions of all rows that these documents need, or all; no two need the same."""
-        asked = self.live if documents is None else self.live.keys() & set(documents)
-        return set().union(*(self.live[document].revisions() for document in asked))
+        """Return the revisions of all rows that these documents, or all, need.
 
-    def at_source(self, source: str) -> DocumentState | None:
-        """The document that came from a source, if any."""
-        state = self.live.get(self._at_source.get(source, ""))
+        Documents never share a revision.
+        """
+        ids = self.live if documents is None else self.live.keys() & set(documents)
+        return set().union(*(self.live[document].revisions() for document in ids))
+
+    def find_by_source(self, source: str) -> DocumentState | None:
+        """Return the document that was added from a source, or None."""
+        state = self.live.get(self._source_ids.get(source, ""))
         return state if source and state and state.source == source else None
 
     def changed_since(self, order: int) -> list[str]:
-        """The documents that entries of a higher order have added, changed or removed."""
-        latest = takewhile(lambda item: item[1] > order, reversed(self._changed.items()))
+        """Return the documents that entries of a higher order added, changed or removed."""
+        latest = takewhile(lambda item: item[1] > order, reversed(self._last_changes.items()))
         return [document for document, _ in latest]
 
     def after(self, entries: Iterable[Entry]) -> Catalog:
-        """What counts after the entries that follow."""
+        """Return the catalog after applying these entries."""
         new = Catalog(*(copy(getattr(self, field.name)) for field in fields(self)))
-        in_order = [new._take(entry) for entry in sorted(entries, key=lambda entry: entry.order)]
+        in_order = [new._apply(entry) for entry in sorted(entries, key=lambda entry: entry.order)]
         if not all(in_order):
             new.live = dict(sorted(new.live.items(), key=lambda item: item[1].added))
         return new
 
-    def _take(self, entry: Entry) -> bool:
-        """Take an entry in; return whether the document belongs to the end of those there are."""
+    def _apply(self, entry: Entry) -> bool:
+        """Apply an entry; return whether the documents are still in the order they were added."""
         self.seen = entry.order
         if isinstance(entry.content, Draft):
             self.drafts[entry.content.vectors] = entry.document, entry.content
-        elif entry.seen < self._changed.get(entry.document, -1):
+        elif entry.seen < self._last_changes.get(entry.document, -1):
             self.rejected.add(entry.uid)
         else:
-            self._forget(entry.document, entry.order)
+            self._remove(entry.document, entry.order)
             if entry.content is not None:
-                self._make_room(entry.content, entry.order)
+                self._delete_previous_version(entry.content, entry.order)
                 last = next(reversed(self.live.values()), entry.content)
                 self.live[entry.document] = entry.content
                 return last.added <= entry.content.added
         return True
 
-    def _forget(self, document: str, order: int) -> None:
-        self._changed.pop(document, None)
-        self._changed[document] = order
+    def _remove(self, document: str, order: int) -> None:
+        # Reinserted, because the order of the dict is that of the changes.
+        self._last_changes.pop(document, None)
+        self._last_changes[document] = order
         self.live.pop(document, None)
 
-    def _make_room(self, state: DocumentState, order: int) -> None:
-        """Let another document go that came from the same place, and drafts that are finished."""
-        other = self.at_source(state.source)
+    def _delete_previous_version(self, state: DocumentState, order: int) -> None:
+        """Delete any other document with the same source, and finished drafts."""
+        other = self.find_by_source(state.source)
         if other and other.id != state.id:
-            self._forget(other.id, order)
-        self._at_source[state.source] = state.id
+            self._remove(other.id, order)
+        self._source_ids[state.source] = state.id
         for revision, (document, draft) in list(self.drafts.items()):
             finished = draft.closed and draft.encoder in state.encoders()
             if document == state.id and (finished or revision in state.revisions()):
                 del self.drafts[revision]
 
 
-def droppable(log: Sequence[Entry], before: datetime, kept: set[str]) -> list[Entry]:
-    """Which entries recorded before can go, and drafts without rows among the ``kept`` revisions.
+def find_droppable(log: Sequence[Entry], before: datetime, revisions: set[str]) -> list[Entry]:
+    """Return the entries older than ``before`` that can be deleted without changing the catalog.
 
-    One that does not count may be why another does not, so the rest is gone through again.
+    A draft can be deleted if its revision isn't in ``revisions``. A rejected entry may be the
+    reason why another one is rejected, and a removal may be the reason why a draft is kept, so the
+    result is checked by replaying the rest.
     """
     catalog = Catalog().after(log)
 
     def needed(entry: Entry) -> bool:
         if isinstance(entry.content, Draft):
             revision = entry.content.vectors
-            held = catalog.drafts.get(revision)
-            return held is not None and held[1] is entry.content and revision in kept
+            draft = catalog.drafts.get(revision)
+            return draft is not None and draft[1] is entry.content and revision in revisions
         return entry.content is not None and entry.content is catalog.live.get(entry.document)
 
     dropped = [entry for entry in log if entry.recorded < before and not needed(entry)]
     uids = {entry.uid for entry in dropped}
     rest = Catalog().after(entry for entry in log if entry.uid not in uids)
-    return dropped if rest.live == catalog.live else []
+    drafts = catalog.drafts.keys() & revisions
+    unchanged = rest.live == catalog.live and drafts <= rest.drafts.keys()
+    return dropped if unchanged else []
 
 
 class CatalogLog:
-    """The catalog's table, of which only what is new is read. Safe among threads."""
+    """The table of the catalog, read incrementally. Thread-safe."""
 
     def __init__(self, table: LanceTable) -> None:
         self.table = table
@@ -240,30 +250,30 @@ class CatalogLog:
         self._catalog = Catalog()
 
     def read(self) -> Catalog:
-        """What counts now, including what other processes did."""
+        """Return the current catalog, including changes by other processes."""
         with self._lock:
             version = self.table.version
             if version < self._version:
-                # Somebody has removed the index and made another one.
+                # The index was removed and created again.
                 self._catalog = Catalog()
             if version != self._version:
-                # Read after its version: what is newer than it is read again next time.
+                # Entries newer than the version are read again next time.
                 self._catalog = self._catalog.after(self.entries(self._catalog.seen))
                 self._version = version
             return self._catalog
 
     @property
     def latest(self) -> Catalog:
-        """What counted when the log was last read, which it is here if it never was."""
+        """The catalog as of the last read; the first access reads it."""
         return self._catalog if self._version >= 0 else self.read()
 
     def entries(self, after: int = -1) -> list[Entry]:
-        """The lines of the log with a higher order."""
+        """Return the entries with a higher order."""
         where = None if after < 0 else f"_rowid > {after}"
         return [_entry(row) for row in self.table.scan((*_COLUMNS, "kind", "content"), where)]
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Commit: after this, in one step, the entries count, unless they come too late."""
+        """Commit entries atomically; those that come too late are rejected when they are read."""
         self.table.append([_row(entry) for entry in entries])
 
 
@@ -283,7 +293,9 @@ def _entry(row: Row) -> Entry:
     try:
         content = _content(row["kind"], json.loads(row["content"] or "null"))
     except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"the catalog has an entry that cannot be read: {error}") from error
+        raise StoreError(
+            f"Can't read an entry of the catalog: {error}. Run visar verify to check the index."
+        ) from error
     values = {name: row[name] for name in _COLUMNS}
     return Entry(**values, content=content, order=row["_rowid"])
 
@@ -293,6 +305,6 @@ def _content(kind: str, values: Any) -> DocumentState | Draft | None:
         return None
     if kind == "Draft":
         return Draft(**values | {"encoder": EncoderRef(**values["encoder"])})
-    values["vectors"] = {name: Vectors(**held) for name, held in values["vectors"].items()}
+    values["vectors"] = {name: Vectors(**rows) for name, rows in values["vectors"].items()}
     values["original"] = values["original"] and Rows(**values["original"])
     return DocumentState(**values | {"pages": Rows(**values["pages"])})

@@ -1,4 +1,4 @@
-"""LanceDB, and all of it: no other module imports it."""
+"""LanceDB tables. No other module imports LanceDB."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any
 
 from visar._version import DISTRIBUTION
 from visar.errors import MissingExtra, NotAnIndex, StoreError, VisarError
-from visar.store.checks import advice
+from visar.store.checks import no_index_error, store_error
 
 FORMAT = 2
-"""Of the tables; 1 had no originals, metadata and collections."""
+"""Format version of the tables; format 1 had no originals, metadata and collections."""
 _FORMAT_KEY = b"visar.format"
 
-# Row ids that outlive compaction need the first; blobs beside the data files need the second.
+# The first option keeps row ids stable under compaction; the second allows blobs in own files.
 _OPTIONS = {
     "new_table_enable_stable_row_ids": "true",
     "new_table_data_storage_version": "2.2",
 }
 _RETRIES = 20
-# Large values that are read ahead: object storage answers late, but many requests at once.
+# Number of large values to prefetch: object storage is slow, but serves requests in parallel.
 _READ_AHEAD = 16
 
 Row = dict[str, Any]
 
 
 class RowsMissing(Exception):
-    """Rows asked for by id are not there (any more), or are not what they should be."""
+    """Rows that were requested by id are missing or damaged."""
 
 
 class LanceTable:
-    """One table: the few things done with it, retried when two writers collide."""
+    """A table whose writes are retried when they conflict with other writers."""
 
     def __init__(self, table: Any, location: str) -> None:
         self._table = table
@@ -46,31 +46,34 @@ class LanceTable:
 
     @property
     def version(self) -> int:
-        """Grows with every change by any process."""
-        with _explained(self._location):
+        """Version of the table, which grows with every change by any process."""
+        with _translate_errors(self._location):
             return int(self._table.version)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add rows in one step: all of them or none are there afterwards."""
+        """Add all rows atomically."""
         if rows:
             schema = _schemas()[self._table.name]
             batch = _record_batch(rows, schema, self._present(schema.names))
             self._write(lambda: self._table.add(batch))
 
     def set_blocks(self, pages: Mapping[int, tuple[int, str]]) -> None:
-        """Write the blocks of pages that have none, in one step: by number, after row ids."""
+        """Write the blocks of pages that have none, atomically.
+
+        ``pages`` maps page numbers to row ids and blocks.
+        """
         if "blocks" not in self._columns:
             raise StoreError(
-                f"the index {self._location} was made by an older version, and could not be "
-                "upgraded: check the rights to write it"
+                f"The index {self._location} was created by an older version of ViSAR and couldn't "
+                "be upgraded. Check that you are allowed to write to it."
             )
         if not pages:
             return
         row_ids = ", ".join(str(row_id) for row_id, _ in pages.values())
-        # An update has one expression for all rows, without CASE. Blocks are JSON: they have no
-        # control characters.
+        # An update takes one expression for all rows, and CASE isn't supported. Blocks are JSON and
+        # contain no control characters.
         texts = "".join(f"\x1f{number}\x1e{blocks}" for number, (_, blocks) in pages.items())
-        own = f"split_part({quoted(texts)}, concat('\x1f', number, '\x1e'), 2)"
+        own = f"split_part({quote(texts)}, concat('\x1f', number, '\x1e'), 2)"
         self._write(
             lambda: self._table.update(
                 where=f"_rowid IN ({row_ids}) AND blocks IS NULL",
@@ -79,26 +82,27 @@ class LanceTable:
         )
 
     def delete(self, column: str, values: Sequence[str]) -> None:
-        """Delete the rows with one of these values in one step."""
+        """Delete the rows with one of these values, atomically."""
         if values:
-            listed = ", ".join(quoted(value) for value in sorted(values))
-            self._write(lambda: self._table.delete(f"{column} IN ({listed})"))
+            quoted = ", ".join(quote(value) for value in sorted(values))
+            self._write(lambda: self._table.delete(f"{column} IN ({quoted})"))
 
     def compact(self, keep_versions: timedelta) -> None:
-        """Merge small files, and forget the versions older than that."""
+        """Merge small files, and delete versions older than ``keep_versions``."""
         self._write(lambda: self._table.optimize(cleanup_older_than=keep_versions))
 
     def count(self) -> int:
         """Return the number of rows."""
-        with _explained(self._location):
+        with _translate_errors(self._location):
             return int(self._table.count_rows())
 
     def scan(self, columns: Sequence[str], where: str | None = None, *, skip: int = 0) -> list[Row]:
-        """Return the rows that match, in the order they were added, with ids as ``_rowid``.
+        """Return the rows that match, in the order they were added, with their ids as ``_rowid``.
 
-        A filter reads all files of the table; without one, those of rows to skip are not read.
+        With ``where`` all files of the table are read. Without it, the files of skipped rows
+        aren't.
         """
-        with _explained(self._location):
+        with _translate_errors(self._location):
             query = self._table.search().select(self._present(columns)).with_row_id(True)
             if where is not None:
                 query = query.where(where)
@@ -107,26 +111,26 @@ class LanceTable:
             return sorted(query.to_arrow().to_pylist(), key=lambda row: int(row["_rowid"]))
 
     def contents(self, row_ids: Sequence[int]) -> list[bytes | None]:
-        """Return the values of the column ``content`` in the order of the ids, None for none."""
+        """Return the column ``content`` in the order of the ids; None for a missing row."""
         return [row.get("content") for row in self.take(row_ids, ("content",))]
 
     def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
         """Return these columns of rows in the order of the ids; {} for a row that is missing."""
         if not row_ids:
             return []
-        with _explained(self._location):
+        with _translate_errors(self._location):
             query = self._table.take_row_ids(list(row_ids)).select(self._present(columns))
-            found = {row["_rowid"]: row for row in query.with_row_id().to_arrow().to_pylist()}
-        return [found.get(row_id, {}) for row_id in row_ids]
+            rows = {row["_rowid"]: row for row in query.with_row_id().to_arrow().to_pylist()}
+        return [rows.get(row_id, {}) for row_id in row_ids]
 
     def blobs(self, row_ids: Sequence[int]) -> Iterator[bytes]:
-        """Give the values of the column ``data`` in the order of the ids.
+        """Yield the values of the column ``data`` in the order of the ids.
 
-        The next ones are read while the caller works on one. Raises `RowsMissing`.
+        The next values are prefetched in the background. Raises `RowsMissing`.
         """
         if not row_ids:
             return
-        with _explained(self._location):
+        with _translate_errors(self._location):
             blobs = self._table.fetch_blob_files("data", list(row_ids))
             with ThreadPoolExecutor(_READ_AHEAD) as pool:
                 reading = deque(pool.submit(_read, blob) for blob in blobs[:_READ_AHEAD])
@@ -137,22 +141,22 @@ class LanceTable:
                     yield reading.popleft().result()
 
     def _present(self, columns: Sequence[str]) -> list[str]:
-        """Leave out columns of a newer version that could not be added to this table."""
+        """Return the columns that this table has; an older table may lack newer columns."""
         return [column for column in columns if column in self._columns]
 
     def _write(self, write: Callable[[], object]) -> None:
-        with _explained(self._location):
-            _retried(write, "conflict", "concurrent")
+        with _translate_errors(self._location):
+            _retry(write, "conflict", "concurrent")
 
 
-def _retried(action: Callable[[], Any], *phrases: str) -> Any:
-    """Repeat what fails in these words because another process does the same at the moment."""
+def _retry(action: Callable[[], Any], *phrases: str) -> Any:
+    """Retry an action while its error message has one of these phrases."""
     for attempt in range(1, _RETRIES + 1):
         try:
             return action()
         except Exception as error:
-            said = str(error).lower()
-            if attempt == _RETRIES or not any(phrase in said for phrase in phrases):
+            message = str(error).lower()
+            if attempt == _RETRIES or not any(phrase in message for phrase in phrases):
                 raise
         time.sleep(random.uniform(0.01, 0.05) * attempt)
     raise AssertionError
@@ -163,92 +167,122 @@ def _read(blob: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def _explained(location: str) -> Iterator[None]:
-    """Turn what LanceDB raises to `RowsMissing` or a `StoreError`."""
+def _translate_errors(location: str) -> Iterator[None]:
+    """Convert errors of LanceDB to `RowsMissing` or `StoreError`."""
     try:
         yield
     except (VisarError, RowsMissing):
         raise
     except Exception as error:
-        # Of any kind: OSError, RuntimeError, ValueError, and what Rust panics with. After the
-        # reason come lines of LanceDB's source.
+        # LanceDB raises OSError, RuntimeError, ValueError and Rust panics. Its messages end with
+        # paths in its source code.
         reason = str(error).partition(", /")[0].removeprefix("lance error: ")
         if "Could not resolve all requested row IDs" in reason:
             raise RowsMissing(reason) from error
         if "Not found" in reason:
-            reason = f"it, or a part of it, is not there any more ({reason})"
-        raise StoreError(f"the index {location}: {advice(reason)}") from error
+            reason = f"it, or a part of it, no longer exists ({reason})"
+        raise store_error(f"Can't use the index {location}", reason) from error
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Quote a text for a filter expression."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def open_tables(
-    location: str, create: bool, options: Mapping[str, str]
+    location: str, create: bool, options: Mapping[str, str], *, upgrade: bool = True
 ) -> tuple[LanceTable, LanceTable]:
-    """Open the tables ``catalog`` and ``rows`` at an address, or make them.
+    """Open or create the tables ``catalog`` and ``rows`` at a URL.
 
-    Credentials and endpoints that the options do not name are those of the environment
+    Credentials and endpoints that aren't in the options come from the environment
     (``AWS_ACCESS_KEY_ID`` and so on).
     """
     try:
-        import lancedb
-        import pyarrow as pa  # noqa: F401 - LanceDB needs it, and so do we
+        import lancedb  # noqa: F401
+        import pyarrow as pa  # noqa: F401 - LanceDB needs it too
     except ImportError as error:
         raise MissingExtra("An index in object storage", "cloud") from error
 
     schemas = _schemas()
-    with _explained(location):
-        # Every read sees what other processes have committed before it.
-        connection = lancedb.connect(
-            location, read_consistency_interval=timedelta(0), storage_options=dict(options)
-        )
-        present = {}
+    with _translate_errors(location):
+        connection = _connect(location, options)
+        tables = {}
         for name in sorted(connection.list_tables().tables):
-            # It may be listed before it is there.
-            present[name] = _retried(partial(connection.open_table, name), "not found")
-            metadata = present[name].schema.metadata or {}
-            _refuse_other_formats(location, name, metadata.get(_FORMAT_KEY))
-        if not create and "catalog" not in present:
-            raise NotAnIndex(f"there is no index at {location}. Adding a document makes one")
-        made = partial(
+            # A table can be listed shortly before it can be opened.
+            tables[name] = _retry(partial(connection.open_table, name), "not found")
+            metadata = tables[name].schema.metadata or {}
+            _check_format(location, name, metadata.get(_FORMAT_KEY))
+        if not create and "catalog" not in tables:
+            raise no_index_error(location)
+        create_table = partial(
             connection.create_table, exist_ok=True, storage_options={**_OPTIONS, **options}
         )
-        # The catalog comes last: with it the index is complete.
+        # The catalog is created last, because an index with a catalog is complete.
         for name in ("rows", "catalog"):
-            if name in present:
-                _add_columns(present[name], schemas[name])
+            if name in tables:
+                if upgrade:
+                    _add_columns(tables[name], schemas[name])
             else:
-                make = partial(made, name, schema=schemas[name])
-                present[name] = _retried(make, "not found", "exists", "conflict")
-        return LanceTable(present["catalog"], location), LanceTable(present["rows"], location)
+                action = partial(create_table, name, schema=schemas[name])
+                tables[name] = _retry(action, "not found", "exists", "conflict")
+        return LanceTable(tables["catalog"], location), LanceTable(tables["rows"], location)
+
+
+def open_items(location: str, options: Mapping[str, str]) -> LanceTable | None:
+    """Open the table ``items`` of an index; return None if it is missing."""
+    with _translate_errors(location):
+        connection = _connect(location, options)
+        if "items" not in connection.list_tables().tables:
+            return None
+        table = _retry(partial(connection.open_table, "items"), "not found")
+        return LanceTable(table, location)
+
+
+def create_items(location: str, options: Mapping[str, str]) -> LanceTable:
+    """Create the table ``items`` of an index, unless another process just did."""
+    with _translate_errors(location):
+        action = partial(
+            _connect(location, options).create_table,
+            "items",
+            schema=_schemas()["items"],
+            exist_ok=True,
+            storage_options={**_OPTIONS, **options},
+        )
+        return LanceTable(_retry(action, "not found", "exists", "conflict"), location)
+
+
+def _connect(location: str, options: Mapping[str, str]) -> Any:
+    import lancedb
+
+    # An interval of 0 means that every read sees all earlier commits of other processes.
+    return lancedb.connect(
+        location, read_consistency_interval=timedelta(0), storage_options=dict(options)
+    )
 
 
 def _add_columns(table: Any, schema: Any) -> None:
-    """Add the columns that a table of an older version lacks; a read-only one stays as it is."""
+    """Add the columns that a table of an older version lacks, unless it is read-only."""
 
     def add() -> None:
         missing = [field for field in schema if field.name not in table.schema.names]
         if missing:
             table.add_columns(missing)
 
-    # LanceDB raises anything. Whatever else is wrong, reading the table will tell.
+    # LanceDB raises any type of error. If anything else is wrong, reading the table will fail.
     with contextlib.suppress(Exception):
-        _retried(add, "conflict", "concurrent", "exist")
+        _retry(add, "conflict", "concurrent", "exist")
 
 
-def _refuse_other_formats(location: str, table: str, found: bytes | None) -> None:
-    if found is None:
+def _check_format(location: str, table: str, version: bytes | None) -> None:
+    if version is None:
         raise NotAnIndex(
             f"{location} is a LanceDB database, but not a ViSAR index: it has a table {table!r}. "
-            "Choose another place"
+            "Choose another location."
         )
-    if found != str(FORMAT).encode():
+    if version != str(FORMAT).encode():
         raise NotAnIndex(
-            f"{location} has the format {found.decode()}, and this version of ViSAR reads {FORMAT}"
-            f": pip install --upgrade {DISTRIBUTION}, or add the documents again in another place"
+            f"{location} has format {version.decode()}, but this version of ViSAR reads format "
+            f"{FORMAT}. Run pip install --upgrade {DISTRIBUTION}, or choose another location."
         )
 
 
@@ -266,10 +300,14 @@ def _schemas() -> dict[str, Any]:
             *[("revision", text), ("document", text), ("written", time_utc)],
             *[("kind", text), ("number", pa.int32()), ("note", text)],
             *[("checksum", pa.int64()), ("size", pa.int64())],
-            # What is read many at a time, and what is large.
+            # Small values that are read in bulk, and large values.
             *[("content", pa.large_binary()), lancedb.blob("data")],
-            # Of a page that was laid out; older tables got it later.
+            # The layout of a page. Older tables are upgraded with this column.
             ("blocks", text),
+        ],
+        "items": [
+            *[("uid", text), ("kind", text), ("id", text)],
+            *[("number", pa.int64()), ("content", text)],
         ],
     }
     metadata = {_FORMAT_KEY: str(FORMAT).encode()}
@@ -284,7 +322,7 @@ def _record_batch(rows: Sequence[Row], schema: Any, names: Sequence[str]) -> Any
     for field in fields:
         values = [row.get(field.name) for row in rows]
         if isinstance(field.type, pa.ExtensionType):
-            # A blob is stored as a struct: its bytes, or a reference, which is never used here.
+            # A blob is stored as a struct with either its bytes or a reference.
             stored = [None if value is None else {"data": value} for value in values]
             array = pa.array(stored, field.type.storage_type)
             columns.append(pa.ExtensionArray.from_storage(field.type, array))

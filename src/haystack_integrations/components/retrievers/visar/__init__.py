@@ -1,4 +1,4 @@
-"""ViSAR for Haystack, whose YAML files may only name components of ``haystack_integrations``."""
+"""ViSAR for Haystack, whose YAML files can only refer to packages in ``haystack_integrations``."""
 
 from haystack_integrations.components.retrievers.visar.retriever import VisarRetriever
 

@@ -17,7 +17,7 @@ with extra_needed("The Haystack retriever", "haystack"):
 
 @component
 class VisarRetriever:
-    """Finds the pages a question needs, or exactly ``top_k`` pages.
+    """A retriever of the pages that a question needs, or of exactly ``top_k`` pages.
 
     Each document is a page: its text as ``content``, its image as ``blob``, its score, and as
     ``meta`` the fields of its `PageHit` and the reasons for the number of pages (``k``,
@@ -31,9 +31,9 @@ class VisarRetriever:
     top_k
         Number of pages; None lets ViSAR decide for each question.
     images, dpi
-        Whether documents have the page as PNG in their ``blob``, and its resolution.
+        Whether documents have the page as PNG in their ``blob``; resolution of the images.
     search_kwargs
-        More options of `visar.Index.search`, such as ``documents`` and ``max_k``.
+        Further options of `visar.Index.search`, such as ``documents`` and ``max_k``.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class VisarRetriever:
         self.search_kwargs = search_kwargs
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the component as plain values; a library as its location."""
-        described: dict[str, Any] = default_to_dict(
+        """Serialize the component; a library becomes its location."""
+        serialized: dict[str, Any] = default_to_dict(
             self,
             index=self.index if isinstance(self.index, str) else self.index.location,
             top_k=self.top_k,
@@ -61,21 +61,21 @@ class VisarRetriever:
             dpi=self.dpi,
             search_kwargs=self.search_kwargs,
         )
-        return described
+        return serialized
 
     def warm_up(self) -> None:
-        """Open the library; otherwise the first run does it."""
+        """Open the library now instead of in the first run."""
         self._library()
 
     def close(self) -> None:
-        """Close the library if it was opened here; the next run opens it again."""
+        """Close a library that the component opened; the next run opens it again."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
 
     @component.output_types(documents=list[Document], image_contents=list[ImageContent])
     def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """Find the pages a question needs; ``top_k`` replaces the component's own."""
+        """Find the pages a question needs; ``top_k`` overrides the component's."""
         k = self.top_k if top_k is None else top_k
         pages = retrieve(self._library(), query, k, dpi=self.dpi, search_kwargs=self.search_kwargs)
         documents = [self._document(page) for page in pages]
@@ -85,7 +85,7 @@ class VisarRetriever:
 
     @component.output_types(documents=list[Document], image_contents=list[ImageContent])
     async def run_async(self, query: str, top_k: int | None = None) -> dict[str, Any]:
-        """Do the same as `run`, in a thread."""
+        """Call `run` in a thread."""
         found: dict[str, Any] = await asyncio.to_thread(self.run, query, top_k)
         return found
 
