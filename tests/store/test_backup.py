@@ -14,7 +14,7 @@ import pytest
 from tests.store.samples import add, interrupt, open_kind, state
 from visar.errors import StoreError
 from visar.files import copy_atomically
-from visar.store import open_store, sqlite_backup
+from visar.store import open_store, sqlite_upkeep
 from visar.store.sqlite import SqliteStore
 
 
@@ -111,7 +111,7 @@ def test_changes_during_a_backup(
         copies.append(source.name)
         copy_atomically(source, target)
 
-    monkeypatch.setattr(sqlite_backup, "copy_atomically", copy_and_change)
+    monkeypatch.setattr(sqlite_upkeep, "copy_atomically", copy_and_change)
     full.backup(tmp_path / "backup")
     assert copies
     copy = SqliteStore.open(tmp_path / "backup")
@@ -132,7 +132,7 @@ def test_interrupted_backup_is_resumed(
         copies.append(source.name)
         copy_atomically(source, to)
 
-    monkeypatch.setattr(sqlite_backup, "copy_atomically", copy)
+    monkeypatch.setattr(sqlite_upkeep, "copy_atomically", copy)
     max_copies = 1
     with pytest.raises(KeyboardInterrupt):
         full.backup(target)

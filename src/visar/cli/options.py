@@ -438,8 +438,8 @@ def _parameter(
 
 
 def _set_storage_options(values: list[str]) -> None:
-    from visar.store.opening import OPTIONS_VARIABLE, storage_options
-    from visar.store.opening import parse_storage_options as parse
+    from visar.store.store import OPTIONS_VARIABLE, storage_options
+    from visar.store.store import parse_storage_options as parse
 
     options = storage_options(parse(values))
     os.environ[OPTIONS_VARIABLE] = shlex.join(f"{k}={v}" for k, v in options.items())

@@ -9,10 +9,16 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeVar
 
 from visar.documents.page import Block, BlockKind, Page, Word
-from visar.documents.segments import PlacedWord, Segment, find_segments, is_bullet, is_item_mark
+from visar.documents.segments import (
+    PlacedWord,
+    Segment,
+    by_line,
+    find_segments,
+    is_bullet,
+    is_item_mark,
+)
 from visar.documents.sentences import ends_text, find_sentences
 from visar.documents.tables import Table, find_tables
 
@@ -99,18 +105,9 @@ def find_blocks(
     recurring: Collection[str] = (),
     tables: Iterable[Table] = (),
 ) -> tuple[Block, ...]:
-    """Find the blocks of a page, in reading order.
+    """Find the blocks of a page of this height in points, in reading order.
 
-    Parameters
-    ----------
-    words
-        All words of the page.
-    height
-        Height of the page in points.
-    recurring
-        The `margin_texts` of pages nearby.
-    tables
-        Known tables; the others are found.
+    ``recurring`` are the `margin_texts` of pages nearby, ``tables`` known tables; others are found.
     """
     table_parts = [_known_table(words, table) for table in tables]
     table_words = {word.index for part in table_parts for word in part.words}
@@ -118,7 +115,7 @@ def find_blocks(
     margins, rest = _margins(find_segments(words), height, recurring)
     tiles, rest = _tiles(rest)
     more_tables, rest = _tables(rest)
-    turned = [_Part("label", line) for line in _by_line(w for w in words if not w.upright)]
+    turned = [_Part("label", line) for line in by_line(w for w in words if not w.upright)]
     parts = [*margins, *table_parts, *tiles, *more_tables, *_texts(rest), *turned]
     parts.sort(key=lambda part: (part.words[0].line, part.words[0].left))
     return _under_headings(parts)
@@ -165,18 +162,8 @@ def _sizes_of_lines(words: Sequence[Word], height: float) -> list[float]:
 
 def margin_texts(words: Sequence[PlacedWord], height: float) -> set[str]:
     """Return the letters of the lines at the edges of a page, for recognizing running heads."""
-    lines = _by_line(find_segments(words))
+    lines = by_line(find_segments(words))
     return {_letters(line) for line in lines if _at_edge(line, height)} - {""}
-
-
-_Lined = TypeVar("_Lined", PlacedWord, Segment)
-
-
-def _by_line(parts: Iterable[_Lined]) -> list[list[_Lined]]:
-    lines: dict[int, list[_Lined]] = {}
-    for part in parts:
-        lines.setdefault(part.line, []).append(part)
-    return list(lines.values())
 
 
 def _margins(
@@ -184,7 +171,7 @@ def _margins(
 ) -> tuple[list[_Part], list[Segment]]:
     """Return running heads and lines of a table of contents, and the other segments."""
     parts, rest = [], []
-    for line in _by_line(segments):
+    for line in by_line(segments):
         text = " ".join(segment.text for segment in line)
         words = [word for segment in line for word in segment.words]
         if _at_edge(line, height) and (

@@ -60,25 +60,13 @@ def open_document(
     """Open a PDF, an image, a folder of page images, an office document, or a text.
 
     The type of a file is detected from its content, not its name, except for the format of a text.
+    Supported are PDF; PNG, JPEG, WebP and TIFF images (each frame of a TIFF is a page); folders
+    that only contain such images, sorted in natural order; XLSX workbooks; DOCX, PPTX, ODT and
+    similar documents, which need LibreOffice; text, Markdown, HTML, CSV, TSV and email (EML) files.
 
-    Parameters
-    ----------
-    path
-        A PDF; a PNG, JPEG, WebP or TIFF image (each frame of a TIFF is a page); a folder that
-        only contains such images, sorted in natural order; an XLSX workbook; a DOCX, PPTX, ODT
-        or similar document, which needs LibreOffice; a text, Markdown, HTML, CSV, TSV or email
-        (EML) file.
-    options
-        Password, OCR and limits.
-    identity
-        The result of `identify` for this path, to avoid hashing the content again.
-
-    Raises
-    ------
-    DocumentError
-        The document can't be read; the message names it and the reason.
-    EncryptedDocument
-        The document needs a password, or the password is wrong.
+    ``identity`` is the result of `identify` for this path, to avoid hashing the content again.
+    Raises DocumentError if the document can't be read; the message names it and the reason. This is
+    EncryptedDocument if it needs a password, or the password is wrong.
     """
     path = Path(path)
     limits = options.limits
@@ -202,23 +190,11 @@ class OpenedDocument:
         return metadata if year is None else {**metadata, "year": year}
 
     def page(self, number: int) -> Page:
-        """Read the words and the size of a page, with OCR if the page needs it.
+        """Read the words and the size of a page, from 1, with OCR if the page needs it.
 
-        The OCR results of the last pages are cached.
-
-        Parameters
-        ----------
-        number
-            Page number; 1 is the first page.
-
-        Raises
-        ------
-        PageError
-            The page can't be read; others may be fine.
-        DocumentError
-            The file was changed or removed.
-        InvalidOption
-            The page doesn't exist.
+        The OCR results of the last pages are cached. Raises PageError if the page can't be read
+        (others may be fine), DocumentError if the file was changed or removed, and InvalidOption if
+        the page doesn't exist.
         """
         cached = self._ocr_pages.get(number)
         if cached is not None:
@@ -250,18 +226,7 @@ class OpenedDocument:
         return page
 
     def pages(self, numbers: Iterable[int] | None = None) -> Iterator[Page]:
-        """Read pages one by one.
-
-        Parameters
-        ----------
-        numbers
-            Numbers of the pages to read, in this order; None for all.
-
-        Raises
-        ------
-        DocumentError
-            A page can't be read, as for `page`.
-        """
+        """Read pages with these numbers, or all pages, one by one."""
         return map(self.page, range(1, len(self) + 1) if numbers is None else numbers)
 
     def needs_ocr(self, number: int) -> bool:
@@ -271,24 +236,9 @@ class OpenedDocument:
         return bool(self._ocr_regions(self._content(number)))
 
     def image(self, number: int, dpi: float = 144) -> Image:
-        """Render a page.
+        """Render a page in RGB with ``dpi`` pixels per inch; images are never enlarged.
 
-        Parameters
-        ----------
-        number
-            Page number; 1 is the first page.
-        dpi
-            Pixels per inch. Images are never enlarged.
-
-        Returns
-        -------
-        PIL.Image.Image
-            The page in RGB.
-
-        Raises
-        ------
-        DocumentError, InvalidOption
-            As for `page`.
+        Raises the same errors as `page`.
         """
         if not 0 < dpi < float("inf"):
             raise InvalidOption(f"dpi must be above 0, not {dpi!r}.")

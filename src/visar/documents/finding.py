@@ -164,19 +164,8 @@ class Identity:
 def identify(path: str | os.PathLike[str], limits: Limits = _DEFAULT_LIMITS) -> Identity:
     """Compute the id of a document and detect its kind, without opening it.
 
-    This reads every byte once, but starts no process and converts nothing.
-
-    Parameters
-    ----------
-    path
-        A file, or a folder of page images.
-    limits
-        Only ``max_bytes`` matters.
-
-    Raises
-    ------
-    DocumentError
-        The path doesn't exist, can't be read, is too large, or isn't a supported document.
+    This reads every byte once, but starts no process and converts nothing. Raises DocumentError if
+    the path doesn't exist, can't be read, is too large, or isn't a supported document.
     """
     path = Path(path)
     with document_errors(clean_line(path)):
@@ -299,10 +288,7 @@ def visible_files(folder: Path) -> list[Path]:
 def page_images(folder: Path) -> list[Path]:
     """Return the images in a folder, or an empty list if it contains anything else.
 
-    Raises
-    ------
-    DocumentError
-        The folder can't be listed, or one of its images can't be read.
+    Raises DocumentError if the folder can't be listed, or one of its images can't be read.
     """
     entries = visible_files(folder)
     failure: DocumentError | None = None

@@ -46,12 +46,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Options for reading a document.
-
-    Raises
-    ------
-    InvalidOption
-        An option has an invalid value.
+    """Options for reading a document. An invalid value raises InvalidOption.
 
     >>> ReadOptions(password="secret").ocr
     'auto'

@@ -104,8 +104,6 @@ class PageSource(Protocol):
 
     def page(self, document: str, number: int) -> Page:
         """Return a page with its words, by the document's id and the page's number from 1."""
-        ...
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Return the image of a page."""
-        ...

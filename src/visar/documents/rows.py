@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from visar.documents.segments import Segment
+from visar.documents.segments import Segment, by_line
 
 # Maximum number of words of a cell, and of a label in the first column.
 _LONGEST_CELL = 10
@@ -29,10 +29,7 @@ Line: TypeAlias = list[Segment]
 
 def find_rows(segments: Iterable[Segment]) -> Iterator[list[Line]]:
     """Yield groups of lines that may be tables, from top to bottom."""
-    lines: dict[int, Line] = {}
-    for segment in segments:
-        lines.setdefault(segment.line, []).append(segment)
-    for run in _runs(_join_halves([lines[number] for number in sorted(lines)])):
+    for run in _runs(_join_halves(by_line(segments))):
         yield from _split_beside(run)
 
 

@@ -141,20 +141,10 @@ def restrict(
 ) -> None:
     """Permanently restrict this process, its future threads and its children.
 
-    This must be called before other threads start.
-
-    Parameters
-    ----------
-    readable, writable
-        Files, and folders with their contents, in addition to Python and the system's libraries.
-        Without ``programs``, the process can't write, whatever is in ``writable``.
-    programs
-        True to allow starting programs of the system and in readable folders.
-
-    Raises
-    ------
-    OSError
-        The kernel supports a part of the sandbox, but it fails.
+    This must be called before other threads start. ``readable`` and ``writable`` are files, and
+    folders with their contents, in addition to Python and the system's libraries. ``programs``
+    allows starting programs of the system and in readable folders; without it, the process can't
+    write. Raises OSError if the kernel supports a part of the sandbox, but it fails.
     """
     if sys.platform != "linux":
         return
@@ -181,16 +171,10 @@ def limit_memory(size: int) -> None:
 def sandbox_command(
     command: Sequence[str], folder: Path | None = None, memory: int | None = None
 ) -> list[str]:
-    """Return a command that runs another one in the sandbox.
+    """Return a command that runs another one, a program by its path, in the sandbox.
 
-    Parameters
-    ----------
-    command
-        The program by its path, and its arguments.
-    folder
-        The only folder that it may read and write, besides libraries and programs.
-    memory
-        Limit of its address space in bytes.
+    ``folder`` is the only folder that it may read and write, besides libraries and programs, and
+    ``memory`` the limit of its address space in bytes.
     """
     if sys.platform != "linux":
         return list(command)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import median
+from typing import TypeVar
 
 # Maximum space between words, in font sizes. Justified lines may have wider spaces of about equal
 # width, up to the second number.
@@ -115,18 +116,49 @@ class Segment:
     def has_letters(self) -> bool:
         return any(word.has_letter for word in self.words)
 
+    @cached_property
+    def is_period(self) -> bool:
+        """True if the segment only contains years, quarters and half-years."""
+        return all(word.is_period for word in self.words)
+
+    @property
+    def is_name(self) -> bool:
+        """True if it can be the label of a row: text, a range or a year, but not a number."""
+        return self.is_period or not self.is_value
+
+    @property
+    def is_number(self) -> bool:
+        """True for a number other than a year: an amount, a share, a score such as 8/8."""
+        plain = any(c.isdigit() for c in self.text) and not self.has_letters
+        return (self.is_value or plain) and not self.is_period
+
+    @property
+    def has_number(self) -> bool:
+        """True if it contains a number other than a year."""
+        return any(
+            any(c.isdigit() for c in word.text) and not word.is_period for word in self.words
+        )
+
     def overlap(self, other: Segment) -> float:
         """Return the width in points that both segments cover."""
         return min(self.right, other.right) - max(self.left, other.left)
 
 
+_Lined = TypeVar("_Lined", PlacedWord, Segment)
+
+
 def find_segments(words: Iterable[PlacedWord]) -> list[Segment]:
     """Split the lines of upright words at wide gaps; return the segments in reading order."""
-    lines: dict[int, list[PlacedWord]] = {}
-    for word in words:
-        if word.upright:
-            lines.setdefault(word.line, []).append(word)
-    return [segment for _, line in sorted(lines.items()) for segment in _split(line)]
+    lines = by_line(word for word in words if word.upright)
+    return [segment for line in lines for segment in _split(line)]
+
+
+def by_line(parts: Iterable[_Lined]) -> list[list[_Lined]]:
+    """Group words or segments by their line."""
+    lines: dict[int, list[_Lined]] = {}
+    for part in parts:
+        lines.setdefault(part.line, []).append(part)
+    return [lines[number] for number in sorted(lines)]
 
 
 def _split(line: list[PlacedWord]) -> list[Segment]:
@@ -156,8 +188,3 @@ def is_bullet(text: str) -> bool:
 def is_item_mark(text: str) -> bool:
     """Return whether a word is the bullet or the number of a list item."""
     return is_bullet(text) or _ENUMERATOR.fullmatch(text) is not None
-
-
-def indices(segments: Sequence[Segment]) -> tuple[int, ...]:
-    """Return the page indices of the words of segments, in order."""
-    return tuple(word.index for segment in segments for word in segment.words)

@@ -69,12 +69,7 @@ def _ends_between(text: str, following: str) -> bool:
 def join_words(words: Sequence[TextWord], compounds: Collection[str] = ()) -> str:
     """Join words to text, undoing hyphenation and without spaces before punctuation.
 
-    Parameters
-    ----------
-    words
-        Words in reading order.
-    compounds
-        Words with a hyphen, in lower case, that keep it at the end of a line.
+    ``compounds`` are words with a hyphen, in lower case, that keep it at the end of a line.
 
     >>> from visar.documents.page import Word
     >>> box = (0.0, 0.0, 0.1, 0.1)

@@ -57,7 +57,7 @@ def _split_at_headers(lines: list[Line]) -> Iterator[list[Line]]:
     first: list[str] = []
     for line in lines:
         pieces = _pieces(line)
-        periods = [word.text for piece in pieces if piece.is_period for word in piece]
+        periods = [word.text for piece in pieces if piece.is_period for word in piece.words]
         numbers = any(piece.is_value and not piece.is_period for piece in pieces)
         if periods and not numbers and len(pieces) > 1:
             if periods == first:
@@ -80,49 +80,6 @@ def _grids(lines: list[Line]) -> Iterator[Table]:
     cut = gaps.index(max(gaps)) + 1
     yield from _grids(lines[:cut])
     yield from _grids(lines[cut:])
-
-
-class _Piece(tuple[PlacedWord, ...]):
-    """The words of a future cell."""
-
-    __slots__ = ()
-
-    @property
-    def left(self) -> float:
-        return min(word.left for word in self)
-
-    @property
-    def right(self) -> float:
-        return max(word.right for word in self)
-
-    @property
-    def middle(self) -> float:
-        return (self.left + self.right) / 2
-
-    @property
-    def is_value(self) -> bool:
-        return any(word.is_value for word in self) and all(w.is_value or w.is_sign for w in self)
-
-    @property
-    def is_period(self) -> bool:
-        return all(word.is_period for word in self)
-
-    @property
-    def is_name(self) -> bool:
-        """True if it can be the label of a row: text, a range or a year, but not a number."""
-        return self.is_period or not self.is_value
-
-    @property
-    def is_number(self) -> bool:
-        """True for a number other than a year: an amount, a share, a score such as 8/8."""
-        counts = any(c.isdigit() for word in self for c in word.text)
-        plain = counts and not any(word.has_letter for word in self)
-        return (self.is_value or plain) and not self.is_period
-
-    @property
-    def has_number(self) -> bool:
-        """True if it contains a number other than a year."""
-        return any(any(c.isdigit() for c in word.text) and not word.is_period for word in self)
 
 
 def _grid(lines: list[Line]) -> Table | None:
@@ -159,33 +116,33 @@ def _grid(lines: list[Line]) -> Table | None:
     if len(valued) < 2 or labeled < FEWEST_LABELED * len(valued):
         return None
     cells = tuple(
-        Cell(tuple(word.index for word in piece), number, column, span)
+        Cell(tuple(word.index for word in piece.words), number, column, span)
         for number, row in enumerate(grid_rows)
         for piece, column, span in row
     )
     return Table(cells, header_rows, _is_contents(grid_rows, header_rows))
 
 
-_Row: TypeAlias = list[tuple[_Piece, int, int]]
+_Row: TypeAlias = list[tuple[Segment, int, int]]
 """The cells of a row: words, first column, number of columns."""
 
 
-def _pieces(line: Line) -> list[_Piece]:
+def _pieces(line: Line) -> list[Segment]:
     """Split a line into cells at wide gaps and between numbers."""
-    pieces: list[_Piece] = []
+    pieces: list[Segment] = []
     for segment in line:
         start = 0
         words = segment.words
         if segment.is_value:
             for end in range(1, len(words)):
                 if words[end].is_value and any(word.is_value for word in words[start:end]):
-                    pieces.append(_Piece(words[start:end]))
+                    pieces.append(Segment(words[start:end]))
                     start = end
-        pieces.append(_Piece(words[start:]))
+        pieces.append(Segment(words[start:]))
     return pieces
 
 
-def _count_headers(rows: Sequence[Sequence[_Piece]]) -> int:
+def _count_headers(rows: Sequence[Sequence[Segment]]) -> int:
     """Return the number of rows before the first one with a number other than a year."""
     for count, row in enumerate(rows):
         if any(piece.is_number for piece in row):
@@ -196,7 +153,7 @@ def _count_headers(rows: Sequence[Sequence[_Piece]]) -> int:
     return int(headed and numbered >= max(2, 0.4 * (len(rows) - 1)))
 
 
-def _columns(body: Sequence[Sequence[_Piece]]) -> list[Interval] | None:
+def _columns(body: Sequence[Sequence[Segment]]) -> list[Interval] | None:
     """Return the columns to the right of the labels, or None if cells span several."""
     labels = [row[0] for row in body if not row[0].is_value]
     # Without labels, the first column serves as labels.
@@ -227,13 +184,13 @@ def _clusters(intervals: list[Interval]) -> list[Interval]:
     return clusters
 
 
-def _touching(piece: _Piece, columns: Sequence[Interval]) -> list[int]:
+def _touching(piece: Segment, columns: Sequence[Interval]) -> list[int]:
     return [n for n, (left, right) in enumerate(columns) if piece.left < right > left < piece.right]
 
 
-def _place(row: Sequence[_Piece], columns: Sequence[Interval]) -> _Row | None:
+def _place(row: Sequence[Segment], columns: Sequence[Interval]) -> _Row | None:
     """Assign the cells of a body row to columns, 0 for labels; return None if it is ambiguous."""
-    by_column: dict[int, _Piece] = {}
+    by_column: dict[int, Segment] = {}
     for piece in row:
         touching = _touching(piece, columns)
         is_label = piece.left < columns[0][0] and not piece.is_value
@@ -250,45 +207,46 @@ def _place(row: Sequence[_Piece], columns: Sequence[Interval]) -> _Row | None:
     return [(piece, column, 1) for column, piece in sorted(by_column.items())]
 
 
-def _place_headers(row: Sequence[_Piece], columns: Sequence[Interval]) -> _Row:
+def _place_headers(row: Sequence[Segment], columns: Sequence[Interval]) -> _Row:
     """Assign the cells of a header row to the columns below them."""
-    by_columns: dict[tuple[int, int], _Piece] = {}
-    if len(row) == 1 and row[0].left < columns[0][0] - 2 * row[0][0].size:
+    by_columns: dict[tuple[int, int], tuple[PlacedWord, ...]] = {}
+    if len(row) == 1 and row[0].left < columns[0][0] - 2 * row[0].words[0].size:
         return [(row[0], 0, 1)]  # a title
     for piece in (part for whole in row for part in _split_header(whole, columns)):
         over = _over(piece, columns)
         first, last = (over[0] + 1, over[-1] + 1) if over else (0, 0)
         key = first, last - first + 1
-        by_columns[key] = _Piece((*by_columns.get(key, ()), *piece))
-    return [(piece, column, span) for (column, span), piece in sorted(by_columns.items())]
+        by_columns[key] = (*by_columns.get(key, ()), *piece.words)
+    return [(Segment(by_columns[key]), *key) for key in sorted(by_columns)]
 
 
-def _over(piece: _Piece, columns: Sequence[Interval]) -> list[int]:
+def _over(piece: Segment, columns: Sequence[Interval]) -> list[int]:
     """Return the columns below a header: those that overlap it, or the nearest one."""
     touching = _touching(piece, columns)
-    if touching or piece.right < columns[0][0] - piece[0].size:
+    if touching or piece.right < columns[0][0] - piece.words[0].size:
         return touching
     away = [max(left - piece.right, piece.left - right) for left, right in columns]
     nearest = min(range(len(columns)), key=away.__getitem__)
-    return [nearest] if away[nearest] < 3 * piece[0].size else []
+    return [nearest] if away[nearest] < 3 * piece.words[0].size else []
 
 
-def _split_header(piece: _Piece, columns: Sequence[Interval]) -> Iterator[_Piece]:
+def _split_header(piece: Segment, columns: Sequence[Interval]) -> Iterator[Segment]:
     """Split headers that are close together at the edges of columns."""
     if len(_over(piece, columns)) < 2:
         yield piece
         return
-    gaps = [after.left - before.right for before, after in pairwise(piece)]
+    words = piece.words
+    gaps = [after.left - before.right for before, after in pairwise(words)]
     usual = median(gaps) if gaps else 0.0
     edges = [(right + left) / 2 for (_, right), (left, _) in pairwise(columns)]
     start = 0
     for end, gap in enumerate(gaps, 1):
-        before, after = piece[end - 1], piece[end]
+        before, after = words[end - 1], words[end]
         crosses = any((before.left + before.right) / 2 < edge < after.right for edge in edges)
         if crosses and ((before.is_period and after.is_period) or gap > 1.3 * usual):
-            yield _Piece(piece[start:end])
+            yield Segment(words[start:end])
             start = end
-    yield _Piece(piece[start:])
+    yield Segment(words[start:])
 
 
 def _join_wrapped(rows: list[_Row], header_rows: int, lines: Sequence[Line]) -> list[_Row]:
@@ -310,12 +268,11 @@ def _join_wrapped(rows: list[_Row], header_rows: int, lines: Sequence[Line]) -> 
             result.append(row)
             continue
         cells = {column: piece for piece, column, _ in result[-1]}
-        columns = {column for piece, column, _ in row}
         if any(p.is_value and column in cells and cells[column].is_value for p, column, _ in row):
             return []  # numbers don't wrap
-        wrapped += len(columns) < len(cells) or any(p[0].text[:1].islower() for p, _, _ in row)
+        wrapped += len(row) < len(cells) or any(p.text[:1].islower() for p, _, _ in row)
         for piece, column, _ in row:
-            cells[column] = _Piece((*cells.get(column, ()), *piece))
+            cells[column] = _joined(cells[column], piece) if column in cells else piece
         result[-1] = [(piece, column, 1) for column, piece in sorted(cells.items())]
     return result if wrapped >= 0.5 * (len(rows) - len(result)) > 0 else []
 
@@ -340,7 +297,7 @@ def _drop_titles(rows: list[_Row], header_rows: int) -> tuple[list[_Row], int]:
 def _reaches_beyond(row: _Row, columns: Sequence[Interval]) -> bool:
     """Return whether headers extend so far beyond the last column that a column is missing."""
     return any(
-        len(piece) > 1 and piece.right > columns[-1][1] + 3 * piece[0].size
+        len(piece.words) > 1 and piece.right > columns[-1][1] + 3 * piece.words[0].size
         for piece, column, span in row
         if column + span > len(columns)
     )
@@ -348,10 +305,11 @@ def _reaches_beyond(row: _Row, columns: Sequence[Interval]) -> bool:
 
 def _is_text(row: _Row) -> bool:
     """Return whether a row is text, or the years below a chart, rather than headers."""
-    years = any(column == 0 and len(piece) > 1 and piece.is_period for piece, column, _ in row)
+    cells = [(piece, len(piece.words), column) for piece, column, _ in row]
+    years = any(column == 0 and count > 1 and piece.is_period for piece, count, column in cells)
     return years or any(
-        len(piece) > _LONGEST_HEADER or (len(piece) > 3 and piece[-1].text.endswith("."))
-        for piece, _, _ in row
+        count > _LONGEST_HEADER or (count > 3 and piece.text.endswith("."))
+        for piece, count, _ in cells
     )
 
 
@@ -368,24 +326,31 @@ def _join_labels(rows: list[_Row], header_rows: int, lines: Sequence[Line]) -> l
         size = lines[number][0].size
         gap = lines[number][0].top - lines[number - 1][0].bottom if number else size
         if above and gap < 0.7 * size:
-            continues = _is_label(row) and row[0][0][0].text[:1].islower()
+            continues = _is_label(row) and row[0][0].text[:1].islower()
             if continues or (_is_label(above) and all(column for _, column, _ in row)):
                 labels = [p for p, column, _ in (*above, *row) if column == 0]
                 cells = [cell for cell in (*above, *row) if cell[1] > 0]
-                result[-1] = [(_Piece(w for p in labels for w in p), 0, 1), *cells]
+                result[-1] = [(_joined(*labels), 0, 1), *cells]
                 continue
         result.append(row)
     return result
 
 
-def _is_text_table(body: Sequence[Sequence[_Piece]], columns: Sequence[Interval]) -> bool:
+def _joined(*pieces: Segment) -> Segment:
+    return Segment(tuple(word for piece in pieces for word in piece.words))
+
+
+def _is_text_table(body: Sequence[Sequence[Segment]], columns: Sequence[Interval]) -> bool:
     """Return whether rows without numbers are a table: short cells that are left-aligned."""
     starts = [left for left, _ in columns]
     aligned = sum(
-        all(any(abs(piece.left - left) < piece[0].size for left in starts) for piece in row[1:])
+        all(
+            any(abs(piece.left - left) < piece.words[0].size for left in starts)
+            for piece in row[1:]
+        )
         for row in body
     )
-    words = sum(len(piece) for row in body for piece in row) / sum(len(row) for row in body)
+    words = sum(len(piece.words) for row in body for piece in row) / sum(map(len, body))
     # Two columns of text are aligned too, but have more words.
     short = words <= (MEAN_CELL if len(columns) > 1 else _MEAN_LABEL)
     return len(body) > 2 and aligned > 0.8 * len(body) and len(columns) < 5 and short
@@ -395,8 +360,8 @@ def _is_contents(rows: Sequence[_Row], header_rows: int) -> bool:
     numbers = []
     for row in rows[header_rows:]:
         values = [piece for piece, column, _ in row if column > 0]
-        if len(values) > 1 or any(len(p) > 1 or not p[0].text.isdigit() for p in values):
+        if len(values) > 1 or any(len(p.words) > 1 or not p.text.isdigit() for p in values):
             return False
-        numbers += [int(piece[0].text) for piece in values]
+        numbers += [int(piece.text) for piece in values]
     rising = all(before <= after for before, after in pairwise(numbers))
     return rising and len(numbers) >= _MIN_ENTRIES and numbers[0] < numbers[-1] < 2000

@@ -103,10 +103,7 @@ def download(url: str, limits: Limits, progress: Progress | None = None) -> Iter
     added by content type where the name has none. ``progress`` is called with the stage
     "downloading", the bytes received, and all bytes, or 0 if the server doesn't say how many.
 
-    Raises
-    ------
-    DocumentError
-        If the document can't be downloaded, is too large, or is of no supported type.
+    Raises DocumentError if the document can't be downloaded, is too large, or isn't supported.
     """
     import ssl
 

@@ -89,12 +89,8 @@ def read_jobs(location: str) -> list[Job]:
 class JobStore:
     """The queue of one running server. Thread-safe.
 
-    Parameters
-    ----------
-    folder
-        Folder of the queue, which is created if it is missing.
-    older
-        Folders with queues of older versions, whose jobs are moved here.
+    ``folder`` is created if it is missing. ``older`` are folders with queues of older versions,
+    whose jobs are moved here.
     """
 
     def __init__(self, folder: Path, older: Iterable[Path] = ()) -> None:

@@ -36,13 +36,7 @@ _LARGEST_PICTURE = 1 << 30
 
 
 class OcrClient:
-    """A client of the shared processes for the pictures of one document.
-
-    Parameters
-    ----------
-    threads
-        Number of threads in each process.
-    """
+    """A client of the shared processes, with this many threads each, for one document."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads

@@ -95,7 +95,6 @@ class PageReader(Protocol):
         images: bool = False,
     ) -> Generator[ReadPage, None, None]:
         """Read pages in the order of their numbers."""
-        ...
 
 
 def add_document(
@@ -118,39 +117,16 @@ def add_document(
     interrupted call can be repeated to resume. Stored words aren't read again. If the same content
     is added from another path, its name and source change only if the first file is gone.
 
-    Parameters
-    ----------
-    store
-        Store, to which several threads and processes can add, even the same document.
-    path
-        A file, or a folder of page images.
-    encoder
-        Encoder, which is called in this thread.
-    options
-        Options for reading the document.
-    progress
-        Progress callback, which is called in this thread.
-    name
-        Name of the document, if ``path`` is a temporary copy without a permanent source.
-    source
-        Source of the document, if ``path`` is a temporary copy of it.
-    workers
-        Number of pages to read in parallel, all usable cores by default. Each page that needs OCR
-        uses a process.
-    metadata
-        Metadata to add to, or override, that of the file or the stored document.
-    collection
-        Collection to add the document to.
-    read
-        Function that reads pages, `read_pages` by default.
+    ``path`` is a file, or a folder of page images. If it is a temporary copy, ``source`` is the
+    source of the document, or ``name`` its name if there is no permanent one. ``workers`` is the
+    number of pages to read in parallel, all usable cores by default; each page that needs OCR uses
+    a process. ``metadata`` is added to that of the file or the stored document, or overrides it.
+    ``read`` replaces `read_pages`. Encoder and progress callback are called in this thread. Several
+    threads and processes can add to a store, even the same document.
 
-    Raises
-    ------
-    DocumentError
-        The document can't be read, or none of its pages. Single pages that can't be read are
-        added without vectors (`Document.invalid`).
-    StoreError
-        The store can't be written.
+    Raises DocumentError if the document can't be read, or none of its pages (single pages that
+    can't be read are added without vectors, see `Document.invalid`), and StoreError if the store
+    can't be written.
     """
     path = Path(path)
     options = options or ReadOptions()
@@ -252,24 +228,10 @@ def read_pages(
 ) -> Generator[ReadPage, None, None]:
     """Read pages in the order of ``numbers``, in parallel and ahead of the caller.
 
-    Parameters
-    ----------
-    document
-        Document to read; None if ``words`` is given and no images are needed.
-    numbers
-        Page numbers, from 1.
-    words
-        The same pages with their words, if they are known.
-    images
-        True to also render images of the pages.
-    workers
-        Number of pages to read in parallel, all usable cores by default.
-
-    Raises
-    ------
-    DocumentError
-        The document can't be read. After an error, or if the generator is closed early, the
-        document is closed, which interrupts pending reads.
+    ``words`` has the same pages if their words are known; then ``document`` may be None if no
+    images are needed. ``workers`` is the number of pages to read in parallel, all usable cores by
+    default. After an error, or if the generator is closed early, the document is closed, which
+    interrupts pending reads.
     """
     by_number = dict(zip(numbers, words, strict=True)) if words is not None else {}
     if document is None:
@@ -324,16 +286,9 @@ def _readers(workers: int, pages: int) -> int:
 
 
 def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:
-    """Encode pages in batches, in order.
+    """Encode pages in batches, in order, in the thread of the consumer.
 
     Pages that can't be read get no vectors, nor do blank pages with an encoder of words.
-
-    Parameters
-    ----------
-    encoder
-        Encoder, which is called in the thread of the consumer.
-    pages
-        Pages, with images if the encoder uses them.
     """
     waiting, size = iter(pages), _FIRST_BATCH
     while batch := list(islice(waiting, size)):

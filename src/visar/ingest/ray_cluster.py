@@ -47,16 +47,8 @@ Value = TypeVar("Value")
 class RayCluster:
     """A connection to a Ray cluster; close it, or use it in a ``with`` block.
 
-    Parameters
-    ----------
-    address
-        Address of the head node, such as ``10.0.0.1:6379``; "auto" finds the cluster on this
-        machine, "local" starts a temporary one.
-
-    Raises
-    ------
-    InvalidOption
-        There is no cluster at the address.
+    ``address`` is that of the head node, such as ``10.0.0.1:6379``; "auto" finds the cluster on
+    this machine, "local" starts a temporary one. Raises InvalidOption if there is no cluster.
     """
 
     def __init__(self, address: str) -> None:
@@ -124,12 +116,8 @@ class RayCluster:
     ) -> Iterator[Result]:
         """Add documents to an index that all nodes can access.
 
-        Repeat an interrupted call to resume it.
-
-        Raises
-        ------
-        VisarError
-            The index or the encoder fails. Documents that can't be read are yielded as refusals.
+        Repeat an interrupted call to resume it. Raises VisarError if the index or the encoder
+        fails; documents that can't be read are yielded as refusals.
         """
         settings = self._settings(batch)
         pool = _EncoderPool(self._ray, settings, on_gpu=batch.encoder.reads == "image")

@@ -110,28 +110,9 @@ def open_source(
     """Open a stored document to render its pages, from the stored original or its source.
 
     This reads the whole file once to check that it hasn't changed, so open it once for many pages.
-
-    Parameters
-    ----------
-    document
-        Document of the store.
-    options
-        Password and limits; the limits are raised if the document needs it. OCR isn't used,
-        because the words are in the index.
-    original
-        Path of the stored original, if there is one.
-
-    Returns
-    -------
-    OpenedDocument
-        The open document, which the caller must close.
-
-    Raises
-    ------
-    EncryptedDocument
-        The document needs a password, or the password is wrong.
-    DocumentError
-        The file is gone, on another computer, changed since it was added, or can't be read.
+    Limits are raised if the document needs it. OCR isn't used, because the words are in the index.
+    Raises DocumentError if the file is gone, on another computer, changed since it was added, or
+    can't be read, for example because it needs a password.
     """
     from visar.documents import identify, open_document
 
@@ -194,12 +175,7 @@ class _PooledSource:
 class SourcePool:
     """A cache of open sources, so that rendering many pages hashes and opens each file once.
 
-    The pool is thread-safe.
-
-    Parameters
-    ----------
-    size
-        Maximum number of unused sources to keep open; each has a process.
+    It keeps up to ``size`` unused sources open; each has a process. Thread-safe.
     """
 
     def __init__(self, size: int = 4) -> None:

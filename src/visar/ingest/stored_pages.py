@@ -19,16 +19,8 @@ class StoredPages:
     """A reader of stored pages with their blocks.
 
     Blocks of pages that were stored without them are found in the original file, and saved in the
-    store. Words and vectors don't change.
-
-    Parameters
-    ----------
-    store
-        Store of the pages.
-    sources
-        Pool of the files of documents.
-    options
-        Function that returns the options for reading a document, by its id.
+    store. Words and vectors don't change. ``options`` returns the options for reading a document,
+    by its id.
     """
 
     def __init__(

@@ -127,22 +127,9 @@ def find_checkpoint(
     """Find a checkpoint by local path or hub name; return a Checkpoint unchanged.
 
     A local folder never triggers a download: an adapter's base model must be on this machine too.
-
-    Parameters
-    ----------
-    name
-        Folder, or repository on the hub.
-    revision
-        Branch, tag or commit of the repository; None for the main branch.
-    base_revision
-        Revision of an adapter's base model.
-
-    Raises
-    ------
-    CheckpointError
-        If it doesn't exist or is incomplete.
-    InvalidOption
-        If the name isn't a valid path, or a revision is given for a folder.
+    Revisions are branches, tags or commits on the hub, by default of the main branch. Raises
+    CheckpointError if the checkpoint doesn't exist or is incomplete, and InvalidOption if the name
+    isn't a valid path, or a revision is given for a folder.
     """
     if isinstance(name, Checkpoint):
         return name

@@ -64,16 +64,8 @@ def quantize_dynamically(
 ) -> None:
     """Write a model with 8-bit weights (one scale per channel) and 8-bit activations.
 
-    Parameters
-    ----------
-    model
-        Model or path to a model file.
-    target
-        File to write.
-    operations
-        Operator types to quantize; None for all supported types.
-    excluded_prefixes
-        Name prefixes of nodes to leave unquantized.
+    ``operations`` are the operator types to quantize, by default all that are supported. Nodes
+    whose name has an excluded prefix are left out.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic

@@ -14,7 +14,6 @@ class Downloadable(Protocol):
 
     def fetch(self) -> None:
         """Download missing files without loading the model."""
-        ...
 
 
 @runtime_checkable
@@ -24,7 +23,6 @@ class Identified(Protocol):
     @property
     def identity(self) -> str:
         """``REPOSITORY@COMMIT``, plus a short base model commit; a hash for local folders."""
-        ...
 
 
 @runtime_checkable
@@ -33,7 +31,6 @@ class Loadable(Protocol):
 
     def load(self) -> None:
         """Load the weights now instead of on first use."""
-        ...
 
 
 @runtime_checkable
@@ -42,7 +39,6 @@ class Releasable(Protocol):
 
     def release(self) -> None:
         """Free the memory of the weights; the next use loads them again."""
-        ...
 
 
 def identity_of(model: object) -> str:

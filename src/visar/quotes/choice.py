@@ -99,15 +99,7 @@ class ScoredPassage:
 
 
 class Question:
-    """A question with its stems, and their rarity among the passages.
-
-    Parameters
-    ----------
-    text
-        The question.
-    vocabulary
-        Stems and stop words of the pages' language.
-    """
+    """A question with its stems in the pages' language, and their rarity among the passages."""
 
     def __init__(self, text: str, vocabulary: Vocabulary = _ENGLISH) -> None:
         self.text = text
@@ -231,14 +223,7 @@ class Quotes:
 def find_quotes(text: str, pages: Sequence[WeightedPage], reader: Reader | None = None) -> Quotes:
     """Rank the passages of pages by how well they answer a question.
 
-    Parameters
-    ----------
-    text
-        The question.
-    pages
-        Pages with their blocks.
-    reader
-        Reorders the best passages.
+    The pages have blocks. A reader reorders the best passages.
     """
     words = (word.text for weighted in pages[:_LANGUAGE_PAGES] for word in weighted.page.words)
     question = Question(text, Vocabulary(detect_language(words)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,7 @@ MAX_TEXT = 256
 _MAX_QUESTION = 512 - MAX_TEXT - 3
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFile:
+class ModelFile(NamedTuple):
     """A file of a model."""
 
     path: Path
@@ -49,12 +48,8 @@ class ModelFile:
         return content
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """The files of a cross-encoder."""
-
-    model: ModelFile
-    tokenizer: ModelFile
+ModelFiles: TypeAlias = tuple[ModelFile, ModelFile]
+"""The model and the tokenizer of a cross-encoder."""
 
 
 def package_folder() -> Path | None:
@@ -74,10 +69,8 @@ def package_folder() -> Path | None:
 
 def files_in(folder: Path) -> ModelFiles:
     """Return the files of the package's model in its folder, with their checksums."""
-    return ModelFiles(
-        ModelFile(folder / "model.onnx", MODEL_SHA256),
-        ModelFile(folder / "tokenizer.json", TOKENIZER_SHA256),
-    )
+    model = ModelFile(folder / "model.onnx", MODEL_SHA256)
+    return model, ModelFile(folder / "tokenizer.json", TOKENIZER_SHA256)
 
 
 def package_files() -> ModelFiles:
@@ -93,10 +86,8 @@ def package_files() -> ModelFiles:
 
 def hub_files(repository: str) -> ModelFiles:
     """Return the files of a hub repository, downloading them if necessary."""
-    return ModelFiles(
-        ModelFile(fetch_file(repository, HUB_MODEL)),
-        ModelFile(fetch_file(repository, HUB_TOKENIZER)),
-    )
+    model = ModelFile(fetch_file(repository, HUB_MODEL))
+    return model, ModelFile(fetch_file(repository, HUB_TOKENIZER))
 
 
 class CrossEncoder:
@@ -139,9 +130,10 @@ class _Model:
     """
 
     def __init__(self, files: ModelFiles) -> None:
-        self._tokenizer = open_tokenizer(files.tokenizer.read())
+        model, tokenizer = files
+        self._tokenizer = open_tokenizer(tokenizer.read())
         self._first, self._last = self._tokenizer.encode("").ids  # special tokens around a text
-        self._session = open_session(files.model.read())
+        self._session = open_session(model.read())
 
     def relevance(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         prefix = [self._first, *self._tokens(question)[:_MAX_QUESTION], self._last]

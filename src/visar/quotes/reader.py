@@ -40,11 +40,9 @@ class Reader(Protocol):
     @property
     def name(self) -> str:
         """Name in results."""
-        ...
 
     def read(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the relevance of each text: any finite number, higher is better."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +128,10 @@ def choose_reader(reader: str | Reader, *, device: str = "auto") -> Reader | Non
 def get_reader(reader: str | Reader, *, device: str = "auto") -> Reader:
     """Return a reader by name; a reader is returned unchanged. Models are loaded on first use.
 
-    Parameters
-    ----------
-    reader
-        A name from `available_readers`, an entry point of the group ``visar.readers``, or
-        ``module:attribute``: a class or function that returns a reader.
-    device
-        Passed to readers of other packages that accept it. Ours run on the CPU.
-
-    Raises
-    ------
-    InvalidOption
-        The name is unknown.
-    ReaderError
-        The reader can't be created, or its package isn't installed.
+    A name is that of `available_readers`, an entry point of the group ``visar.readers``, or
+    ``module:attribute``: a class or function that returns a reader. ``device`` is passed to readers
+    of other packages that accept it; ours run on the CPU. Raises InvalidOption if the name is
+    unknown, and ReaderError if the reader can't be created, or its package isn't installed.
     """
     if not isinstance(reader, str):
         return reader
@@ -176,10 +164,7 @@ def _cross_encoder(name: str) -> CrossEncoder:
 def relevance(reader: Reader, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
     """Return a reader's scores of texts, validated: other packages can return anything.
 
-    Raises
-    ------
-    ReaderError
-        The reader fails, or doesn't return a finite number for each text.
+    Raises ReaderError if the reader fails, or doesn't return a finite number for each text.
     """
     if not texts:
         return np.zeros(0, np.float32)

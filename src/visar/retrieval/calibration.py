@@ -228,18 +228,9 @@ class Calibration:
     ) -> Float64:
         """Return the probability that each page contains evidence.
 
-        Parameters
-        ----------
-        cosine
-            `best_cosine` of the question.
-        features
-            `page_features` of the question.
-        several
-            Whether the pages are the best of several documents.
-        reader
-            Name of the reader, if one was used.
-        judged
-            Its score of each page; NaN for pages that it didn't read.
+        ``cosine`` and ``features`` are the question's `best_cosine` and `page_features`,
+        ``several`` tells that the pages are the best of several documents, and ``judged`` has the
+        score of each page by a reader, NaN for pages that it didn't read.
         """
         model = self.pages
         if (
@@ -277,13 +268,8 @@ def logit(probabilities: Float64) -> Float64:
 def expected_f1(probabilities: Float64) -> Float64:
     """Return the expected F1 of choosing the k most probable pages, for k = 1, 2, …, 64.
 
-    Pages are assumed to contain evidence independently of each other. If a of the k pages and b of
-    the others contain evidence, F1 is 2a / (k + a + b).
-
-    Parameters
-    ----------
-    probabilities
-        Probabilities of the pages in descending order.
+    Probabilities are in descending order, and pages are assumed to contain evidence independently
+    of each other. If a of the k pages and b of the others do, F1 is 2a / (k + a + b).
 
     >>> expected_f1(np.array([0.9, 0.8, 0.0])).round(2)
     array([0.66, 0.89, 0.71])
@@ -325,10 +311,7 @@ def _add_page(distribution: Float64, probability: float) -> Float64:
 def find_calibration(encoder: EncoderRef) -> Calibration | None:
     """Return the calibration of an encoder: the user's, or the one that ships with ViSAR.
 
-    Raises
-    ------
-    CalibrationError
-        The user's calibration is damaged.
+    Raises CalibrationError if the user's calibration is damaged.
     """
     own = calibration_path(encoder)
     try:
@@ -342,13 +325,7 @@ def find_calibration(encoder: EncoderRef) -> Calibration | None:
 
 
 def save_calibration(calibration: Calibration, path: Path) -> None:
-    """Write a calibration as JSON, atomically.
-
-    Raises
-    ------
-    CalibrationError
-        The file can't be written.
-    """
+    """Write a calibration as JSON, atomically; raise CalibrationError if that fails."""
     values = {"format": FORMAT, **dataclasses.asdict(calibration)}
     try:
         write_whole(path, (json.dumps(values, ensure_ascii=False, indent=2) + "\n").encode())

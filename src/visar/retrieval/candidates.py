@@ -78,29 +78,19 @@ class CandidateIndex(Protocol):
 
     def known(self) -> AbstractSet[Key]:
         """Return the keys of all documents in the index."""
-        ...
 
     def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
         """Add a document. ``vectors`` reads its vectors and is only called if necessary."""
-        ...
 
     def remove(self, documents: Iterable[Key]) -> None:
         """Remove documents; unknown ones are ignored."""
-        ...
 
     def candidates(self, query: Float32, n: int, documents: Sequence[Document]) -> list[Candidate]:
-        """Return at most ``n`` pages of known documents, best first.
+        """Return at most ``n`` pages of these documents, best first.
 
-        Parameters
-        ----------
-        query
-            (m, D) unit vectors of the question.
-        n
-            Maximum number of pages.
-        documents
-            Documents to search.
+        ``query`` has the (m, D) unit vectors of the question. Documents that aren't known are
+        ignored.
         """
-        ...
 
 
 class Candidates:
@@ -205,17 +195,11 @@ class _StackedMeans:
     """Means in float32, or in float16 if there are many."""
 
 
-class PageSummaries:
+class PageSummaries(CandidateIndex):
     """Candidate index with mean vectors and bits of pages; it needs no training.
 
-    Parameters
-    ----------
-    folder
-        Folder of the summaries. If it isn't writable, they are only kept in memory.
-    dimension
-        Dimension of the vectors.
-    stored
-        Function that returns the summaries in the store for a document id, or None.
+    If the folder of the summaries isn't writable, they are only kept in memory. ``stored`` returns
+    the summaries in the store for a document id, or None.
     """
 
     def __init__(
@@ -232,7 +216,6 @@ class PageSummaries:
         self._stacked: _StackedMeans | None = None
 
     def known(self) -> AbstractSet[Key]:
-        """Return the keys of all documents in the index."""
         with self._lock:
             return set(self._summaries)
 
@@ -278,12 +261,7 @@ class PageSummaries:
         except (OSError, ValueError):
             return None
 
-    def candidates(
-        self,
-        query: Float32,
-        n: int,
-        documents: Sequence[Document],
-    ) -> list[Candidate]:
+    def candidates(self, query: Float32, n: int, documents: Sequence[Document]) -> list[Candidate]:
         """Return the best pages by bits among the best by means."""
         with self._lock:
             if not self._summaries:

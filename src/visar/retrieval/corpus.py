@@ -37,20 +37,8 @@ T = TypeVar("T")
 class Corpus:
     """Pages of documents with the vectors of one encoder; positions start at 0.
 
-    Vectors are loaded on first use, and only once. Thread-safe.
-
-    Parameters
-    ----------
-    store
-        Store of the documents.
-    stored_pages
-        Reads their pages.
-    documents
-        Documents to search, as they are in the store's catalog.
-    encoder
-        Encoder of the vectors.
-    page_ids
-        Pages to search; by default all pages of the documents.
+    Documents are as in the store's catalog. ``page_ids`` are the pages to search, by default all of
+    them. Vectors are loaded on first use, and only once. Thread-safe.
     """
 
     def __init__(
@@ -230,12 +218,8 @@ def choose_documents(
 ) -> list[Document]:
     """Return the documents of a catalog that match ids or names, a collection and a filter.
 
-    Raises
-    ------
-    NotInIndex
-        No document matches.
-    InvalidOption
-        ``documents`` is empty, or the filter is invalid.
+    Raises NotInIndex if no document matches, and InvalidOption if ``documents`` is empty or the
+    filter is invalid.
     """
     candidates = list(catalog)
     if documents is not None:
@@ -265,10 +249,7 @@ def split_by_encoder(
 ) -> tuple[list[Document], list[Document]]:
     """Return the documents with vectors of an encoder, and those without.
 
-    Raises
-    ------
-    NotInIndex
-        No document has vectors of the encoder.
+    Raises NotInIndex if no document has vectors of the encoder.
     """
     encoded = [document for document in documents if document.has(encoder)]
     others = [document for document in documents if not document.has(encoder)]

@@ -19,7 +19,7 @@ import numpy as np
 from visar.core.vectors import Float32
 from visar.errors import extra_needed
 from visar.results import Document, EncoderRef
-from visar.retrieval.candidates import Candidate, Key, document_key
+from visar.retrieval.candidates import Candidate, CandidateIndex, Key, document_key
 from visar.store import DocumentVectors
 from visar.store.summaries import mean_vectors
 
@@ -46,29 +46,21 @@ def _pages(vectors: DocumentVectors) -> Iterator[tuple[int, Float32, Float32]]:
         yield number + 1, exact, mean_vectors(exact)
 
 
-class _Engine(ABC):
+class _Engine(CandidateIndex, ABC):
     """Base class of engines, with the keys of the documents added."""
 
     _known: set[Key]
 
     def known(self) -> AbstractSet[Key]:
-        """Return the keys of all documents in the index."""
         return frozenset(self._known)
 
     def remove(self, documents: Iterable[Key]) -> None:
-        """Remove documents; unknown ones are ignored."""
         removed = sorted(self._known.intersection(documents))
         if removed:
             self._delete(removed)
             self._known.difference_update(removed)
 
-    def candidates(
-        self,
-        query: Float32,
-        n: int,
-        documents: Sequence[Document],
-    ) -> list[Candidate]:
-        """Return at most ``n`` pages of these documents, best first."""
+    def candidates(self, query: Float32, n: int, documents: Sequence[Document]) -> list[Candidate]:
         keys = {document_key(document) for document in documents} & self._known
         if not keys:
             return []
@@ -87,13 +79,6 @@ class QdrantCandidates(_Engine):
     """Pages in a Qdrant collection, with an index of their means.
 
     The index finds pages by their means; Qdrant then reranks them by their full vectors.
-
-    Parameters
-    ----------
-    client
-        Client of a cluster, or in local mode.
-    encoder
-        Encoder of the vectors.
     """
 
     def __init__(self, client: QdrantClient, encoder: EncoderRef) -> None:
@@ -136,7 +121,6 @@ class QdrantCandidates(_Engine):
         return cls(client, encoder)
 
     def add(self, document: Document, vectors: Callable[[], DocumentVectors]) -> None:
-        """Add a document."""
         key = document_key(document)
         models, batch = self._models, []
         for number, exact, means in _pages(vectors()):
@@ -203,14 +187,7 @@ class QdrantCandidates(_Engine):
 class LanceCandidates(_Engine):
     """Means of pages in a LanceDB table, with an index if there are many.
 
-    Parameters
-    ----------
-    location
-        Folder, or an address such as ``s3://bucket/prefix``.
-    encoder
-        Encoder of the vectors.
-    options
-        Storage options of LanceDB.
+    ``location`` is a folder, or an address such as ``s3://bucket/prefix``.
     """
 
     def __init__(

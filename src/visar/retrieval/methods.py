@@ -112,11 +112,7 @@ class ScoredPages:
         """Return one score per page: late interaction, cosine of mean vectors, s_p, or probability.
 
         The probability is that of containing evidence, given that the pages are about the question.
-
-        Raises
-        ------
-        InvalidOption
-            Probabilities need a calibration, but there is none.
+        Raises InvalidOption if there is no calibration, which probabilities need.
         """
         if kind not in self._scores:
             self._scores[kind] = self._compute(kind)
@@ -205,11 +201,8 @@ class Method:
     def choose(self, pages: ScoredPages) -> Choice | Selection:
         """Choose pages for a question.
 
-        Raises
-        ------
-        InvalidOption
-            There are too many pages, evidence or a calibration is missing, or the function fails or
-            doesn't return pages.
+        Raises InvalidOption if there are too many pages, evidence or a calibration is missing, or
+        the function fails or doesn't return pages.
         """
         return self.check_result(self.call(pages), pages)
 
@@ -358,10 +351,7 @@ def method_names() -> list[str]:
 def get_method(method: str | Method | MethodFunction) -> Method:
     """Return a method by name or ``module:function``, or make one from a function.
 
-    Raises
-    ------
-    InvalidOption
-        There is no such method.
+    Raises InvalidOption if there is no such method.
     """
     if isinstance(method, Method):
         return method

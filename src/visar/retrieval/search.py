@@ -55,22 +55,12 @@ Spans: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Searcher:
-    """Search in one corpus with one encoder. Thread-safe.
+    """Search in one corpus with its encoder. Thread-safe.
 
-    Parameters
-    ----------
-    corpus
-        Pages to search. Documents that have been removed from the store are left out.
-    encoder
-        Encoder of the questions; must be the one of the corpus.
-    candidates
-        First stage for large libraries; without it, all pages are compared.
-    left_out
-        Documents without vectors of the encoder, to list in results.
-    reader
-        Reorders the best pages and their quotes.
-    source
-        Library with the images and words of the pages found.
+    Documents that have been removed from the store are left out. ``candidates`` is the first stage
+    for large libraries; without it, all pages are compared. ``left_out`` are documents without
+    vectors of the encoder, to list in results. ``reader`` reorders the best pages and their quotes.
+    ``source`` is a library with the images and words of the pages found.
     """
 
     def __init__(
@@ -108,16 +98,9 @@ class Searcher:
         method: str | Method | MethodFunction | None = None,
         image: Image | None = None,
     ) -> SearchResult:
-        """Find the pages that a question needs.
+        """Find the pages that a question, or an image instead of it, needs.
 
-        Parameters
-        ----------
-        query
-            A question, or a query with its options.
-        method
-            Method or function that replaces the query's method.
-        image
-            Image to search with instead of a question.
+        ``method`` replaces the query's method.
         """
         started = time.perf_counter()
         query = Query(question=query) if isinstance(query, str) else query

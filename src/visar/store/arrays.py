@@ -25,7 +25,7 @@ from visar.encoders.coding import coding_of
 from visar.encoders.encoder import EncoderRef, PageEmbedding
 from visar.errors import StoreError
 from visar.files import sync_folder
-from visar.store.records import DocumentVectors
+from visar.store.store import DocumentVectors
 
 PATCH = np.dtype([("box", "<f4", (4,)), ("word", "<i4")])
 KINDS = ("vectors", "patches")
@@ -89,14 +89,7 @@ def checksum(vectors: bytes, patches: bytes) -> int:
 class PartWriter:
     """A writer that appends pages to the files of an array; `finish` makes them readable.
 
-    Parameters
-    ----------
-    folder, name
-        The folder and the name of the array.
-    encoder
-        The encoder of the vectors.
-    rows
-        Number of valid rows from an interrupted writer; the rest of the files is truncated.
+    ``rows`` is the number of valid rows from an interrupted writer; the rest is truncated.
     """
 
     def __init__(self, folder: Path, name: str, encoder: EncoderRef, rows: int = 0) -> None:
@@ -114,17 +107,9 @@ class PartWriter:
 
     @classmethod
     def reopen(cls, folder: Path, name: str, encoder: EncoderRef, rows: int) -> PartWriter:
-        """Resume the files of an interrupted writer.
-
-        Raises
-        ------
-        StoreError
-            If they have fewer than ``rows`` rows.
-        """
-        paths = zip(
-            part_paths(folder, name), array_paths(folder, name), _dtypes(encoder), strict=True
-        )
-        for part, whole, dtype in paths:
+        """Resume the files of an interrupted writer; raise StoreError if they lack rows."""
+        parts, wholes = part_paths(folder, name), array_paths(folder, name)
+        for part, whole, dtype in zip(parts, wholes, _dtypes(encoder), strict=True):
             # The writer had finished this file. Keep it: the commit that names it may be on disk
             # even though it reported an error.
             if whole.exists() and not part.exists():
@@ -180,12 +165,8 @@ class PartWriter:
             _write(file, _header(dtype, self.rows), 0)
         self.sync()
         self.close()
-        names = zip(
-            part_paths(self._folder, self._name),
-            array_paths(self._folder, self._name),
-            strict=True,
-        )
-        for part, whole in names:
+        parts, wholes = (paths(self._folder, self._name) for paths in (part_paths, array_paths))
+        for part, whole in zip(parts, wholes, strict=True):
             part.replace(whole)
         sync_folder(self._folder)
 
@@ -222,12 +203,8 @@ def map_arrays(
 ) -> tuple[NDArray[Any], NDArray[np.void]]:
     """Map the files of an array into memory; data is only read when accessed.
 
-    The vectors are encoded as stored; `Coding.decode` returns numbers.
-
-    Raises
-    ------
-    StoreError
-        If a file is missing or invalid.
+    The vectors are encoded as stored; `Coding.decode` returns numbers. Raises StoreError if a file
+    is missing or invalid.
     """
     arrays = []
     for path, dtype in zip(array_paths(folder, name), _dtypes(encoder), strict=True):

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from visar._version import DISTRIBUTION
 from visar.errors import NotAnIndex, StoreError
 from visar.results import Document, EncoderRef, InvalidPage
 from visar.store.checks import all_without_text, no_index_error, store_error
 from visar.store.pages import PAGE_COLUMNS
+from visar.store.store import Change
 
 FORMAT = 3
 """Format version of the folder: 1 was LanceDB, 2 stored no blocks."""
@@ -181,9 +183,8 @@ def _add_blocks(connection: sqlite3.Connection) -> None:
     """Add the new column to tables of format 2, unless the index is read-only."""
     try:
         connection.execute("BEGIN IMMEDIATE")
-        if (
-            stored_format(connection) == _FORMAT_WITHOUT_BLOCKS
-        ):  # another process may have been faster
+        # Another process may have been faster.
+        if stored_format(connection) == _FORMAT_WITHOUT_BLOCKS:
             for table in ("pages", "draft_pages"):
                 columns = connection.execute(f"PRAGMA table_info ({table})").fetchall()
                 # A process of the previous version resets the format number when it compacts.
@@ -295,10 +296,7 @@ def read_catalog(
 ) -> dict[str, Document]:
     """Return all documents, or one, by id, in the order they were added.
 
-    Raises
-    ------
-    sqlite3.DatabaseError
-        If a row is malformed.
+    Raises sqlite3.DatabaseError if a row is malformed.
     """
     try:
         return dict(_read_documents(connection, document))
@@ -381,3 +379,38 @@ def named_documents(connection: sqlite3.Connection) -> set[str]:
     """Return the ids of all documents in the index or being added."""
     query = "SELECT id FROM documents UNION SELECT document FROM drafts"
     return {row[0] for row in connection.execute(query)}
+
+
+# Created with the first item, so that indexes of older versions need no upgrade.
+_ITEMS_SCHEMA = """
+CREATE TABLE IF NOT EXISTS items (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    content TEXT NOT NULL,  -- JSON
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID
+"""
+_HAS_ITEMS = "SELECT 1 FROM sqlite_master WHERE name = 'items'"
+
+
+def read_items(connection: sqlite3.Connection, kind: str, prefix: str) -> dict[str, Any]:
+    """Return the items whose ids begin with a prefix, sorted by id."""
+    if connection.execute(_HAS_ITEMS).fetchone() is None:
+        return {}
+    query = "SELECT id, content FROM items WHERE kind = ? AND substr(id, 1, ?) = ? ORDER BY id"
+    rows = connection.execute(query, (kind, len(prefix), prefix))
+    return {id_: json.loads(content) for id_, content in rows}
+
+
+def change_item(connection: sqlite3.Connection, kind: str, id_: str, change: Change) -> Any:
+    """Replace an item in the current transaction and return the new value."""
+    connection.execute(_ITEMS_SCHEMA)
+    query = "SELECT content FROM items WHERE kind = ? AND id = ?"
+    row = connection.execute(query, (kind, id_)).fetchone()
+    value = change(None if row is None else json.loads(row[0]))
+    if value is None:
+        connection.execute("DELETE FROM items WHERE kind = ? AND id = ?", (kind, id_))
+    else:
+        content = json.dumps(value, ensure_ascii=False)
+        connection.execute("INSERT OR REPLACE INTO items VALUES (?, ?, ?)", (kind, id_, content))
+    return value

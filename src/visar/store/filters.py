@@ -40,13 +40,7 @@ _MAX_DEPTH = 50
 
 
 def filter_documents(documents: Iterable[Document], where: str | None) -> list[Document]:
-    """Return the documents whose metadata matches a filter, or all without a filter.
-
-    Raises
-    ------
-    InvalidOption
-        If the filter is invalid; the message points to the error.
-    """
+    """Return the documents whose metadata matches a filter, or all without a filter."""
     if where is None:
         return list(documents)
     matches = parse_filter(where)
@@ -56,10 +50,7 @@ def filter_documents(documents: Iterable[Document], where: str | None) -> list[D
 def parse_filter(text: str) -> Predicate:
     """Parse a filter to a predicate over metadata.
 
-    Raises
-    ------
-    InvalidOption
-        If the filter is invalid; the message points to the error.
+    Raises InvalidOption if the filter is invalid; the message points to the error.
 
     >>> matches = parse_filter('year >= 2020 and not kind in ("letter", "note")')
     >>> matches({"year": 2021, "kind": "report"}), matches({"year": 2021, "kind": "note"})
@@ -91,10 +82,7 @@ def parse_value(text: str) -> Value:
 def parse_metadata(settings: Iterable[str]) -> dict[str, Value]:
     """Parse metadata from settings such as ``year=2021``.
 
-    Raises
-    ------
-    InvalidOption
-        If a setting has no name, or a name that can't be used in filters.
+    Raises InvalidOption if a setting has no name, or a name that can't be used in filters.
     """
     metadata = {}
     for setting in settings:

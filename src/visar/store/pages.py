@@ -56,12 +56,8 @@ def page_checksum(number: int, *values: Any) -> int:
 def row_to_page(row: tuple[Any, ...]) -> Page:
     """Return the page of a row of `PAGE_COLUMNS`.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If the row is damaged.
-    StoreError
-        If a newer version of ViSAR wrote a block of an unknown kind.
+    Raises ValueError or TypeError if the row is damaged, and StoreError if a newer version of ViSAR
+    wrote a block of an unknown kind.
     """
     import numpy as np
 

@@ -38,6 +38,7 @@ from visar.store.database import (
     DATABASE,
     FILES,
     Garbage,
+    change_item,
     check_folder,
     connect,
     connect_to_read,
@@ -50,14 +51,14 @@ from visar.store.database import (
     named_documents,
     page_columns,
     read_catalog,
+    read_items,
     release_reserve,
     stored_format,
     summary_files,
     translate_errors,
 )
-from visar.store.items import Change, change_item, read_items
 from visar.store.pages import page_to_row_values, row_to_page
-from visar.store.records import Backup, Compaction, DocumentVectors, Problem
+from visar.store.store import Backup, Change, Compaction, DocumentVectors, Problem
 
 # Modules with numpy are imported where they are used, because listing documents doesn't need it.
 if TYPE_CHECKING:
@@ -69,10 +70,7 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """Documents, their pages with words, and their vectors, in a local folder.
-
-    Several processes can use the same index at the same time, and several threads the same store.
-    """
+    """The `Store` in a local folder."""
 
     def __init__(
         self,
@@ -104,12 +102,9 @@ class SqliteStore:
 
         With ``read_only``, or while the folder can't be written, no file is changed.
 
-        Raises
-        ------
-        NotAnIndex
-            If the folder has other files or another format, or is empty and ``create`` is false.
-        StoreError
-            If the folder can't be read or written, or is on a network file system.
+        Raises NotAnIndex if the folder has other files or another format, or is empty and
+        ``create`` is false; StoreError if it can't be read or written, or is on a network file
+        system.
         """
         location = os.fspath(location)
         folder = Path(location)
@@ -135,22 +130,18 @@ class SqliteStore:
         return f"SqliteStore({self.location!r})"
 
     def close(self) -> None:
-        """Close the database."""
         with self._lock:
             self._connection.close()
 
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return the documents that match, in the order they were added."""
         return match_documents(self.catalog().values(), where, collection)
 
     def get(self, document: str) -> Document:
-        """Return the document with this id or name, or the only one whose id begins with it."""
         return find_document(self.catalog(), document, self.location)
 
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
-        """Return the pages with these numbers, in this order, or all pages."""
         with self.read_transaction() as connection:
             stored = self._read_one(connection, document)
             requested = page_numbers(stored, numbers)
@@ -170,7 +161,6 @@ class SqliteStore:
         return tuple(pages[number] for number in requested)
 
     def set_blocks(self, document: str, pages: Iterable[Page]) -> None:
-        """Save the blocks of pages that are stored without blocks."""
         rows = []
         for page in pages:
             *_, blocks, checksum = page_to_row_values(page)
@@ -225,10 +215,6 @@ class SqliteStore:
     def adding(
         self, document: Document, encoder: EncoderRef, original: Path | None = None
     ) -> SqliteAddition:
-        """Start adding a document, or resume an interrupted addition.
-
-        ``original`` is the file, or the folder of page images, to save with the document.
-        """
         from visar.store.sqlite_addition import SqliteAddition
 
         check_new_document(document)
@@ -236,12 +222,10 @@ class SqliteStore:
         return SqliteAddition(self, document, encoder, original)
 
     def original(self, document: str) -> Path | None:
-        """Return the original file or folder of a document, if the store has it."""
         path = self.folder / FILES / self.get(document).id
         return path if path.exists() else None
 
     def remove(self, document: str) -> Document:
-        """Remove a document with everything that belongs to it."""
         stored = self.get(document)
         self.delete(self._retry_without_reserve(lambda: self._delete_rows(stored.id)))
         return stored
@@ -253,7 +237,6 @@ class SqliteStore:
         return garbage
 
     def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> Document:
-        """Replace the metadata of a document."""
         stored = self.get(document)
         content = json.dumps(check_metadata(metadata))
         with self.write_transaction() as connection:
@@ -263,20 +246,17 @@ class SqliteStore:
         return self.get(stored.id)
 
     def collections(self) -> dict[str, int]:
-        """Return the number of documents in each collection, by name."""
         with self.read_transaction() as connection:
             query = "SELECT name, count(*) FROM collections GROUP BY name ORDER BY name"
             return dict(connection.execute(query).fetchall())
 
     def collect(self, collection: str, documents: Iterable[str]) -> None:
-        """Add documents to a collection; create it if it doesn't exist."""
         check_collection(collection)
         rows = [(collection, self.get(document).id) for document in documents]
         with self.write_transaction() as connection:
             connection.executemany("INSERT OR IGNORE INTO collections VALUES (?, ?)", rows)
 
     def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
-        """Remove documents, or all, from a collection without deleting them."""
         query = "DELETE FROM collections WHERE name = ?"
         rows: list[tuple[str, ...]] = [(collection,)]
         if documents is not None:
@@ -286,27 +266,23 @@ class SqliteStore:
             connection.executemany(query, rows)
 
     def items(self, kind: str, prefix: str = "") -> dict[str, Any]:
-        """Return the items whose ids begin with a prefix, sorted by id."""
         with self.read_transaction() as connection:
             return read_items(connection, kind, prefix)
 
     def change_item(self, kind: str, id_: str, change: Change) -> Any:
-        """Replace an item with the result of ``change(old)``, and return the result."""
         with self.write_transaction() as connection:
             return change_item(connection, kind, id_, change)
 
     def backup(
         self, target: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
     ) -> Backup:
-        """Copy the index to a new folder; other processes can use it meanwhile."""
-        from visar.store.sqlite_backup import back_up
+        from visar.store.sqlite_upkeep import back_up
 
         if "://" in os.fspath(target):
             raise StoreError(f"Can't back up to {target}: it isn't a folder. Choose a new folder.")
         return back_up(self, Path(target).resolve(), progress or (lambda _done, _total: None))
 
     def verify(self) -> list[Problem]:
-        """Check the whole index and return its problems, without changing anything."""
         from visar.store.sqlite_upkeep import find_problems
 
         with self.read_transaction() as connection:

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zlib import crc32
 
@@ -37,6 +37,7 @@ from visar.store.database import (
     translate_errors,
 )
 from visar.store.pages import PAGE_COLUMNS, page_to_row_values
+from visar.store.store import Addition
 
 if sys.platform != "win32":
     import fcntl
@@ -49,34 +50,17 @@ FLUSH_BYTES = 32 << 20
 FLUSH_SECONDS = 10.0
 
 
-class SqliteAddition:
-    """The addition of one document: pages are put one by one, then committed together.
+class SqliteAddition(Addition):
+    """An addition to a local folder.
 
-    If the addition is closed without a commit, or its process dies, the next addition resumes it
-    (`written`). It doesn't touch additions that are in progress in other processes or threads. If
-    several additions run in parallel, the first commit completes all of them.
-
-    Attributes
-    ----------
-    stored
-        The document, if the index already has it with these vectors.
-    written
-        The numbers of the pages that don't have to be put again.
+    It doesn't touch additions that are in progress in other processes or threads. If several
+    additions run in parallel, the first commit completes all of them.
     """
 
-    stored: Document | None
-    written: frozenset[int]
-
     def __init__(
-        self,
-        store: SqliteStore,
-        document: Document,
-        encoder: EncoderRef,
-        original: Path | None,
+        self, store: SqliteStore, document: Document, encoder: EncoderRef, original: Path | None
     ) -> None:
-        self._store = store
-        self._document = document
-        self._encoder = encoder
+        self._store, self._document, self._encoder = store, document, encoder
         self._original = original
         self._put: set[int] = set()
         self._pending: list[tuple[Any, ...]] = []
@@ -86,16 +70,7 @@ class SqliteAddition:
         self.stored = self._begin()
         self.written = frozenset(self._ranges())
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        # The first error matters more than one of `close`.
-        with contextlib.suppress(StoreError) if error[0] else contextlib.nullcontext():
-            self.close()
-
     def put(self, page: Page, embedding: PageEmbedding) -> None:
-        """Write a page and its vectors; replace a page written before."""
         claim = self._open()
         check_put(self._document, page, embedding, self._encoder, self._put)
         content = page_to_row_values(page) if claim.revision is None else (None,) * 10
@@ -134,13 +109,6 @@ class SqliteAddition:
         self._last_flush = time.monotonic()
 
     def commit(self) -> Document:
-        """Make the complete document visible, and return it.
-
-        Raises
-        ------
-        StoreError
-            If pages are missing, or another process changed the document meanwhile.
-        """
         if self.stored is not None:
             return self.stored
         claim = self._open()
@@ -163,7 +131,6 @@ class SqliteAddition:
         return stored
 
     def close(self) -> None:
-        """End the addition; pages without a commit are kept for the next addition."""
         if self._claim is not None:
             claim, garbage = self._claim, Garbage()
             try:

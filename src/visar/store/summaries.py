@@ -69,10 +69,7 @@ def _content(lengths: Sequence[int], means: Sequence[Any], codes: Sequence[Any])
 def view(content: NDArray[np.uint8], pages: int, dimension: int) -> Summaries:
     """Return the summaries of a document as views of their bytes.
 
-    Raises
-    ------
-    ValueError
-        If they have another version, number of pages or dimension.
+    Raises ValueError if they have another version, number of pages or dimension.
     """
     middle = _INTEGER.itemsize * (len(_HEADER) + pages)
     header, lengths = np.split(content[:middle].view(_INTEGER), [len(_HEADER)])

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import uuid4
 from zlib import crc32
 
@@ -20,6 +20,7 @@ from visar.store.arrays import embedding_bytes, embedding_from
 from visar.store.lance.catalog import DocumentState, Draft, Entry, Rows, Vectors, now
 from visar.store.lance.tables import Row, RowsMissing, quote
 from visar.store.pages import page_to_row_values, row_to_page
+from visar.store.store import Addition
 from visar.store.summaries import summarize_pages
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def bytes_to_page(value: bytes) -> Page:
     return row_to_page((*json.loads(values), words[:split], words[split:], blocks.decode() or None))
 
 
-class LanceAddition:
-    """The addition of one document: pages are put one by one, then committed together.
+class LanceAddition(Addition):
+    """An addition to object storage.
 
     At the start, it copies pages that other additions of the same document and encoder have
     written, whether they are interrupted or still in progress, so that it doesn't depend on them.
@@ -79,14 +80,7 @@ class LanceAddition:
         self._open = self.stored is None
         self.written = frozenset(self._page_numbers)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def put(self, page: Page, embedding: PageEmbedding) -> None:
-        """Write a page and its vectors; replace a page written before."""
         self._check_open()
         checks.check_put(self._document, page, embedding, self._encoder, self._put)
         content = page_to_row(page) if self._brings_pages else None
@@ -99,7 +93,6 @@ class LanceAddition:
         )
 
     def commit(self) -> Document:
-        """Make the complete document visible, and return it."""
         if self.stored is not None:
             return self.stored
         self._check_open()
@@ -116,7 +109,6 @@ class LanceAddition:
         return self.stored
 
     def close(self) -> None:
-        """End the addition; pages without a commit are kept for the next addition."""
         if self._open:
             self._open = False
             if self._page_numbers:

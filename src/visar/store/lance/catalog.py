@@ -1,4 +1,4 @@
-"""The catalog: a log of changes to documents, and its current state.
+"""The catalog: a log of changes to documents, and its current state; and a log of items.
 
 An entry has the complete new state of a document, and the position up to which its writer had read
 the log. The entry is rejected if another change of that document was committed in between; its
@@ -9,10 +9,12 @@ log is append-only, because LanceDB appends atomically and without conflicts bet
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import takewhile
 from threading import Lock
@@ -22,7 +24,11 @@ from uuid import uuid4
 from visar.errors import StoreError
 from visar.results import Document, EncoderRef, InvalidPage
 from visar.store.checks import all_without_text
-from visar.store.lance.tables import LanceTable, Row
+from visar.store.lance.tables import LanceTable, Row, create_items, open_items, quote
+from visar.store.store import Change
+
+# Attempts to change an item before other processes.
+_ATTEMPTS = 20
 
 
 def now() -> datetime:
@@ -308,3 +314,92 @@ def _content(kind: str, values: Any) -> DocumentState | Draft | None:
     values["vectors"] = {name: Vectors(**rows) for name, rows in values["vectors"].items()}
     values["original"] = values["original"] and Rows(**values["original"])
     return DocumentState(**values | {"pages": Rows(**values["pages"])})
+
+
+_ITEM_COLUMNS = ("uid", "id", "number", "content")
+
+
+class ItemLog:
+    """A log of items by kind and id.
+
+    Each row of an item has the next number. If two processes append the same number, the first
+    row is valid.
+    """
+
+    def __init__(self, location: str, options: Mapping[str, str]) -> None:
+        self._location, self._options = location, options
+        self._table: LanceTable | None = None
+
+    def read(self, kind: str, prefix: str) -> dict[str, Any]:
+        """Return the items whose ids begin with a prefix, sorted by id."""
+        table = self._open()
+        if table is None:
+            return {}
+        rows = table.scan(
+            _ITEM_COLUMNS, f"kind = {quote(kind)} AND starts_with(id, {quote(prefix)})"
+        )
+        latest = _latest(rows)
+        return {
+            id_: json.loads(latest[id_]["content"])
+            for id_ in sorted(latest)
+            if latest[id_]["content"] is not None
+        }
+
+    def change(self, kind: str, id_: str, change: Change) -> Any:
+        """Replace an item and return the new value; retry if another process changed it first."""
+        table = self._open() or self._create()
+        where = f"kind = {quote(kind)} AND id = {quote(id_)}"
+        for _ in range(_ATTEMPTS):
+            before = _latest(table.scan(_ITEM_COLUMNS, where)).get(id_)
+            old = None if before is None else before["content"]
+            value = change(None if old is None else json.loads(old))
+            if value is None and old is None:
+                return None
+            new: Row = {
+                "uid": uuid4().hex,
+                "kind": kind,
+                "id": id_,
+                "number": 0 if before is None else before["number"] + 1,
+                "content": None if value is None else json.dumps(value, ensure_ascii=False),
+            }
+            table.append([new])
+            rows = table.scan(_ITEM_COLUMNS, where)
+            if next(row["uid"] for row in rows if row["number"] == new["number"]) == new["uid"]:
+                return value
+            table.delete("uid", [str(new["uid"])])
+            time.sleep(random.uniform(0, 0.1))
+        raise StoreError(f"Can't change {kind} {id_}: other processes keep changing it. Try again.")
+
+    def _open(self) -> LanceTable | None:
+        if self._table is None:
+            self._table = open_items(self._location, self._options)
+        return self._table
+
+    def _create(self) -> LanceTable:
+        self._table = create_items(self._location, self._options)
+        return self._table
+
+    def compact(self, keep_versions: timedelta) -> None:
+        """Delete all rows but the latest of each item; a deletion keeps its row and number."""
+        table = self._open()
+        if table is None:
+            return
+        rows = table.scan((*_ITEM_COLUMNS, "kind"))
+        kinds = {row["kind"] for row in rows}
+        uids = {
+            row["uid"]
+            for kind in kinds
+            for row in _latest(row for row in rows if row["kind"] == kind).values()
+        }
+        table.delete("uid", [row["uid"] for row in rows if row["uid"] not in uids])
+        table.compact(keep_versions)
+
+
+def _latest(rows: Iterable[Row]) -> dict[str, Row]:
+    """Return the valid row of each id: the first with the highest number."""
+    latest: dict[str, Row] = {}
+    for row in rows:
+        current = latest.get(row["id"])
+        if current is None or row["number"] > current["number"]:
+            latest[row["id"]] = row
+    return latest

@@ -25,21 +25,20 @@ from visar.query import check_collection
 from visar.results import Document, EncoderRef
 from visar.store import checks
 from visar.store.arrays import embedding_from, row_bytes
-from visar.store.items import Change
 from visar.store.lance.addition import LanceAddition, bytes_to_page, page_to_row
 from visar.store.lance.catalog import (
     Catalog,
     CatalogLog,
     DocumentState,
     Entry,
+    ItemLog,
     Rows,
     Vectors,
     find_droppable,
     now,
 )
-from visar.store.lance.items import ItemLog
 from visar.store.lance.tables import LanceTable, Row, RowsMissing, open_tables
-from visar.store.records import Backup, Compaction, DocumentVectors, Problem
+from visar.store.store import Backup, Change, Compaction, DocumentVectors, Problem
 from visar.store.summaries import join_summaries
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ T = TypeVar("T")
 
 
 class LanceStore:
-    """An index in object storage, which processes on several machines can use concurrently."""
+    """The `Store` in object storage, which processes on several machines can use concurrently."""
 
     def __init__(
         self, location: str, catalog: LanceTable, rows: LanceTable, options: Mapping[str, str]
@@ -99,17 +98,13 @@ class LanceStore:
     def documents(
         self, *, where: Mapping[str, Any] | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return the documents that match, in the order they were added."""
         stored = (state.stored for state in self.log.read().live.values())
         return checks.match_documents(stored, where, collection)
 
     def get(self, document: str) -> Document:
-        """Return the document with this id or name, or the only one whose id begins with it."""
         return self._find(document).stored
 
     def pages(self, document: str, numbers: Sequence[int] | None = None) -> tuple[Page, ...]:
-        """Return the pages with these numbers, in this order, or all pages."""
-
         def load(state: DocumentState) -> tuple[Page, ...]:
             pages = [(state.pages, number) for number in checks.page_numbers(state.stored, numbers)]
             try:
@@ -121,7 +116,6 @@ class LanceStore:
         return self._read(document, load)
 
     def set_blocks(self, document: str, pages: Iterable[Page]) -> None:
-        """Save the blocks of pages that are stored without blocks."""
         state = self.log.latest.live.get(document)
         if state is None:
             return
@@ -175,35 +169,29 @@ class LanceStore:
     def adding(
         self, document: Document, encoder: EncoderRef, original: Path | None = None
     ) -> LanceAddition:
-        """Start adding a document, or resume an interrupted addition."""
         checks.check_new_document(document)
         return LanceAddition(self, document, encoder, original)
 
     def remove(self, document: str) -> Document:
-        """Remove a document with everything that belongs to it."""
         state = self._find(document)
         self.change([state.id], lambda _: None)
         return state.stored
 
     def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> Document:
-        """Replace the metadata of a document."""
         values = checks.check_metadata(metadata)
         state = self._find(document)
         self.change([state.id], lambda current: current and current.with_values(metadata=values))
         return self.get(state.id)
 
     def collections(self) -> dict[str, int]:
-        """Return the number of documents in each collection, by name."""
         live = self.log.read().live.values()
         return dict(sorted(Counter(name for state in live for name in state.collections).items()))
 
     def collect(self, collection: str, documents: Iterable[str]) -> None:
-        """Add documents to a collection; create it if it doesn't exist."""
         check_collection(collection)
         self._set_collections(documents, lambda names: names | {collection})
 
     def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
-        """Remove documents, or all, from a collection without deleting them."""
         if documents is None:
             documents = [stored.id for stored in self.documents(collection=collection)]
         self._set_collections(documents, lambda names: names - {collection})
@@ -220,15 +208,12 @@ class LanceStore:
         )
 
     def items(self, kind: str, prefix: str = "") -> dict[str, Any]:
-        """Return the items whose ids begin with a prefix, sorted by id."""
         return self._item_log.read(kind, prefix)
 
     def change_item(self, kind: str, id_: str, change: Change) -> Any:
-        """Replace an item with the result of ``change(old)``, and return the result."""
         return self._item_log.change(kind, id_, change)
 
     def verify(self) -> list[Problem]:
-        """Check the whole index and return its problems, without changing anything."""
         return list(self._problems())
 
     def compact(self) -> Compaction:
