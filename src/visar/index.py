@@ -19,12 +19,11 @@ from visar.generation.answering import USUAL_BUDGET, Budget, quoted_answer, writ
 from visar.generation.followups import standalone_question
 from visar.generation.generator import Generator
 from visar.ingest.ocr_processes import OCR_PROCESSES
-from visar.ingest.sources import SourcePool
-from visar.ingest.stored_pages import StoredPages
+from visar.ingest.sources import SourcePool, StoredPages
 from visar.library import AnswerStream, AskOptions, SearchOptions, limit_pages
 from visar.models.devices import check_device
 from visar.models.loading import load_ahead
-from visar.models.shared import SharedModels
+from visar.models.protocols import SharedModels
 from visar.query import Query
 from visar.quotes.reader import AUTO, Reader, choose_reader
 from visar.results import (
@@ -47,12 +46,12 @@ from visar.retrieval.candidates import Candidates
 from visar.retrieval.corpus import (
     Corpus,
     CorpusCache,
+    RecentSearches,
     choose_documents,
     read_remaining,
     split_by_encoder,
 )
 from visar.retrieval.methods import Method, MethodFunction
-from visar.retrieval.recent import RecentSearches
 from visar.retrieval.search import Searcher
 from visar.store import Backup, Compaction, DocumentVectors, Problem, Store, open_store
 from visar.store.filters import filter_documents

@@ -18,8 +18,7 @@ from tests.ingest.conftest import FirstWord
 from tests.storage import bucket as bucket
 from visar.documents import Limits
 from visar.errors import DocumentError, InvalidOption
-from visar.ingest.batch import Batch
-from visar.ingest.inputs import Input, filesystem, find_inputs
+from visar.ingest.batch import Batch, Input, filesystem, find_inputs
 from visar.results import Document, EncoderRef, Refusal
 from visar.store import Store, open_store, storage_options
 
@@ -32,9 +31,10 @@ def put(address: str, content: bytes) -> None:
         stream.write(content)
 
 
-def add(store: Store, *places: str) -> list[tuple[Input, Document | Refusal]]:
-    encoder = FirstWord()
-    return list(Batch(store, encoder, encoder).add(places))
+def add(store: Store, *places: str) -> list[tuple[str, Document | Refusal]]:
+    encoder, results = FirstWord(), list[tuple[str, Document | Refusal]]()
+    Batch(store, encoder, encoder).add_all(places, each=lambda *one: results.append(one))
+    return results
 
 
 def test_prefix_is_expanded(bucket: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from visar.models.shared import SharedModels
+from visar.models.protocols import SharedModels
 
 
 def test_a_model_is_created_once() -> None:

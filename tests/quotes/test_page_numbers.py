@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visar.quotes.page_numbers import find_page_number
+from visar.quotes.choice import find_page_number
 
 
 @pytest.mark.parametrize(

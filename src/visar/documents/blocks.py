@@ -44,7 +44,6 @@ class _Paragraph:
     """Consecutive lines of text."""
 
     lines: list[Segment]
-    kind: BlockKind = "sentence"
 
     @property
     def words(self) -> list[PlacedWord]:
@@ -109,7 +108,10 @@ def find_blocks(
 
     ``recurring`` are the `margin_texts` of pages nearby, ``tables`` known tables; others are found.
     """
-    table_parts = [_known_table(words, table) for table in tables]
+    table_parts = [
+        _Part("table", [words[index] for cell in table.cells for index in cell.words], table)
+        for table in tables
+    ]
     table_words = {word.index for part in table_parts for word in part.words}
     words = [word for word in words if word.index not in table_words]
     margins, rest = _margins(find_segments(words), height, recurring)
@@ -248,21 +250,15 @@ def _tables(segments: Sequence[Segment]) -> tuple[list[_Part], list[Segment]]:
     return parts, [segment for segment in segments if segment.words[0].index in by_index]
 
 
-def _known_table(words: Sequence[PlacedWord], table: Table) -> _Part:
-    return _Part("table", [words[index] for cell in table.cells for index in cell.words], table)
-
-
 def _texts(segments: Sequence[Segment]) -> Iterator[_Part]:
-    """Yield the blocks of text outside of tables."""
     if not segments:
         return
     body = _body_size(segments)
     paragraphs = [part for stack in _stacks(segments) for part in _paragraphs(stack)]
-    paragraphs = _with_kinds(paragraphs, body)
     unfinished: list[PlacedWord] = []
-    for paragraph in paragraphs:
-        words = paragraph.words
-        if paragraph.kind in ("sentence", "item"):
+    for paragraph, after in zip(paragraphs, [*paragraphs[1:], None], strict=True):
+        words, kind = paragraph.words, _kind(paragraph, after, body)
+        if kind in ("sentence", "item"):
             first = words[0].text[:1]
             continues = bool(unfinished) and (
                 first.islower() or (first.isdigit() and words[0].size == unfinished[-1].size)
@@ -274,14 +270,14 @@ def _texts(segments: Sequence[Segment]) -> Iterator[_Part]:
             unfinished = []
             sentences = list(find_sentences(words))
             for sentence in sentences[:-1]:
-                yield _Part(paragraph.kind, sentence)
-            if paragraph.is_final or paragraph.kind == "item":
-                yield _Part(paragraph.kind, sentences[-1])
+                yield _Part(kind, sentence)
+            if paragraph.is_final or kind == "item":
+                yield _Part(kind, sentences[-1])
             else:
                 # The sentence may continue in the next column.
                 unfinished = sentences[-1]
         else:
-            yield _Part(paragraph.kind, words)
+            yield _Part(kind, words)
     if unfinished:
         yield _Part("sentence", unfinished)
 
@@ -358,14 +354,6 @@ def _is_short_heading(part: Sequence[Segment], below: Segment) -> bool:
     return line.right - line.left < 0.6 * wide and len(below.words) > len(line.words)
 
 
-def _with_kinds(paragraphs: list[_Paragraph], body: float) -> list[_Paragraph]:
-    following = [*paragraphs[1:], None]
-    return [
-        replace(one, kind=_kind(one, after, body))
-        for one, after in zip(paragraphs, following, strict=True)
-    ]
-
-
 def _kind(paragraph: _Paragraph, after: _Paragraph | None, body: float) -> BlockKind:
     words = paragraph.words
     if _starts_item(paragraph.lines[0]):
@@ -396,7 +384,6 @@ def _heads(paragraph: _Paragraph, after: _Paragraph) -> bool:
 
 
 def _under_headings(parts: Sequence[_Part]) -> tuple[Block, ...]:
-    """Return the blocks of parts, each with its heading."""
     blocks = [part.block for part in parts]
     open_headings: list[int] = []
     for position, (part, block) in enumerate(zip(parts, blocks, strict=True)):

@@ -101,18 +101,15 @@ def _documents_at(
                     yield path
                 else:
                     stack.extend(reversed(visible_files(path)))
-            elif path is root or _is_document_file(path):
+            elif path is root:
                 yield path
-            elif stat.S_ISREG(mode) and path.suffix.lower() not in DOCUMENT_SUFFIXES:
+            elif path.suffix.lower() in DOCUMENT_SUFFIXES:
+                if stat.S_ISREG(file_mode(path, clean_line(path))):
+                    yield path
+            elif stat.S_ISREG(mode):
                 skipped[path] = None
         except DocumentError as error:
             refused.append((path, str(error)))
-
-
-def _is_document_file(path: Path) -> bool:
-    if path.suffix.lower() not in DOCUMENT_SUFFIXES:
-        return False
-    return stat.S_ISREG(file_mode(path, clean_line(path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +129,6 @@ class FileState:
         return cls(path, status.st_size, status.st_mtime_ns)
 
     def check(self, document: str) -> None:
-        """Raise DocumentError if the file was deleted or changed."""
         if FileState.of(self.path, document) != self:
             raise DocumentError(document, "changed while it was being read: open it again")
 
@@ -152,11 +148,9 @@ class Identity:
 
     @property
     def size(self) -> int:
-        """Total size of the files in bytes."""
         return sum(file.size for file in self.files)
 
     def check(self) -> None:
-        """Raise DocumentError if one of the files was deleted or changed."""
         for file in self.files:
             file.check(self.name)
 
@@ -226,7 +220,6 @@ def _kind(path: Path, name: str) -> Kind:
 
 
 def unsupported_error(name: str) -> DocumentError:
-    """Return the error for a file of an unsupported kind."""
     suffix = Path(name).suffix.lower()
     if suffix in DOCUMENT_SUFFIXES:
         return DocumentError(name, f"isn't a valid {suffix[1:].upper()} file")
@@ -316,7 +309,6 @@ def document_name(path: Path) -> str:
 
 
 def read_head(path: Path, document: str) -> bytes:
-    """Return the first bytes of a file."""
     with document_errors(document), path.open("rb") as stream:
         return stream.read(_HEAD)
 

@@ -31,7 +31,6 @@ _MAX_COLUMNS = 1_000
 
 
 def read_html(text: str) -> Contents:
-    """Return the contents of an HTML document."""
     reader = _Reader()
     reader.feed(text)
     reader.close()
@@ -81,7 +80,6 @@ class _Reader(HTMLParser):
         self._in_title = False
 
     def finish(self) -> list[Part]:
-        """Close all open elements and return the parts."""
         self._flush()
         while self._tables:
             self._end_table()
@@ -201,7 +199,6 @@ class _Reader(HTMLParser):
         self._out[-1] += self._tables.pop().parts()
 
     def _flush(self) -> None:
-        """End a paragraph."""
         text = "".join(self._text)
         self._text.clear()
         if self._fixed:

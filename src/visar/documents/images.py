@@ -48,7 +48,6 @@ class ImageSource:
         return len(self._frames)
 
     def metadata(self) -> dict[str, str | int]:
-        """Return no metadata, because images have no known fields."""
         return {}
 
     def read(self, number: int) -> PageContent:

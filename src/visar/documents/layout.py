@@ -112,7 +112,6 @@ class WordTable:
         return len(self.texts)
 
     def words(self) -> tuple[Word, ...]:
-        """Return the words as objects."""
         boxes = map(tuple, (self.boxes / self.SCALE).tolist())
         return tuple(map(Word, self.texts, boxes, self.lines.tolist()))
 
@@ -335,7 +334,6 @@ def _join_neighbors(segments: list[_Segment]) -> list[_Segment]:
 
 
 def _rows(segments: Iterable[_Segment]) -> list[list[_Segment]]:
-    """Group segments at the same height, from top to bottom."""
     rows: list[list[_Segment]] = []
     longest: _Segment | None = None
     for segment in sorted(segments, key=attrgetter("middle")):
@@ -353,16 +351,14 @@ def _columns(segments: list[_Segment], file_order: bool) -> list[list[Piece]]:
     for run, gutters in _runs(segments):
         edges = [middle for middle in gutters if _separates(run, middle, file_order)]
         if not edges:
-            lines.extend(_as_line(row) for row in _rows(run))
+            for row in _rows(run):
+                row.sort(key=attrgetter("left"))
+                lines.append([piece for segment in row for piece in segment.pieces])
             continue
         bounds = [float("-inf"), *edges, float("inf")]
         for left, right in pairwise(bounds):
             lines.extend(_columns([s for s in run if left <= s.left < right], file_order))
     return lines
-
-
-def _as_line(row: list[_Segment]) -> list[Piece]:
-    return [piece for s in sorted(row, key=attrgetter("left")) for piece in s.pieces]
 
 
 def _runs(segments: list[_Segment]) -> list[tuple[list[_Segment], list[float]]]:

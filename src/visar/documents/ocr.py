@@ -40,7 +40,6 @@ class OcrFailed(Exception):
 
 
 def is_installed(engine: OcrEngine) -> bool:
-    """Return whether an engine is installed."""
     if engine == "tesseract":
         return shutil.which("tesseract") is not None
     return all(importlib.util.find_spec(name) for name in ("rapidocr", "onnxruntime"))

@@ -134,7 +134,8 @@ class PdfSource:
             # After reloading, the text of form fields and notes is part of the page.
             page.close()
             page = self._page(number)
-        geometry = _geometry(page)
+        left, bottom, right, top = page.get_bbox()
+        geometry = Geometry(left, bottom, right, top, page.get_rotation())
         text_page = pdfium.FPDFText_LoadPage(page.raw)
         try:
             pieces = read_words(text_page, geometry) if text_page else []
@@ -311,7 +312,6 @@ def _normalize(word: str) -> str:
 
 
 def _boxes(handle: int | None, indices: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return left, right, bottom and top of each character."""
     boxes = np.zeros((len(indices), 4))
     start, step = boxes.ctypes.data, 4 * boxes.itemsize
     columns = [
@@ -369,11 +369,6 @@ def _has_text_annotations(page: Any) -> bool:
         if subtype in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT):
             return True
     return False
-
-
-def _geometry(page: Any) -> Geometry:
-    left, bottom, right, top = page.get_bbox()
-    return Geometry(left, bottom, right, top, page.get_rotation())
 
 
 def _images(page: Any, geometry: Geometry) -> list[Box]:

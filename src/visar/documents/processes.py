@@ -60,7 +60,6 @@ def last_line(output: str) -> str:
 
 
 def send(stream: BinaryIO, message: dict[str, Any], payload: bytes = b"") -> None:
-    """Write a message with a binary payload."""
     text = json.dumps(message).encode()
     stream.write(_HEADER.pack(len(text), len(payload)) + text)
     stream.write(payload)

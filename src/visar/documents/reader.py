@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
@@ -31,21 +32,15 @@ def main() -> None:
     requests = sys.stdin.buffer
     settings, _ = receive(requests, 0)
     limit_memory(int(settings["memory"]))
-    _import_libraries(settings["source_format"])
+    # Imported before the first request, so that libraries don't count for its timeout.
+    images = settings["source_format"] == "images"
+    import_module("visar.documents.images" if images else "visar.documents.pdf")
     restrict(settings["readable"])
     try:
         send(answers, {"ready": True})
         _serve(requests, answers, float(settings["seconds"]))
     except (EOFError, BrokenPipeError):
         return
-
-
-def _import_libraries(source_format: SourceFormat) -> None:
-    """Import libraries before the first request, so that they don't count for its timeout."""
-    if source_format == "images":
-        import visar.documents.images
-    else:
-        import visar.documents.pdf  # noqa: F401
 
 
 def _open(request: dict[str, Any]) -> Source:

@@ -209,11 +209,6 @@ def _libraries() -> Iterator[Path]:
             yield entry
 
 
-def _from_environment() -> Iterator[Path]:
-    for variable in _VARIABLES:
-        yield from map(Path, filter(None, os.environ.get(variable, "").split(os.pathsep)))
-
-
 # Landlock
 
 
@@ -239,7 +234,9 @@ def _restrict_files(
     ruleset = _call_or_raise("syscall", _LANDLOCK_CREATE, rules, len(rules), 0)
     try:
         libraries = reading | _EXECUTE if programs else reading
-        own: list[str | os.PathLike[str]] = [*_SYSTEM, *_libraries(), *_from_environment()]
+        own: list[str | os.PathLike[str]] = [*_SYSTEM, *_libraries()]
+        for variable in _VARIABLES:
+            own += filter(None, os.environ.get(variable, "").split(os.pathsep))
         if programs:
             own += [*_PROGRAMS, *map(os.path.expanduser, _USER_FONTS), *readable]
         else:

@@ -98,7 +98,6 @@ def join_words(words: Sequence[TextWord], compounds: Collection[str] = ()) -> st
 
 
 def _is_split(parts: Sequence[str]) -> bool:
-    """Return whether the last word continues on the next line."""
     last = parts[-1]
     if last in _HYPHENS:
         return len(parts) > 1 and parts[-2][-1:].isalpha()

@@ -314,7 +314,6 @@ def _is_text(row: _Row) -> bool:
 
 
 def _is_label(row: _Row) -> bool:
-    """Return whether a row only has a label."""
     return all(column == 0 for _, column, _ in row)
 
 

@@ -23,12 +23,10 @@ _BOX = "\u25a1"
 
 @cache
 def font_file(face: Face) -> bytes:
-    """Return the content of the file of a font."""
     return (_FONTS / f"{face}.ttf").read_bytes()
 
 
 def _font_table(data: bytes, name: bytes) -> int:
-    """Return the offset of a table in a font."""
     (count,) = struct.unpack_from(">H", data, 4)
     entries = (struct.unpack_from(">4sLLL", data, 12 + 16 * n) for n in range(count))
     return next(int(offset) for tag, _, offset, _ in entries if tag == name)

@@ -205,7 +205,6 @@ def _to_visual_order(text: str) -> str:
 
 
 def _table(table: _TypesetTable, content: PageContent) -> Table:
-    """Return a table with the words in its cells."""
     boxes = content.words.boxes / content.words.SCALE
     x = (boxes[:, 0] + boxes[:, 2]) / 2 * content.width
     y = (boxes[:, 1] + boxes[:, 3]) / 2 * content.height
@@ -383,7 +382,6 @@ class _Columns:
         return None if tall else columns
 
     def wrap(self, row: Sequence[str], *, header: bool = False) -> list[list[str]]:
-        """Return the wrapped lines of each cell."""
         face = BOLD if header else PLAIN
         return [
             list(_wrap(cell, width, face, _TABLE_SIZE)) if cell else []
@@ -424,7 +422,6 @@ def _clean(text: str) -> str:
 def _wrap(
     line: str, width: float, face: Face, size: float, *, fixed: bool = False
 ) -> Iterator[str]:
-    """Yield the wrapped lines of a line."""
     advance: Callable[[str], float] = advances(face).__getitem__
     room = width / size
     if sum(map(advance, line)) <= room:

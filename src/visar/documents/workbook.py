@@ -66,7 +66,6 @@ class _Workbook:
         self._epoch = _EPOCHS[False]
 
     def parts(self) -> Iterator[Part]:
-        """Yield the tables of each visible sheet."""
         sheets = list(self._elements(self._root, "sheet", "workbookPr"))
         for element in sheets:
             if _name(element) == "workbookPr":
@@ -154,7 +153,6 @@ class _Workbook:
         }
 
     def _elements(self, path: str, *names: str) -> Iterator[Element]:
-        """Yield the elements with these names."""
         with self._archive.open(path) as stream:
             for _, element in iterparse(stream):  # noqa: S314 - see above
                 if _name(element) in names:
@@ -173,7 +171,6 @@ def _links_path(path: str) -> str:
 
 
 def _join_text(element: Element) -> str:
-    """Return the text of a string, without phonetic annotations."""
     texts = []
     for child in element:
         if _name(child) == "t":

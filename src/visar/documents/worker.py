@@ -193,7 +193,6 @@ class DocumentWorker:
         }
 
     def read(self, number: int) -> PageContent:
-        """Return the size, words and figures of a page."""
         answer, payload = self._ask({"do": "read", "page": number}, number)
         try:
             return PageContent.from_message(answer, payload)
@@ -201,7 +200,6 @@ class DocumentWorker:
             raise PageError(self._name, number, "can't be read") from error
 
     def render(self, number: int, dpi: float) -> Raster:
-        """Return a page as pixels."""
         request = {"do": "render", "page": number, "dpi": dpi}
         answer, pixels = self._ask({**request, "max_pixels": self._limits.max_pixels}, number)
         width, height = answer.get("width"), answer.get("height")

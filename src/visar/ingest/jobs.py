@@ -139,12 +139,10 @@ class JobStore:
         return self._changes
 
     def jobs(self) -> list[Job]:
-        """Return all jobs, newest first."""
         with _connection(self._folder / _DATABASE) as database:
             return list(_select(database, _NEWEST_FIRST))
 
     def get(self, id_: str) -> Job:
-        """Return a job by its id; raise NotInIndex if it doesn't exist."""
         with _connection(self._folder / _DATABASE) as database:
             for job in _select(database, "id = ?", id_):
                 return job
@@ -298,7 +296,6 @@ class JobStore:
 
 
 def unknown_job(id_: str) -> NotInIndex:
-    """Return the error for the id of a missing job."""
     return NotInIndex(f"No job {id_}: it may have been dismissed.")
 
 

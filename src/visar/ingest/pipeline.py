@@ -12,13 +12,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from visar.documents import (
     Identity,
@@ -83,18 +83,8 @@ class ReadPage:
     """Reason why the page can't be read, or None."""
 
 
-class PageReader(Protocol):
-    """A function that reads pages, such as `read_pages`."""
-
-    def __call__(
-        self,
-        document: OpenedDocument | None,
-        numbers: Sequence[int],
-        *,
-        words: Sequence[Page] | None = None,
-        images: bool = False,
-    ) -> Generator[ReadPage, None, None]:
-        """Read pages in the order of their numbers."""
+PageReader: TypeAlias = Callable[..., Generator[ReadPage, None, None]]
+"""Function with the parameters of `read_pages`, except ``workers``."""
 
 
 def add_document(
@@ -130,7 +120,7 @@ def add_document(
     """
     path = Path(path)
     options = options or ReadOptions()
-    progress = progress or _ignore
+    progress = progress or (lambda _stage, _done, _total: None)
     identity = identify(path, options.limits)
     if source is None:
         source = file_source(path) if name is None else ""
@@ -178,7 +168,9 @@ def _add(
 ) -> Document:
     started = time.monotonic()
     reference = EncoderRef.of(encoder)
-    stored = _find_stored(store, identity.id)
+    stored = None
+    with suppress(NotInIndex):
+        stored = store.get(identity.id)
     if stored is not None and identity.kind == "text":
         stored_format = text_format(stored.name)
         # The stored pages depend on the format, which the name determines.
@@ -238,7 +230,9 @@ def read_pages(
         yield from (ReadPage(by_number[number]) for number in numbers)
         return
     workers = max(1, min(workers or usable_cores(), len(numbers)))
-    readers = [document, *(copy.copy(document) for _ in range(1, _readers(workers, len(numbers))))]
+    # Encoding and OCR need other cores.
+    more = min(workers // 2, len(numbers) // _PAGES_WORTH_A_READER) - 1
+    readers = [document, *(copy.copy(document) for _ in range(more))]
     ocr = OcrClient(threads=max(1, usable_cores() // workers))
     for reader in readers:
         reader.read_image = ocr.read_image
@@ -278,11 +272,6 @@ def _read_page(
     except PageError as error:
         empty = Page(number, *_A4, rotation=0, words=(), text_source="none", blocks=())
         return ReadPage(page or empty, problem=f"it {error.reason}")
-
-
-def _readers(workers: int, pages: int) -> int:
-    """Return the number of processes that read the file; encoding and OCR need other cores."""
-    return max(1, min(workers // 2, pages // _PAGES_WORTH_A_READER))
 
 
 def encode_pages(encoder: Encoder, pages: Iterable[ReadPage]) -> Iterator[EncodedPage]:
@@ -342,13 +331,6 @@ def _with_timeout(
         yield read
 
 
-def _find_stored(store: Store, identity: str) -> Document | None:
-    try:
-        return store.get(identity)
-    except NotInIndex:
-        return None
-
-
 def _source_exists(document: Document) -> bool:
     """Return whether the file of a document exists on this computer, unchanged.
 
@@ -372,7 +354,3 @@ def _with_progress(
         by_ocr = read.page.text_source in ("ocr", "both")
         progress("ocr" if by_ocr else "reading", count, total)
         yield read
-
-
-def _ignore(stage: Stage, done: int, total: int) -> None:
-    """Ignore progress."""

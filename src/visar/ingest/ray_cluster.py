@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from visar.documents import identify
 from visar.errors import DocumentError, InvalidOption, MissingExtra, NotInIndex
-from visar.ingest.inputs import Input
+from visar.ingest.batch import Input
 from visar.ingest.pipeline import Progress, Stage
 from visar.ingest.ray_nodes import (
     ATTEMPTS,
@@ -248,7 +248,8 @@ class _EncoderPool:
                 if handle.job in ready:
                     result = unwrap(ray.get(handle.job))
                     handle.finish(result)
-                    yield _require(item), result
+                    assert item is not None  # noqa: S101 - an actor with a job has an input
+                    yield item, result
             except ray.exceptions.RayActorError as error:
                 self._remove(handle)
                 if item is not None:
@@ -287,7 +288,6 @@ class _ActorHandle:
         self._progress: Progress | None = None
 
     def start(self, shipment: Shipment, progress: Progress | None) -> None:
-        """Send a document to the actor."""
         self.input, self._progress = shipment.input, progress
         self.job = self.actor.add.remote(shipment)
 
@@ -305,12 +305,6 @@ class _ActorHandle:
             self.polling, self._last_poll = self.actor.progress.remote(), time.monotonic()
 
     def report(self, progress: tuple[str, Stage, int, int] | None) -> None:
-        """Pass progress to the callback."""
         self.ready, self.polling = True, None
         if progress and self.input and self._progress and progress[0] == self.input.path:
             self._progress(*progress[1:])
-
-
-def _require(item: Input | None) -> Input:
-    assert item is not None  # noqa: S101 - an actor with a job has an input
-    return item

@@ -17,7 +17,7 @@ from visar.documents import OpenedDocument, Page, ReadOptions, open_document
 from visar.encoders.encoder import Encoder
 from visar.encoders.registry import get_encoder
 from visar.errors import DocumentError, InvalidOption, VisarError
-from visar.ingest.inputs import Input
+from visar.ingest.batch import Input
 from visar.ingest.pipeline import ReadPage, Stage, add_document, read_pages
 from visar.results import Document, EncoderRef, Refusal
 from visar.store import Store, open_store
@@ -106,8 +106,8 @@ class EncoderActor:
             document: OpenedDocument | None,
             numbers: Sequence[int],
             *,
-            words: Sequence[Page] | None = None,
-            images: bool = False,
+            words: Sequence[Page] | None,
+            images: bool,
         ) -> Generator[ReadPage, None, None]:
             # Office and text documents are converted once, on this node.
             if document is None or document.kind in ("office", "text"):
@@ -194,7 +194,6 @@ _open_documents: OrderedDict[
 def _read_chunk(
     reading: _Reading, numbers: Sequence[int], words: Sequence[Page] | None
 ) -> list[ReadPage] | VisarError:
-    """Read some pages on a node of the cluster."""
     options = replace(reading.settings.options, ocr_threads=1)
     key = reading.document, options
     try:

@@ -79,7 +79,6 @@ def attention_for(device: str) -> str | None:
 
 
 def first_batch(device: str) -> int:
-    """Return the number of pages in the first batch on a device."""
     return _FIRST_BATCH[device]
 
 

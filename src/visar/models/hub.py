@@ -7,7 +7,7 @@ import functools
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -175,12 +175,9 @@ def has_weights(folder: Path) -> bool:
     indices = list(folder.glob("*.safetensors.index.json"))
     if not indices:
         return any(path.exists() for path in folder.glob("*.safetensors"))
-    parts = {part for index in indices for part in _parts(_read_json(index).get("weight_map"))}
+    maps = [_read_json(index).get("weight_map") for index in indices]
+    parts = {str(part) for one in maps if isinstance(one, dict) for part in one.values()}
     return bool(parts) and all((folder / part).exists() for part in parts)
-
-
-def _parts(weight_map: Any) -> Iterable[str]:
-    return map(str, weight_map.values()) if isinstance(weight_map, dict) else ()
 
 
 _show_progress = ContextVar("show download progress", default=False)

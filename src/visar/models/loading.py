@@ -63,14 +63,15 @@ class Lazy(Generic[Value]):
 
 def load_ahead(model: object) -> None:
     """Start loading a model in the background, if it supports that."""
-    if isinstance(model, Loadable):
-        threading.Thread(target=_load, args=(model,), name="visar-load").start()
+    if not isinstance(model, Loadable):
+        return
 
+    def load() -> None:
+        # Errors are raised again, and reported, when the model is used.
+        with contextlib.suppress(Exception):
+            model.load()
 
-def _load(model: Loadable) -> None:
-    # Errors are raised again, and reported, when the model is used.
-    with contextlib.suppress(Exception):
-        model.load()
+    threading.Thread(target=load, name="visar-load").start()
 
 
 @contextlib.contextmanager
@@ -120,7 +121,8 @@ def import_torchvision() -> bool:
         except RuntimeError as error:
             if "torchvision::" not in str(error):
                 raise
-            _remove_partial_import()
+            for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+                del sys.modules[name]  # imported in part
             _declare_operators()
             importlib.import_module("torchvision")
             return True
@@ -135,11 +137,6 @@ def _declare_operators() -> None:
         if not hasattr(torch.ops.torchvision, name):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     _operator_libraries.append(library)
-
-
-def _remove_partial_import() -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-        del sys.modules[name]
 
 
 @contextlib.contextmanager

@@ -48,7 +48,6 @@ class Machine:
 
 
 def gigabytes(count: int) -> int:
-    """Convert bytes to gigabytes, rounded."""
     return round(count / 2**30)
 
 

@@ -8,6 +8,7 @@ vectors to those of the question. If a reader is installed, it then reorders the
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from visar.documents.page import Cell, Page
 from visar.quotes.languages import Vocabulary, detect_language
-from visar.quotes.page_numbers import find_page_number
 from visar.quotes.passages import Passage, find_passages
 from visar.quotes.reader import Reader, relevance
 from visar.results import Passage as Quote
@@ -38,6 +38,25 @@ _SCORE_WEIGHT = 0.5
 _MIN_LABELED = 0.75
 # Maximum overlap of two quotes, as a share of the shorter one.
 _MAX_OVERLAP = 0.5
+
+_SMALL = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen"
+)
+_UNITS = {word: value for value, word in enumerate(_SMALL.split(), start=1)}
+_TENS = {
+    word: value
+    for value, word in zip(
+        range(20, 100, 10),
+        ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"],
+        strict=True,
+    )
+}
+# Digits, or up to five words ("nine hundred and ninety-nine"). The lookahead doesn't consume the
+# words, so that they can contain the next page number.
+_PAGE = re.compile(
+    r"\b(?:page|pg\.?|p\.)\s*(?:(\d{1,6})(?![\d.,]*\d)\b|(?=((?:[a-z]+[\s-]+){0,4}[a-z]+)))", re.I
+)
 
 Floats = NDArray[np.float64]
 
@@ -115,7 +134,6 @@ class Question:
         return bool(self.text) and _DOCUMENT_STEMS.issuperset(self.stems)
 
     def stems_of(self, text: str) -> set[str]:
-        """Return the stems of a text in the question's vocabulary."""
         return {found for _, found in self.vocabulary.stems(text)}
 
     def measure_rarity(self, passages: Sequence[frozenset[str]]) -> None:
@@ -151,13 +169,11 @@ class Quotes:
 
     @cached_property
     def page_ids(self) -> dict[PageId, int]:
-        """Position of each page."""
         return {
             (one.document, one.page.number): position for position, one in enumerate(self.pages)
         }
 
     def page(self, page_id: PageId) -> WeightedPage:
-        """Return a page by its id."""
         return self.pages[self.page_ids[page_id]]
 
     def best(self, page_id: PageId) -> Quote | None:
@@ -193,7 +209,6 @@ class Quotes:
         return tuple(map(self._quote, taken))
 
     def _quote(self, candidate: ScoredPassage) -> Quote:
-        """Return a passage as a result."""
         weighted, passage = self.pages[candidate.page], candidate.passage
         marked = _answer_cell(passage, self.question) if passage.rows else None
         rows = {row: position for position, row in enumerate(passage.rows)}
@@ -376,3 +391,32 @@ def _answer_cell(passage: Passage, question: Question) -> Cell | None:
         return None
     labeled = around | labels[cells[0].row] | stems_of(passage.header_of(cells[0]))
     return cells[0] if len(stems & labeled) >= _MIN_LABELED * len(stems) else None
+
+
+def find_page_number(question: str) -> int | None:
+    """Return the page number in a question; None if there is none, or several.
+
+    >>> find_page_number("What is the total on page thirty-two?"), find_page_number("see p. 7")
+    (32, 7)
+    >>> find_page_number("How many pages are there?")
+    """
+    numbers = {
+        int(digits) if digits else _number(words.lower())
+        for digits, words in _PAGE.findall(question)
+    } - {0}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def _number(text: str) -> int:
+    """Return the number below 1,000 at the beginning of a text; 0 if there is none."""
+    words = re.split(r"[\s-]+", text)
+    number = 0
+    if words[1:2] == ["hundred"] and _UNITS.get(words[0], 10) < 10:
+        number, words = 100 * _UNITS[words[0]], words[2:]
+        if words[:1] == ["and"]:
+            words = words[1:]
+    first, second = [*words, "", ""][:2]
+    if first in _TENS:
+        unit = _UNITS.get(second, 0)
+        return number + _TENS[first] + (unit if unit < 10 else 0)
+    return number + _UNITS.get(first, 0)

@@ -102,15 +102,12 @@ class CrossEncoder:
         self._model = Lazy(lambda: _Model(find_files()))
 
     def fetch(self) -> None:
-        """Download the files if necessary, without loading the model."""
         self._find_files()
 
     def load(self) -> None:
-        """Load the model now instead of on first use."""
         self._model.get()
 
     def release(self) -> None:
-        """Free the memory of the model; the next use loads it again."""
         self._model.drop()
         free_memory()
 

@@ -42,7 +42,6 @@ class Passage:
 
     @cached_property
     def running_head(self) -> str:
-        """Text of its page's header and footer."""
         blocks = self.page.blocks or ()
         return self._join(i for block in blocks if block.kind == "margin" for i in block.words)
 
@@ -72,13 +71,11 @@ class Passage:
         return self._join(cell.words)
 
     def box(self, words: Iterable[int]) -> Box:
-        """Return the box around words of the page."""
         boxes = [self.page.words[index].box for index in words]
         left, top, right, bottom = zip(*boxes, strict=True)
         return min(left), min(top), max(right), max(bottom)
 
     def header_of(self, cell: Cell) -> str:
-        """Return the column headers of a cell, from top to bottom."""
         over = [
             header
             for header in self.block.cells

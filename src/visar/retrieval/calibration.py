@@ -115,7 +115,6 @@ def best_cosine(relevance: Relevance) -> float:
 
 
 def _ranks(ranking: Integers) -> Integers:
-    """Return the rank of each page, from 0."""
     ranks = np.empty_like(ranking)
     ranks[ranking] = np.arange(len(ranking))
     return ranks

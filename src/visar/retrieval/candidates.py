@@ -168,7 +168,6 @@ class Candidates:
         return summaries
 
     def clear(self) -> None:
-        """Free the memory of all summaries."""
         with self._lock:
             self._indexes.clear()
 

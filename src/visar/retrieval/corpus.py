@@ -1,10 +1,11 @@
-"""Corpora: the pages that a question searches, as one sequence."""
+"""Corpora: the pages that a question searches, as one sequence; and caches of recent searches."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -16,9 +17,9 @@ from visar.core.vectors import Float32, Float64, find_invalid
 from visar.documents.page import Page
 from visar.encoders.encoder import PageEmbedding
 from visar.errors import InvalidOption, NotInIndex, StoreError
-from visar.ingest.stored_pages import StoredPages
+from visar.ingest.sources import StoredPages
 from visar.query import unknown_collection
-from visar.results import Document, EncoderRef
+from visar.results import Document, EncoderRef, Explanation, SearchResult
 from visar.retrieval.methods import DocumentPages
 from visar.store import Store
 from visar.store.checks import damage_error, find_document
@@ -28,6 +29,8 @@ from visar.trace import PageId
 
 # Corpora to keep loaded: most questions are about the same documents as previous ones.
 MAX_CORPORA = 4
+# Searches to keep, so that several views of one question share a search.
+MAX_SEARCHES = 8
 # Maximum number of documents in an error message.
 _MAX_NAMES = 5
 
@@ -146,7 +149,6 @@ class Corpus:
         return scores
 
     def document(self, document: str) -> Document:
-        """Return a document by its id."""
         return self._known[document]
 
     def find(self, document: str, number: int) -> int | None:
@@ -163,12 +165,10 @@ class Corpus:
         return self.only([(document, number)])
 
     def patches(self, position: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Return the boxes and word indices of a page's vectors."""
         page = self._embedding(position)
         return page.boxes, page.words
 
     def vectors(self, position: int) -> NDArray[np.float16]:
-        """Return the vectors of a page."""
         return self._embedding(position).vectors
 
     def read(self, positions: Sequence[int] | None = None) -> list[Page]:
@@ -286,6 +286,50 @@ class CorpusCache:
             return corpus
 
     def clear(self) -> None:
-        """Free the memory of all corpora."""
         with self._lock:
             self._corpora.clear()
+
+
+@dataclass(slots=True)
+class _Search:
+    """A result with its explanation; the lock is held while they are computed."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    found: SearchResult | None = None
+    explanation: Explanation | None = None
+
+
+class RecentSearches:
+    """Cache of search results and their explanations. Keys must cover all inputs. Thread-safe."""
+
+    def __init__(self, size: int = MAX_SEARCHES) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, _Search] = OrderedDict()
+
+    def find(self, key: Hashable, search: Callable[[], SearchResult]) -> SearchResult:
+        """Return the result for a key; concurrent requests for the same key share one search."""
+        with self._lock:
+            entry = self._entries.setdefault(key, _Search())
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._size:
+                self._entries.popitem(last=False)
+        with entry.lock:
+            if entry.found is None:
+                entry.found = search()
+            return entry.found
+
+    def explain(self, found: SearchResult, explain: Callable[[], Explanation]) -> Explanation:
+        """Return the explanation of a result, computed only once while the result is cached."""
+        with self._lock:
+            known = [entry for entry in self._entries.values() if entry.found is found]
+        if not known:
+            return explain()
+        with known[0].lock:
+            if known[0].explanation is None:
+                known[0].explanation = explain()
+            return known[0].explanation
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()

@@ -147,7 +147,6 @@ class QdrantCandidates(_Engine):
         self._client.delete(self._name, self._filter(keys), wait=True)
 
     def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
-        """Return the best pages by vectors among the best by means."""
         condition = None if keys is None else self._filter(keys)
         found = self._client.query_points(
             self._name,
@@ -231,7 +230,6 @@ class LanceCandidates(_Engine):
         self._table.delete(_key_filter(keys))
 
     def _search(self, query: Float32, n: int, keys: Sequence[Key] | None) -> list[Candidate]:
-        """Return the best pages by means."""
         search: Any = self._table.search(query, vector_column_name="means")
         search = search.distance_type("cosine")
         where = "page > 0" if keys is None else f"page > 0 AND {_key_filter(keys)}"
@@ -246,6 +244,5 @@ class LanceCandidates(_Engine):
 
 
 def _key_filter(keys: Sequence[Key]) -> str:
-    """Return a LanceDB filter for documents, with quotes escaped."""
     listed = ", ".join("'" + key.replace("'", "''") + "'" for key in keys)
     return f"key IN ({listed})"

@@ -88,7 +88,6 @@ class Searcher:
 
     @property
     def pages(self) -> PageVectors:
-        """Vectors of all pages."""
         return self._corpus.pages.vectors
 
     def search(
@@ -169,7 +168,6 @@ class Searcher:
         method: Method,
         encode: Callable[[], tuple[Float32, Spans | None]],
     ) -> SearchResult:
-        """Search a corpus; the caller adds time and summary."""
         from visar.quotes.choice import Question, find_quotes
 
         calibration = find_calibration(corpus.encoder)
@@ -308,7 +306,6 @@ class _SearchContext:
     relevance: Relevance
 
     def read(self, page_ids: Sequence[PageId]) -> list[WeightedPage]:
-        """Return pages of the same documents with their cosines."""
         return _weigh(self.considered, self.vectors, self.relevance.token_weights, page_ids)
 
     def order(self, page_ids: Sequence[PageId], quotes: Quotes) -> list[PageId]:

@@ -61,7 +61,6 @@ def embedding_bytes(embedding: PageEmbedding, encoder: EncoderRef) -> tuple[byte
 
 
 def row_bytes(encoder: EncoderRef) -> int:
-    """Return the size in bytes of a vector with its box and word."""
     return coding_of(encoder.name).row_bytes(encoder.dimension) + PATCH.itemsize
 
 
@@ -82,7 +81,6 @@ def _dtypes(encoder: EncoderRef) -> tuple[np.dtype[Any], np.dtype[Any]]:
 
 
 def checksum(vectors: bytes, patches: bytes) -> int:
-    """Return the checksum of a page's bytes."""
     return crc32(patches, crc32(vectors))
 
 
@@ -128,12 +126,10 @@ class PartWriter:
         return first
 
     def sync(self) -> None:
-        """Flush appended pages to disk."""
         for file in self._files:
             os.fsync(file.fileno())
 
     def read(self, first: int, rows: int) -> tuple[bytes, bytes]:
-        """Return the bytes of an appended page."""
         contents = []
         for file, dtype in zip(self._files, self._dtypes, strict=True):
             file.seek(_HEADER + first * dtype.itemsize)
@@ -242,13 +238,11 @@ class StoredVectors:
         return cls(encoder, rows, patches, offsets)
 
     def decoded(self) -> DocumentVectors:
-        """Return all vectors as numbers."""
         vectors = self._decode(self.rows)
         vectors.setflags(write=False)
         return DocumentVectors(vectors, self.offsets, self.patches["box"], self.patches["word"])
 
     def page(self, number: int) -> PageEmbedding:
-        """Return the vectors of a page, counted from 1, as numbers."""
         rows = slice(self.offsets[number - 1], self.offsets[number])
         patches = self.patches[rows]
         return PageEmbedding(self._decode(self.rows[rows]), patches["box"], patches["word"])

@@ -228,7 +228,6 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def log_path(path: Path) -> Path:
-    """Return the path of a database's write-ahead log."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -394,7 +393,6 @@ _HAS_ITEMS = "SELECT 1 FROM sqlite_master WHERE name = 'items'"
 
 
 def read_items(connection: sqlite3.Connection, kind: str, prefix: str) -> dict[str, Any]:
-    """Return the items whose ids begin with a prefix, sorted by id."""
     if connection.execute(_HAS_ITEMS).fetchone() is None:
         return {}
     query = "SELECT id, content FROM items WHERE kind = ? AND substr(id, 1, ?) = ? ORDER BY id"

@@ -227,14 +227,15 @@ class SqliteStore:
 
     def remove(self, document: str) -> Document:
         stored = self.get(document)
-        self.delete(self._retry_without_reserve(lambda: self._delete_rows(stored.id)))
-        return stored
 
-    def _delete_rows(self, document: str) -> Garbage:
-        garbage = Garbage()
-        with self.write_transaction() as connection:
-            delete_document(connection, document, garbage)
-        return garbage
+        def delete_rows() -> Garbage:
+            garbage = Garbage()
+            with self.write_transaction() as connection:
+                delete_document(connection, stored.id, garbage)
+            return garbage
+
+        self.delete(self._retry_without_reserve(delete_rows))
+        return stored
 
     def set_metadata(self, document: str, metadata: Mapping[str, Any]) -> Document:
         stored = self.get(document)

@@ -68,7 +68,7 @@ class SqliteAddition(Addition):
         self._last_flush = time.monotonic()
         self._claim: Claim | None = None
         self.stored = self._begin()
-        self.written = frozenset(self._ranges())
+        self.written = frozenset(() if self._claim is None else self._claim.ranges)
 
     def put(self, page: Page, embedding: PageEmbedding) -> None:
         claim = self._open()
@@ -91,7 +91,6 @@ class SqliteAddition(Addition):
             self.flush()
 
     def flush(self) -> None:
-        """Write pending pages to disk, so that they survive a crash."""
         claim = self._open()
         if self._pending:
             with translate_errors(self._store.location):
@@ -117,7 +116,9 @@ class SqliteAddition(Addition):
         garbage, stored = Garbage(), None
         try:
             with translate_errors(self._store.location):
-                self._keep_original()
+                original = self._store.folder / FILES / self._document.id
+                if self._original is not None and not original.exists():
+                    copy_atomically(self._original, original)
                 array = claim.writer.finish([claim.ranges[n] for n in sorted(claim.ranges)])
             with self._store.write_transaction() as connection:
                 self._commit(connection, claim, array, garbage)
@@ -143,9 +144,6 @@ class SqliteAddition(Addition):
                 claim.release()
             self._store.delete(garbage)
 
-    def _ranges(self) -> dict[int, tuple[int, int]]:
-        return {} if self._claim is None else self._claim.ranges
-
     def _open(self) -> Claim:
         if self._claim is None:
             raise StoreError(f"The addition of {self._document.name} is closed. Start a new one.")
@@ -156,14 +154,18 @@ class SqliteAddition(Addition):
         document, encoder, garbage = self._document, self._encoder, Garbage()
         try:
             with self._store.write_transaction() as connection:
-                check_dimension(encoder, _versions(connection, encoder))
+                query = "SELECT DISTINCT encoder, version, dimension FROM vectors WHERE encoder = ?"
+                versions = connection.execute(query, (encoder.name,))
+                check_dimension(encoder, [EncoderRef(*row) for row in versions])
                 current = read_catalog(connection, document.id).get(document.id)
                 check_new_document(document, current)
                 if current is not None and encoder in current.encoders:
                     _update_source(connection, document, garbage)
                     current = read_catalog(connection, document.id)[document.id]
                 else:
-                    revision = _revision(connection, document.id)
+                    query = "SELECT revision FROM documents WHERE id = ?"
+                    row = connection.execute(query, (document.id,)).fetchone()
+                    revision = None if row is None else str(row[0])
                     self._adopt(connection, revision, garbage)
                     self._claim = self._claim or self._new_claim(connection, revision)
                     current = None
@@ -263,11 +265,6 @@ class SqliteAddition(Addition):
         else:
             _update_source(connection, document, garbage)
 
-    def _keep_original(self) -> None:
-        path = self._store.folder / FILES / self._document.id
-        if self._original is not None and not path.exists():
-            copy_atomically(self._original, path)
-
 
 class Claim:
     """Exclusive ownership of a draft, by a lock that is released when the process ends."""
@@ -293,7 +290,6 @@ class Claim:
 
     @classmethod
     def is_claimed(cls, folder: Path, array: str) -> bool:
-        """Return whether an addition owns a draft."""
         path = folder / f"{array}.lock"
         if not path.exists():
             return False
@@ -335,16 +331,6 @@ class Claim:
             with contextlib.suppress(OSError):
                 (self._folder / f"{self.array}.lock").unlink()
         self._lock.release()
-
-
-def _versions(connection: sqlite3.Connection, encoder: EncoderRef) -> list[EncoderRef]:
-    query = "SELECT DISTINCT encoder, version, dimension FROM vectors WHERE encoder = ?"
-    return [EncoderRef(*row) for row in connection.execute(query, (encoder.name,))]
-
-
-def _revision(connection: sqlite3.Connection, document: str) -> str | None:
-    row = connection.execute("SELECT revision FROM documents WHERE id = ?", (document,)).fetchone()
-    return None if row is None else str(row[0])
 
 
 def _arrays(connection: sqlite3.Connection, document: str, encoder: str) -> set[str]:

@@ -56,7 +56,6 @@ _ORDERED = "-ordered"
 
 
 def find_problems(connection: sqlite3.Connection, folder: Path) -> Iterator[Problem]:
-    """Check the whole index and yield its problems."""
     try:
         for (message,) in connection.execute("PRAGMA integrity_check"):
             if message != "ok":

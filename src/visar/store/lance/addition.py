@@ -190,7 +190,6 @@ class LanceAddition(Addition):
         self._is_recorded = True
 
     def _write(self) -> None:
-        """Write the pending rows atomically."""
         # Sorted by kind, because rows of a kind are read together.
         self._store.rows.append(sorted(self._pending, key=lambda row: str(row["kind"])))
         self._pending, self._pending_bytes = [], 0

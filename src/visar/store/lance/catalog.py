@@ -256,7 +256,6 @@ class CatalogLog:
         self._catalog = Catalog()
 
     def read(self) -> Catalog:
-        """Return the current catalog, including changes by other processes."""
         with self._lock:
             version = self.table.version
             if version < self._version:
@@ -274,7 +273,6 @@ class CatalogLog:
         return self._catalog if self._version >= 0 else self.read()
 
     def entries(self, after: int = -1) -> list[Entry]:
-        """Return the entries with a higher order."""
         where = None if after < 0 else f"_rowid > {after}"
         return [_entry(row) for row in self.table.scan((*_COLUMNS, "kind", "content"), where)]
 
@@ -331,7 +329,6 @@ class ItemLog:
         self._table: LanceTable | None = None
 
     def read(self, kind: str, prefix: str) -> dict[str, Any]:
-        """Return the items whose ids begin with a prefix, sorted by id."""
         table = self._open()
         if table is None:
             return {}
@@ -347,7 +344,7 @@ class ItemLog:
 
     def change(self, kind: str, id_: str, change: Change) -> Any:
         """Replace an item and return the new value; retry if another process changed it first."""
-        table = self._open() or self._create()
+        table = self._table = self._open() or create_items(self._location, self._options)
         where = f"kind = {quote(kind)} AND id = {quote(id_)}"
         for _ in range(_ATTEMPTS):
             before = _latest(table.scan(_ITEM_COLUMNS, where)).get(id_)
@@ -373,10 +370,6 @@ class ItemLog:
     def _open(self) -> LanceTable | None:
         if self._table is None:
             self._table = open_items(self._location, self._options)
-        return self._table
-
-    def _create(self) -> LanceTable:
-        self._table = create_items(self._location, self._options)
         return self._table
 
     def compact(self, keep_versions: timedelta) -> None:

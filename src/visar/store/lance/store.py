@@ -302,14 +302,12 @@ class LanceStore:
         raise StoreError(f"Can't read {document!r}: other processes keep changing it. Try again.")
 
     def _state(self, document: str) -> DocumentState:
-        """Return the current state of a document by its id."""
         state = self.log.read().live.get(document)
         if state is None:
             raise checks.not_found_error(document, self.location)
         return state
 
     def _values(self, rows: Rows) -> Iterator[bytes]:
-        """Yield the values of rows in their order."""
         blobs = zip(self.rows.blobs(rows.ids), rows.checksums, strict=True)
         for number, (data, checksum) in enumerate(blobs, start=1):
             if crc32(data) != checksum:
@@ -333,7 +331,6 @@ class LanceStore:
             yield value
 
     def _read_blobs(self, pages: Sequence[tuple[Rows, int]]) -> Iterator[bytes]:
-        """Yield the vectors of pages."""
         blobs = self.rows.blobs([rows.ids[number - 1] for rows, number in pages])
         for page, blob in zip(pages, blobs, strict=True):
             yield _check_value(blob, page)
@@ -438,7 +435,7 @@ class LanceStore:
                     (data,) = self.rows.blobs([row])
                     if crc32(data) != checksum:
                         yield f"{label} {number} has a wrong checksum"
-                    elif encoder is not None and _has_invalid_vector(data, encoder):
+                    elif encoder and _is_invalid(embedding_from(data, encoder)):
                         yield f"{label} {number} has a vector that isn't finite or of length 1"
                 except (RowsMissing, StoreError) as error:
                     yield f"can't read {label} {number}: {error}"
@@ -471,8 +468,8 @@ def _page_value(row: Row, page: tuple[Rows, int]) -> bytes:
     return b"\n".join([(row.get("blocks") or "").encode(), _check_value(row.get("content"), page)])
 
 
-def _has_invalid_vector(content: bytes, encoder: EncoderRef) -> bool:
-    return find_invalid(embedding_from(content, encoder).vectors) is not None
+def _is_invalid(embedding: PageEmbedding) -> bool:
+    return find_invalid(embedding.vectors) is not None
 
 
 def _vectors_of(state: DocumentState, encoder: EncoderRef) -> Vectors:

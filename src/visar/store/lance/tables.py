@@ -51,7 +51,6 @@ class LanceTable:
             return int(self._table.version)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Add all rows atomically."""
         if rows:
             schema = _schemas()[self._table.name]
             batch = _record_batch(rows, schema, self._present(schema.names))
@@ -92,7 +91,6 @@ class LanceTable:
         self._write(lambda: self._table.optimize(cleanup_older_than=keep_versions))
 
     def count(self) -> int:
-        """Return the number of rows."""
         with _translate_errors(self._location):
             return int(self._table.count_rows())
 
