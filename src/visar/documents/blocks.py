@@ -62,10 +62,6 @@ class _Paragraph:
         return min(line.left for line in self.lines)
 
     @property
-    def right(self) -> float:
-        return max(line.right for line in self.lines)
-
-    @property
     def top(self) -> float:
         return self.lines[0].top
 

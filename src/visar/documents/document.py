@@ -254,8 +254,8 @@ class OpenedDocument:
         from PIL import Image
 
         self._check(number)
-        raster = self._worker.render(number, dpi)
-        return Image.frombytes("RGB", (raster.width, raster.height), raster.pixels)
+        width, height, pixels = self._worker.render(number, dpi)
+        return Image.frombytes("RGB", (width, height), pixels)
 
     def _check(self, number: int) -> None:
         if not 1 <= number <= len(self):

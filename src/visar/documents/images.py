@@ -95,7 +95,7 @@ class ImageSource:
                 picture = picture if turn is None else picture.transpose(turn)
             except (OSError, SyntaxError, ValueError, EOFError) as error:
                 raise ReadError("broken", f"is damaged or cut off ({error})") from error
-            return Raster(*picture.size, picture.tobytes())
+            return *picture.size, picture.tobytes()
 
     def _frame(self, number: int) -> Image.Image:
         path, frame = self._frames[number - 1]

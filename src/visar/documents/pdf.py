@@ -168,7 +168,7 @@ class PdfSource:
             scale=scale, rev_byteorder=True, force_bitmap_format=pdfium.FPDFBitmap_BGR
         )
         pixels = np.ascontiguousarray(bitmap.to_numpy())
-        return Raster(bitmap.width, bitmap.height, pixels.tobytes())
+        return bitmap.width, bitmap.height, pixels.tobytes()
 
     def _label(self, number: int) -> str:
         """Return the printed number of a page, or "" if the file has no valid one."""

@@ -102,8 +102,9 @@ def _page(source: Source | None, request: dict[str, Any]) -> tuple[dict[str, Any
     number = int(request["page"])
     if request["do"] == "read":
         return source.read(number).to_message()
-    raster = source.render(number, float(request["dpi"]), int(request["max_pixels"]))
-    return {"width": raster.width, "height": raster.height}, raster.pixels
+    dpi, max_pixels = float(request["dpi"]), int(request["max_pixels"])
+    width, height, pixels = source.render(number, dpi, max_pixels)
+    return {"width": width, "height": height}, pixels
 
 
 def _limit_seconds(seconds: float) -> None:

@@ -25,6 +25,8 @@ from visar.text import clean_line
 
 SourceFormat: TypeAlias = Literal["pdf", "images", "workbook"] | TextFormat
 Reason: TypeAlias = Literal["password", "broken", "limit", "memory"]
+Raster: TypeAlias = tuple[int, int, bytes]
+"""A rendered page: width, height, and RGB pixels of three bytes, row by row."""
 
 # Timeout for importing libraries, which doesn't depend on the document.
 _START_SECONDS = 60.0
@@ -105,15 +107,6 @@ class PageContent:
             label=clean_line(message["label"], _LONGEST_LABEL),
             tables=tuple(_tables(message["tables"], len(texts))),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Raster:
-    """A rendered page: RGB pixels of three bytes, row by row."""
-
-    width: int
-    height: int
-    pixels: bytes
 
 
 def _box(values: Any) -> Box:
@@ -207,7 +200,7 @@ class DocumentWorker:
             raise PageError(self._name, number, "can't be rendered")
         if len(pixels) != 3 * width * height:
             raise PageError(self._name, number, "can't be rendered")
-        return Raster(width, height, pixels)
+        return width, height, pixels
 
     def close(self) -> None:
         """End the process permanently, even during a call from another thread."""

@@ -154,9 +154,11 @@ class LanceStore:
         """Return the summaries of a document, or None if they have an old format."""
 
         def load(state: DocumentState) -> bytes | None:
-            pages = self.rows.contents(_vectors_of(state, encoder).ids)
+            rows = self.rows.take(_vectors_of(state, encoder).ids, ("content",))
             try:
-                return join_summaries([page or b"" for page in pages], encoder.dimension)
+                return join_summaries(
+                    [row.get("content") or b"" for row in rows], encoder.dimension
+                )
             except ValueError:  # written by an older version
                 return None
 

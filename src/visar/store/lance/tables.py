@@ -108,10 +108,6 @@ class LanceTable:
                 query = query.offset(skip)
             return sorted(query.to_arrow().to_pylist(), key=lambda row: int(row["_rowid"]))
 
-    def contents(self, row_ids: Sequence[int]) -> list[bytes | None]:
-        """Return the column ``content`` in the order of the ids; None for a missing row."""
-        return [row.get("content") for row in self.take(row_ids, ("content",))]
-
     def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> list[Row]:
         """Return these columns of rows in the order of the ids; {} for a row that is missing."""
         if not row_ids:
