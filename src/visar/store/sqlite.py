@@ -85,7 +85,7 @@ class SqliteStore:
         self.read_only = read_only
         # True if the store becomes writable as soon as its folder does.
         self._recovers = recovers
-        self.storage_options: dict[str, str] = {}
+        self.storage_options: Mapping[str, str] = {}
         self._connection = connection
         self._state = self._read_state()
         self._lock = threading.RLock()

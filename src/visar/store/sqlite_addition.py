@@ -68,7 +68,6 @@ class SqliteAddition(Addition):
         self._last_flush = time.monotonic()
         self._claim: Claim | None = None
         self.stored = self._begin()
-        self.written = frozenset(() if self._claim is None else self._claim.ranges)
 
     def put(self, page: Page, embedding: PageEmbedding) -> None:
         claim = self._open()
@@ -174,6 +173,7 @@ class SqliteAddition(Addition):
                 self._claim.release()
             raise
         self._store.delete(garbage)
+        self.written = frozenset(() if self._claim is None else self._claim.ranges)
         return current
 
     def _adopt(

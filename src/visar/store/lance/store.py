@@ -66,7 +66,7 @@ class LanceStore:
         self.location, self.rows = location, rows
         self.log = CatalogLog(catalog)
         self.grace = GRACE
-        self.storage_options = dict(options)
+        self.storage_options: Mapping[str, str] = dict(options)
         self._item_log = ItemLog(location, options)
         self._cache: dict[tuple[str, int], bytes] = {}
         """Pages and vectors by revision and page number, most recently used last."""
