@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 
 from visar.documents import Page, ReadOptions
+from visar.errors import EncryptedDocument, ServiceError, StoreError
+from visar.ingest.sources import source_text
 from visar.results import (
     Additions,
     Answer,
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from visar.generation.generator import Generator as TextGenerator
     from visar.ingest.pipeline import Progress
     from visar.retrieval.methods import Method, MethodFunction
-
 
 MAX_PAGES = 10
 """Default maximum number of pages for an answer: the largest number that the paper uses."""
@@ -336,3 +338,20 @@ class AnswerStream(Iterator[str]):
     def close(self) -> None:
         """Stop generating the answer."""
         self._pieces.close()
+
+
+def public_message(error: object, library: Library) -> str:
+    """Return an error's message with local paths removed."""
+    hint = "Its pages are shown once it is unlocked with its password"
+    message = str(error).replace(EncryptedDocument.HINT, hint)
+    location = library.location
+    name = "the server" if location.startswith(("http://", "https://")) else "the index"
+    message = message.replace(f"index {location}", "index").replace(location, name)
+    # It may be the path of a document. Errors of a server don't contain its paths, and a server
+    # that failed can't list its documents.
+    if os.sep in message and not isinstance(error, ServiceError):
+        with contextlib.suppress(StoreError, ServiceError):
+            for document in library.documents():
+                if document.source:
+                    message = message.replace(source_text(document.source), document.name)
+    return message

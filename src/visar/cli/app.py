@@ -31,7 +31,7 @@ _SETUP = "Models and settings"
 _EVALUATE = "Evaluate"
 
 COMMANDS = (
-    ("demo", "demo:demo", _ASK, "Answer three questions about a sample report."),
+    ("demo", "asking:demo", _ASK, "Answer three questions about a sample report."),
     (
         "ask",
         "asking:ask",
@@ -55,7 +55,7 @@ COMMANDS = (
     ("compact", "library:compact", _INDEX, "Clean up after interrupted adds."),
     ("serve", "serve:serve", _SHARE, "Serve the web page and the HTTP API. Press Ctrl-C to stop."),
     ("setup", "setup:setup", _SETUP, "Choose and download models for this machine."),
-    ("doctor", "doctor:doctor", _SETUP, "Show what works here and what is missing."),
+    ("doctor", "models:doctor", _SETUP, "Show what works here and what is missing."),
     ("generators", "models:generators", _SETUP, "List the models that can write answers."),
     ("completion", "completion:completion", _SETUP, "Print a shell completion script."),
     ("bench", "bench:bench", _EVALUATE, "Time the choice of pages on your documents."),
@@ -68,8 +68,8 @@ COMMANDS = (
 )
 """Commands: their names, where they are, their section, and their help."""
 GROUPS = (
-    ("threads", "threads:app", _ASK, "List, export or delete saved conversations."),
-    ("tokens", "tokens:app", _SHARE, "Manage access tokens for the HTTP API."),
+    ("threads", "chat:app", _ASK, "List, export or delete saved conversations."),
+    ("tokens", "serve:app", _SHARE, "Manage access tokens for the HTTP API."),
     ("mcp", "mcp:app", _SHARE, "Let AI assistants use your index, over MCP."),
     ("config", "config:app", _SETUP, "Show or change your settings."),
     ("encoders", "models:app", _SETUP, "List, export or serve encoders."),

@@ -12,7 +12,7 @@ from rich.text import Text
 from visar.cli import settings
 from visar.cli.help import App
 from visar.cli.options import Json
-from visar.cli.output import console, plain_table, print_json
+from visar.cli.output import console, plain_table, print_json, say
 from visar.cli.settings import SETTINGS
 
 app = App("Show or change your settings.", invoke_without_command=True)
@@ -106,12 +106,15 @@ def _show(*, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(path), "exists": path.exists(), "settings": chosen})
         return
-    table = plain_table("SETTING", "VALUE", "FROM", "DESCRIPTION")
-    for key, one in chosen.items():
-        style = "dim" if one.source == "default" else ""
-        use = SETTINGS[key].use if key in SETTINGS else "a generator with a name of your own"
-        table.add_row(key, Text(one.value or "", style), one.source, use)
-    console.print(table)
+    rows = (
+        (
+            key,
+            Text(one.value or "", "dim" if one.source == "default" else ""),
+            one.source,
+            SETTINGS[key].use if key in SETTINGS else "a generator with a name of your own",
+        )
+        for key, one in chosen.items()
+    )
+    console.print(plain_table("SETTING", "VALUE", "FROM", "DESCRIPTION", rows=rows))
     console.print()
-    note = "" if path.exists() else " (not created yet)"
-    console.print(Text(f"{path}{note}", "dim"), soft_wrap=True)
+    say(f"{path}{'' if path.exists() else ' (not created yet)'}", "dim")

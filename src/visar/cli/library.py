@@ -28,7 +28,16 @@ from visar.cli.options import (
     option,
     ray_messages_on_stderr,
 )
-from visar.cli.output import complain, console, document_line, errors, print_documents, print_json
+from visar.cli.output import (
+    complain,
+    console,
+    document_line,
+    moment,
+    note,
+    print_documents,
+    print_json,
+    say,
+)
 from visar.cli.progress import progress_shown
 from visar.documents import Limits, ReadOptions
 from visar.documents.finding import SUPPORTED, document_name
@@ -127,7 +136,7 @@ def add(
                 print_json(Additions(tuple(added), tuple(refused), tuple(skipped)))
             for document in added if not as_json else ():
                 line = Text.assemble(("added", "green"), f"  {document_line(document)}")
-                console.print(line, soft_wrap=True)
+                say(line)
     if refused:
         total = len(added) + len(refused)
         if total > 1:
@@ -183,11 +192,11 @@ def add_files(
             )
     finally:
         for line in notes:
-            errors.print(Text(line), soft_wrap=True)
+            note(line)
         for refusal in refused:
             complain(refusal.reason)
     if additions.skipped and not options.quiet:
-        errors.print(Text(_skipped_note(additions.skipped)), soft_wrap=True)
+        note(_skipped_note(additions.skipped))
     return additions.skipped
 
 
@@ -244,9 +253,9 @@ def list_documents(
     elif documents:
         print_documents(documents)
     elif where is not None or collection is not None:
-        console.print(Text(f"No matching documents in {location}."), soft_wrap=True)
+        say(f"No matching documents in {location}.")
     else:
-        console.print(Text(f"{location} is empty. Add documents with `visar add`."), soft_wrap=True)
+        say(f"{location} is empty. Add documents with `visar add`.")
 
 
 def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = False) -> None:
@@ -258,13 +267,13 @@ def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = Fal
     if as_json:
         print_json(stored)
         return
-    console.print(Text(stored.name, style="bold"), soft_wrap=True)
+    say(stored.name, "bold")
     for label, value in (
         ("id", stored.id),
         *([("file", source_text(stored.source))] if stored.source else []),
         ("pages", stored.pages),
         ("size", f"{stored.size / 1e6:.1f} MB"),
-        ("added", stored.added.astimezone().strftime("%Y-%m-%d %H:%M")),
+        ("added", moment(stored.added)),
         ("encoders", ", ".join(str(encoder) for encoder in stored.encoders)),
         ("collections", ", ".join(stored.collections) or "none"),
         *((name, clean_line(value)) for name, value in stored.metadata.items()),
@@ -273,7 +282,7 @@ def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = Fal
             for page in stored.failed_pages()
         ),
     ):
-        console.print(Text.assemble("  ", (f"{label:<11}", "dim"), f" {value}"), soft_wrap=True)
+        say(Text.assemble("  ", (f"{label:<11}", "dim"), f" {value}"))
 
 
 def remove(document: DocumentName, *, options: LibraryOptions, as_json: Json = False) -> None:
@@ -283,7 +292,7 @@ def remove(document: DocumentName, *, options: LibraryOptions, as_json: Json = F
     if as_json:
         print_json(removed)
     else:
-        console.print(Text(f"removed  {document_line(removed)}"), soft_wrap=True)
+        say(f"removed  {document_line(removed)}")
 
 
 def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
@@ -300,7 +309,7 @@ def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
             for one in problems:
                 subject = f"{names.get(one.document, one.document)}: " if one.document else ""
                 line = Text.assemble((one.kind, "yellow"), f"  {subject}{one.what}")
-                console.print(line, soft_wrap=True)
+                say(line)
             console.print(
                 f"{counted(len(store.documents()), 'document')}, {counted(damaged, 'problem')}, "
                 f"{counted(len(problems) - damaged, 'leftover')}"
@@ -331,7 +340,7 @@ def backup(
     else:
         size = f"{copy.bytes / 1e6:.1f} MB"
         line = f"Copied {counted(copy.documents, 'document')} ({size}) to {target}."
-        console.print(Text(line), soft_wrap=True)
+        say(line)
 
 
 def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:

@@ -12,15 +12,23 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import PlainTextResponse
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from visar._version import __version__
 from visar.errors import DiskFull, ReadOnlyIndex, StoreError
 from visar.index import Index
 from visar.network import session_key
-from visar.server import documents, openai_api, questions, threads, uploads
-from visar.server.access import check_operator, check_rights
+from visar.server import Settings, documents, openai_api, questions, uploads
 from visar.server.context import ERRORS, Context
 from visar.server.schemas import Available, Health, Problem, Readiness
-from visar.server.settings import Settings
+from visar.server.view import check_operator, check_rights
 from visar.serving import (
     GRANT,
     PROBLEM_TYPE,
@@ -31,16 +39,6 @@ from visar.serving import (
     problem,
     refusal,
 )
-
-# After visar.serving, which says what to install if they are missing.
-from anyio import CapacityLimiter, to_thread  # isort: skip
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response  # isort: skip
-from fastapi.responses import PlainTextResponse  # isort: skip
-from fastapi.staticfiles import StaticFiles  # isort: skip
-from starlette.datastructures import MutableHeaders  # isort: skip
-from starlette.routing import BaseRoute, Match, Route  # isort: skip
-from starlette.types import ASGIApp, Message, Receive, Scope, Send  # isort: skip
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest  # isort: skip
 
 PREFIX = "/api/v1"
 PRIVATE = ("/api/", f"{openai_api.PREFIX}/")
@@ -64,23 +62,8 @@ RATE_SECONDS = 60.0
 MAX_BATCH = 10
 
 
-def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
-    """Create the application that serves an index.
-
-    Parameters
-    ----------
-    index
-        Index to serve. The caller has to close it.
-    settings
-        Access, models and limits.
-
-    Returns
-    -------
-    FastAPI
-        Application for any ASGI server. It can also be mounted in another application, whose
-        lifespan must then enter this one's, since it starts and stops the jobs.
-    """
-    settings = settings or Settings()
+def make_app(index: Index, settings: Settings) -> FastAPI:
+    """Create the application; see `visar.server.create_app`."""
     context = Context(index, settings)
     metrics = _Metrics()
 
@@ -110,7 +93,7 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
     app.include_router(uploads.router(context), prefix=PREFIX)
     app.include_router(documents.router(context), prefix=PREFIX)
     app.include_router(questions.router(context), prefix=PREFIX)
-    app.include_router(threads.router, prefix=PREFIX)
+    app.include_router(questions.conversations, prefix=PREFIX)
     app.include_router(_server_routes(context, metrics), prefix=PREFIX)
     app.include_router(openai_api.router(context), prefix=openai_api.PREFIX)
     unmatched = _Unmatched([*app.routes])

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 
+from anyio import CapacityLimiter, Lock, to_thread
+from fastapi.responses import JSONResponse
+
+from visar.access import AccessTokens
 from visar.errors import (
     DiskFull,
     DocumentError,
@@ -24,19 +30,18 @@ from visar.generation import extractive
 from visar.generation.generator import Generator
 from visar.generation.registry import is_served
 from visar.index import Index
-from visar.public import public_message
-from visar.server.access import Access, StoredTokens
+from visar.library import public_message
+from visar.server import Settings
 from visar.server.jobs import JobQueue, TooManyJobs, job_folders
-from visar.server.settings import Settings
-from visar.server.view import LibraryView
-from visar.serving import problem
-
-# After visar.serving, which says what to install if they are missing.
-from fastapi.responses import JSONResponse  # isort: skip
-
+from visar.server.view import Access, LibraryView
+from visar.serving import problem, refusal
 
 RESERVED_BYTES = 16_000_000
 """Disk space that uploads leave free, so that the index and the job queue can still be written."""
+
+# Tokens of an index in object storage are cached for this time.
+_SECONDS_PER_READ = 1.0
+_logger = logging.getLogger(__name__)
 
 
 class TooManyQuestions(VisarError):
@@ -96,6 +101,55 @@ class QuestionGate:
         finally:
             with self._lock:
                 self._running -= 1
+
+
+class StoredTokens:
+    """The tokens that are stored in the index.
+
+    Parameters
+    ----------
+    tokens
+        Tokens, read for every request, so that a revoked token is refused immediately.
+    is_remote
+        Whether the index is in object storage. Its tokens are only read once a second.
+    needed
+        Whether requests need a token even if there are none.
+    """
+
+    def __init__(self, tokens: AccessTokens, *, is_remote: bool, needed: bool) -> None:
+        self._tokens = tokens
+        self._max_age = _SECONDS_PER_READ if is_remote else 0.0
+        self._needed = needed
+        # A thread of its own, since questions and images may take all others.
+        self._thread = CapacityLimiter(1)
+        self._lock = Lock()
+        self._cached: tuple[float, Mapping[str, Access]] | None = None
+
+    async def grants(self) -> Mapping[str, Access] | None:
+        """Return the access that each token grants, by its hash; None if no token is needed.
+
+        Once the server has seen a token, requests need one until it stops: revoking the last token
+        must not open the library to everyone.
+        """
+        async with self._lock:
+            if self._cached is None or time.monotonic() - self._cached[0] >= self._max_age:
+                now = time.monotonic()
+                self._cached = now, await to_thread.run_sync(self._load, limiter=self._thread)
+            grants = self._cached[1]
+        self._needed = self._needed or bool(grants)
+        return grants if self._needed else None
+
+    def _load(self) -> Mapping[str, Access]:
+        try:
+            tokens = self._tokens.all()
+        except VisarError as error:
+            _logger.warning("Can't read the tokens of the index: %s", error)
+            message = "Can't read the tokens of the index: try again in a moment."
+            raise refusal(503, "index", message, {"Retry-After": "2"}) from error
+        hashes = [(one, key) for one in tokens for key in (one.sha256, one.session_sha256)]
+        return {
+            key: Access(one.id, one.collection, writes=one.access == "write") for one, key in hashes
+        }
 
 
 class Context:

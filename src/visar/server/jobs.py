@@ -27,7 +27,7 @@ from visar.errors import DocumentError, StoreError
 from visar.index import Index
 from visar.ingest.jobs import JobStore, jobs_folder, translate_errors
 from visar.results import Job, JobState
-from visar.server.settings import Settings
+from visar.server import Settings
 
 _logger = logging.getLogger(__name__)
 _UNFINISHED = ("waiting", "running")

@@ -1,27 +1,27 @@
-"""Routes for questions: pages, answers, and explanations."""
+"""Routes for questions: pages, answers, explanations, and saved conversations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import APIRouter, HTTPException, Response
+from fastapi import Query as Parameter
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from visar.errors import InvalidOption, VisarError
+from visar.explain.report import thread_html, thread_markdown
 from visar.generation.answering import Budget
 from visar.library import AnswerStream, SearchOptions
 from visar.query import Query
-from visar.results import Answer, Explanation, Patches, PatchPair, SearchResult
+from visar.results import Answer, Explanation, Patches, PatchPair, SearchResult, Thread
 from visar.retrieval.methods import METHODS
 from visar.serialization import to_plain
 from visar.server.context import Context
-from visar.server.responses import as_json
-from visar.server.schemas import AskQuery, PageQuery, PairQuery
+from visar.server.schemas import AskQuery, NewThread, PageQuery, PairQuery, ThreadName, as_json
 from visar.server.view import Library, LibraryView
 from visar.serving import refusal
-
-# After visar.serving, which says what to install if they are missing.
-from fastapi import APIRouter, HTTPException, Response  # isort: skip
-from fastapi.sse import EventSourceResponse, ServerSentEvent  # isort: skip
 
 METHOD_NAMES = tuple(name for name, method in METHODS.items() if not method.needs_evidence)
 MAX_NEIGHBORS = 10
@@ -117,3 +117,50 @@ def stream_answer(
 
 def _event(name: str, value: Any) -> ServerSentEvent:
     return ServerSentEvent(event=name, data=to_plain(value, public=True))
+
+
+conversations = APIRouter(tags=["conversations"], prefix="/threads")
+
+
+@conversations.get("", response_model=list[Thread])
+def list_threads(library: Library) -> Response:
+    """List conversations without their exchanges, latest first."""
+    return as_json(library.threads())
+
+
+@conversations.post("", response_model=Thread, status_code=201)
+def create_thread(library: Library, given: NewThread) -> Response:
+    """Create a conversation. Without a name, it is named after its first question."""
+    return as_json(library.create_thread(given.name, given.collection), 201)
+
+
+@conversations.get("/{thread}", response_model=Thread)
+def get_thread(library: Library, thread: str) -> Response:
+    """Return a conversation with its questions and answers."""
+    return as_json(library.thread(thread))
+
+
+@conversations.patch("/{thread}", response_model=Thread)
+def rename_thread(library: Library, thread: str, given: ThreadName) -> Response:
+    """Rename a conversation."""
+    return as_json(library.rename_thread(thread, given.name))
+
+
+@conversations.delete("/{thread}", status_code=204)
+def delete_thread(library: Library, thread: str) -> None:
+    """Delete a conversation."""
+    library.delete_thread(thread)
+
+
+@conversations.get("/{thread}/export", response_class=Response)
+def export_thread(
+    library: Library,
+    thread: str,
+    kind: Annotated[Literal["markdown", "html"], Parameter(alias="format")] = "markdown",
+) -> Response:
+    """Return a conversation as a file: Markdown, or HTML with the cited pages as images."""
+    found = library.thread(thread)
+    content = thread_markdown(found) if kind == "markdown" else thread_html(library, found)
+    name = f"conversation-{found.id[:8]}.{'md' if kind == 'markdown' else 'html'}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=f"text/{kind}", headers=headers)

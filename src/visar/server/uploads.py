@@ -16,22 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
 
+import anyio
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from starlette.requests import ClientDisconnect
+
 from visar.errors import InvalidOption, VisarError
 from visar.results import Job
 from visar.samples import REPORT
 from visar.serialization import Result
 from visar.server.context import Context
-from visar.server.responses import as_json
-from visar.server.schemas import CollectionName
+from visar.server.schemas import CollectionName, as_json
 from visar.server.view import Library, LibraryView
 from visar.serving import refusal
 from visar.store.filters import parse_metadata
 from visar.text import clean_line
-
-# After visar.serving, which says what to install if they are missing.
-import anyio  # isort: skip
-from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response  # isort: skip
-from starlette.requests import ClientDisconnect  # isort: skip
 
 _MAX_NAME_LENGTH = 200
 MAX_FILES = 1_000

@@ -1,13 +1,15 @@
-"""`LibraryView`: the library as one request may see and change it."""
+"""`LibraryView`: the library as one request may see and change it, by its access rights."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from fastapi import Depends, Request
 
 from visar.documents.page import Page
 from visar.errors import NotInIndex
@@ -29,17 +31,44 @@ from visar.results import (
     Thread,
     Turn,
 )
-from visar.server.access import Access, access_of
 from visar.server.jobs import JobQueue
+from visar.serving import GRANT, refusal
 from visar.store.checks import find_document
 from visar.threads import unknown_thread
 from visar.trace import PageId
 
-# After visar.serving, which says what to install if they are missing.
-from fastapi import Depends, Request  # isort: skip
-
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+READING_TAGS = ("questions", "session")
+"""Tags of routes that change nothing, even if their method is POST."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The access rights of a request."""
+
+    token: str | None = None
+    """Id of the stored token; None for the operator."""
+    collection: str | None = None
+    """The only accessible collection; None for the whole library."""
+    writes: bool = True
+    """Whether the request may change anything."""
+
+    @property
+    def is_operator(self) -> bool:
+        """True for the server's own token, or if no token is needed."""
+        return self.token is None
+
+    def check_writes(self) -> None:
+        """Refuse the request if its token is read-only."""
+        if not self.writes:
+            message = "This token is read-only: use one with write access to make changes."
+            # Clients raise ReadOnlyIndex for this code.
+            raise refusal(403, "read_only", message)
+
+
+OPERATOR = Access()
 
 
 class LibraryView:
@@ -337,6 +366,26 @@ class LibraryView:
 
 def _unknown_collection(name: str) -> NotInIndex:
     return NotInIndex(f"No collection {name!r}.")
+
+
+def access_of(request: Request) -> Access:
+    """Return the access rights of a request, from the token that `RequestGuard` has checked."""
+    grant = request.scope[GRANT]
+    return grant if isinstance(grant, Access) else OPERATOR
+
+
+async def check_rights(request: Request) -> None:
+    """Refuse requests with a read-only token, except reads and questions."""
+    tags = request.scope["route"].tags
+    if request.method in ("GET", "HEAD") or not {*READING_TAGS}.isdisjoint(tags):
+        return
+    access_of(request).check_writes()
+
+
+async def check_operator(request: Request) -> None:
+    """Refuse requests that don't come from the operator."""
+    if not access_of(request).is_operator:
+        raise refusal(403, "operator", "Only the operator may do this: use the server's own token.")
 
 
 async def _view(request: Request) -> LibraryView:

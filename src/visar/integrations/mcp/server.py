@@ -27,8 +27,7 @@ from visar._version import __version__
 from visar.errors import NotInIndex
 from visar.explain.report import html_app
 from visar.generation.generator import Generator
-from visar.integrations.mcp.output import output_schema
-from visar.integrations.mcp.tools import Roots, Tools
+from visar.integrations.mcp.tools import Roots, Tools, output_schema
 from visar.library import Library
 from visar.serving import RequestGuard, answer_errors, first_mistake, problem, refusal
 
