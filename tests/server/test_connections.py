@@ -37,7 +37,7 @@ from tests.server.service import (
 )
 from visar import serving as http_serving
 from visar.index import Index
-from visar.server import Settings, create_app
+from visar.server import Settings, app, create_app
 
 STREAMS = 100
 
