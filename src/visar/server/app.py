@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
 from fastapi.responses import PlainTextResponse
 from fastapi.staticfiles import StaticFiles
@@ -26,7 +26,7 @@ from visar.errors import DiskFull, ReadOnlyIndex, StoreError
 from visar.index import Index
 from visar.network import session_key
 from visar.server import Settings, documents, openai_api, questions, uploads
-from visar.server.context import ERRORS, Context
+from visar.server.context import ERRORS, Context, State
 from visar.server.schemas import Available, Health, Problem, Readiness
 from visar.server.view import check_operator, check_rights
 from visar.serving import (
@@ -90,12 +90,12 @@ def make_app(index: Index, settings: Settings) -> FastAPI:
         responses={"default": {"model": Problem, "description": "Error."}},
     )
     app.state.context = context
-    app.include_router(uploads.router(context), prefix=PREFIX)
-    app.include_router(documents.router(context), prefix=PREFIX)
-    app.include_router(questions.router(context), prefix=PREFIX)
+    app.state.metrics = metrics
+    for part in (uploads, documents, questions):
+        app.include_router(part.routes, prefix=PREFIX)
     app.include_router(questions.conversations, prefix=PREFIX)
-    app.include_router(_server_routes(context, metrics), prefix=PREFIX)
-    app.include_router(openai_api.router(context), prefix=openai_api.PREFIX)
+    app.include_router(routes, prefix=PREFIX)
+    app.include_router(openai_api.routes, prefix=openai_api.PREFIX)
     unmatched = _Unmatched([*app.routes])
     for prefix in PRIVATE:
         app.router.routes.append(Route(f"{prefix}{{path:path}}", unmatched))
@@ -163,61 +163,63 @@ class _Unmatched:
         raise HTTPException(404)
 
 
-def _server_routes(context: Context, metrics: _Metrics) -> APIRouter:
-    router = APIRouter(tags=["server"])
+routes = APIRouter(tags=["server"])
+_OPERATOR_ONLY = [Depends(check_operator)]
 
-    @router.get("/health")
-    async def health() -> Health:
-        """Check that the server responds."""
-        return Health(version=__version__)
 
-    # A thread of its own, since questions and images may take all others.
-    thread = CapacityLimiter(1)
+@routes.get("/health")
+async def health() -> Health:
+    """Check that the server responds."""
+    return Health(version=__version__)
 
-    operator_only = [Depends(check_operator)]
 
-    @router.get("/ready", dependencies=operator_only)
-    async def ready() -> Readiness:
-        """Check that questions can be answered and documents added.
+@routes.get("/ready", dependencies=_OPERATOR_ONLY)
+async def ready(context: State) -> Readiness:
+    """Check that questions can be answered and documents added.
 
-        Returns an error if the index can't be read, or if the job queue has stopped although the
-        disk is writable. Only for the operator.
-        """
-        return await to_thread.run_sync(_readiness, context, limiter=thread)
+    Returns an error if the index can't be read, or if the job queue has stopped although the
+    disk is writable. Only for the operator.
+    """
+    return await to_thread.run_sync(_readiness, context, limiter=context.checks)
 
-    @router.post("/session", status_code=204, tags=["session"])
-    async def session(request: Request, response: Response) -> None:
-        """Exchange a token for a session cookie."""
-        if request.scope[GRANT] is not None and (token := bearer_token(request)):
-            response.set_cookie(
-                SESSION,
-                session_key(token),
-                httponly=True,
-                samesite="strict",
-                secure=request.url.scheme == "https",
-            )
 
-    @router.get("/encoders")
-    async def encoders() -> Available:
-        """List the encoders that questions and documents can choose from."""
-        return Available(names=list(context.settings.encoders))
+@routes.post("/session", status_code=204, tags=["session"])
+async def session(request: Request, response: Response) -> None:
+    """Exchange a token for a session cookie."""
+    if request.scope[GRANT] is not None and (token := bearer_token(request)):
+        response.set_cookie(
+            SESSION,
+            session_key(token),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
 
-    @router.get("/generators")
-    async def generators() -> Available:
-        """List the generators that questions can choose from."""
-        return Available(names=list(context.settings.generators))
 
-    @router.get("/methods")
-    async def methods() -> Available:
-        """List the methods that choose the pages."""
-        return Available(names=list(questions.METHOD_NAMES))
+@routes.get("/encoders")
+async def encoders(context: State) -> Available:
+    """List the encoders that questions and documents can choose from."""
+    return Available(names=list(context.settings.encoders))
 
-    @router.get("/metrics", dependencies=operator_only, response_class=PlainTextResponse)
-    async def read_metrics() -> Response:
-        """Return metrics for Prometheus. Only for the operator."""
-        return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4")
 
-    return router
+@routes.get("/generators")
+async def generators(context: State) -> Available:
+    """List the generators that questions can choose from."""
+    return Available(names=list(context.settings.generators))
+
+
+@routes.get("/methods")
+async def methods() -> Available:
+    """List the methods that choose the pages."""
+    return Available(names=list(questions.METHOD_NAMES))
+
+
+@routes.get("/metrics", dependencies=_OPERATOR_ONLY, response_class=PlainTextResponse)
+async def read_metrics(request: Request) -> Response:
+    """Return metrics for Prometheus. Only for the operator."""
+    return Response(
+        generate_latest(request.app.state.metrics.registry), media_type="text/plain; version=0.0.4"
+    )
 
 
 def _readiness(context: Context) -> Readiness:

@@ -9,8 +9,10 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
 from anyio import CapacityLimiter, Lock, to_thread
+from fastapi import Depends, Request
 from fastapi.responses import JSONResponse
 
 from visar.access import AccessTokens
@@ -33,9 +35,11 @@ from visar.index import Index
 from visar.library import public_message
 from visar.server import Settings
 from visar.server.jobs import JobQueue, TooManyJobs, job_folders
-from visar.server.view import Access, LibraryView
+from visar.server.view import Access, LibraryView, access_of
 from visar.serving import problem, refusal
 
+MAX_BATCHES = 8
+"""Maximum number of batches of uploads to read at the same time; others wait."""
 RESERVED_BYTES = 16_000_000
 """Disk space that uploads leave free, so that the index and the job queue can still be written."""
 
@@ -161,6 +165,10 @@ class Context:
         self.tokens = StoredTokens(
             index.tokens, is_remote="://" in index.location, needed=settings.needs_token
         )
+        # A thread of its own for health checks, since questions and images may take all others.
+        self.checks = CapacityLimiter(1)
+        # Separate threads, since batches on slow networks must not block those of questions.
+        self.batches = CapacityLimiter(MAX_BATCHES)
         self._index = index
         self._jobs: JobQueue | None = None
         self._lock = threading.Lock()
@@ -236,3 +244,20 @@ def _choose(kind: str, allowed: Mapping[str, str], name: str | None) -> str:
     if name not in allowed:
         raise InvalidOption(f"No {kind} {name!r}. This server offers: {', '.join(allowed)}.")
     return allowed[name]
+
+
+async def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+State = Annotated[Context, Depends(_context)]
+"""Route parameter: the settings and the state of the server."""
+
+
+async def _library(request: Request, context: State) -> LibraryView:
+    return context.library(access_of(request))
+
+
+Library = Annotated[LibraryView, Depends(_library)]
+"""Route parameter: the library as the request may see and change it."""

@@ -24,10 +24,10 @@ from visar.generation.answering import USUAL_BUDGET, Budget
 from visar.library import AnswerStream
 from visar.results import NO_CITATION, Answer, Citation, Passage, QuotedCell, Turn
 from visar.retrieval.wording import nothing_found
-from visar.server.context import Context
+from visar.server.context import Context, Library, State
 from visar.server.questions import stream_answer
 from visar.server.schemas import AskQuery
-from visar.server.view import Library, LibraryView
+from visar.server.view import LibraryView
 from visar.serving import PROBLEM_TYPE, refusal
 from visar.text import clean_line
 
@@ -84,48 +84,47 @@ class ChatRequest(BaseModel):
         return Budget(answer_tokens=min(requested, USUAL_BUDGET.answer_tokens))
 
 
-def router(context: Context) -> APIRouter:
-    """Return the routes of the OpenAI-compatible API."""
-    # OpenAI documents them.
-    routes = APIRouter(include_in_schema=False, tags=["questions"])
+# OpenAI documents them.
+routes = APIRouter(include_in_schema=False, tags=["questions"])
 
-    @routes.get("/models")
-    def models(library: Library) -> dict[str, Any]:
-        """List the library and its collections as models."""
-        return {"object": "list", "data": [_model(name) for name in _models(library)]}
 
-    @routes.get("/models/{name:path}")
-    def model(library: Library, name: str) -> dict[str, Any]:
-        """Return a model by its name."""
-        _check_model(library, name)
-        return _model(name)
+@routes.get("/models")
+def models(library: Library) -> dict[str, Any]:
+    """List the library and its collections as models."""
+    return {"object": "list", "data": [_model(name) for name in _models(library)]}
 
-    @routes.post("/chat/completions")
-    def chat(library: Library, request: Request, body: ChatRequest) -> Response:
-        """Answer the last message of a conversation."""
-        _check_model(library, body.model)
-        if body.n not in (None, 1):
-            raise InvalidOption(f"n must be 1, not {body.n}: each question has one answer.")
-        history, question = _conversation(body.messages)
-        _, _, collection = body.model.partition("/")
-        query = AskQuery(question=question, collection=collection or None, history=history)
-        completion = _Completion(body.model, MarkdownAnswer(_page_url(request)))
-        with ExitStack() as stack:
-            stack.enter_context(context.gate.entered())
-            stream = stack.enter_context(stream_answer(context, library, query, body.budget()))
-            if not body.stream:
-                return JSONResponse(completion.whole(stream))
-            options = body.stream_options or StreamOptions()
-            events = _events(
-                context,
-                completion.chunks(stream, include_usage=bool(options.include_usage)),
-                stack.pop_all(),
-            )
-        # Enter the generator: closing it now frees the slot, even if no event was sent.
-        first = next(events)
-        return StreamingResponse(_send_all(first, events), media_type="text/event-stream")
 
-    return routes
+@routes.get("/models/{name:path}")
+def model(library: Library, name: str) -> dict[str, Any]:
+    """Return a model by its name."""
+    _check_model(library, name)
+    return _model(name)
+
+
+@routes.post("/chat/completions")
+def chat(library: Library, context: State, request: Request, body: ChatRequest) -> Response:
+    """Answer the last message of a conversation."""
+    _check_model(library, body.model)
+    if body.n not in (None, 1):
+        raise InvalidOption(f"n must be 1, not {body.n}: each question has one answer.")
+    history, question = _conversation(body.messages)
+    _, _, collection = body.model.partition("/")
+    query = AskQuery(question=question, collection=collection or None, history=history)
+    completion = _Completion(body.model, MarkdownAnswer(_page_url(request)))
+    with ExitStack() as stack:
+        stack.enter_context(context.gate.entered())
+        stream = stack.enter_context(stream_answer(context, library, query, body.budget()))
+        if not body.stream:
+            return JSONResponse(completion.whole(stream))
+        options = body.stream_options or StreamOptions()
+        events = _events(
+            context,
+            completion.chunks(stream, include_usage=bool(options.include_usage)),
+            stack.pop_all(),
+        )
+    # Enter the generator: closing it now frees the slot, even if no event was sent.
+    first = next(events)
+    return StreamingResponse(_send_all(first, events), media_type="text/event-stream")
 
 
 def _models(library: LibraryView) -> list[str]:

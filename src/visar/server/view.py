@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from fastapi import Depends, Request
+from fastapi import Request
 
 from visar.documents.page import Page
 from visar.errors import NotInIndex
@@ -386,12 +386,3 @@ async def check_operator(request: Request) -> None:
     """Refuse requests that don't come from the operator."""
     if not access_of(request).is_operator:
         raise refusal(403, "operator", "Only the operator may do this: use the server's own token.")
-
-
-async def _view(request: Request) -> LibraryView:
-    view: LibraryView = request.app.state.context.library(access_of(request))
-    return view
-
-
-Library = Annotated[LibraryView, Depends(_view)]
-"""Route parameter: the library as the request may see and change it."""
