@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Whole = TypeVar("Whole")
+Shown = TypeVar("Shown")
 Reads: TypeAlias = Literal["images", "text"]
 """Form in which a generator reads pages."""
 OnText: TypeAlias = Callable[[str], None]
@@ -206,6 +207,20 @@ def read_pieces(pieces: abc.Generator[str, None, Whole], on_text: OnText) -> Who
             except StopIteration as end:
                 return cast("Whole", end.value)
             on_text(piece)
+
+
+def change_pieces(
+    pieces: abc.Generator[str, None, Whole], change: Callable[[str], Shown]
+) -> abc.Generator[Shown, None, Whole]:
+    """Yield ``change(piece)`` of each piece unless it is empty, and return what ``pieces`` does."""
+    with closing(pieces):
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                return cast("Whole", end.value)
+            if shown := change(piece):
+                yield shown
 
 
 class _Stopped(BaseException):

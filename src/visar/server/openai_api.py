@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from visar.errors import InvalidOption, VisarError
 from visar.generation import extractive
 from visar.generation.answering import USUAL_BUDGET, Budget
+from visar.generation.generator import change_pieces, ignore_text, read_pieces
 from visar.library import AnswerStream
 from visar.results import NO_CITATION, Answer, Citation, Passage, QuotedCell, Turn
 from visar.retrieval.wording import nothing_found
@@ -110,7 +111,10 @@ def chat(library: Library, context: State, request: Request, body: ChatRequest) 
     history, question = _conversation(body.messages)
     _, _, collection = body.model.partition("/")
     query = AskQuery(question=question, collection=collection or None, history=history)
-    completion = _Completion(body.model, MarkdownAnswer(_page_url(request)))
+    base = f"{str(request.base_url).rstrip('/')}/api/v1/documents"
+    completion = _Completion(
+        body.model, MarkdownAnswer(lambda document, page: f"{base}/{document}/pages/{page}/image")
+    )
     with ExitStack() as stack:
         stack.enter_context(context.gate.entered())
         stream = stack.enter_context(stream_answer(context, library, query, body.budget()))
@@ -160,11 +164,6 @@ def _conversation(messages: Sequence[ChatMessage]) -> tuple[tuple[Turn, ...], st
     return turns, texts[-1][1]
 
 
-def _page_url(request: Request) -> Any:
-    base = str(request.base_url).rstrip("/")
-    return lambda document, page: f"{base}/api/v1/documents/{document}/pages/{page}/image"
-
-
 class _Completion:
     """An answer as a chat completion, whole or in chunks."""
 
@@ -178,13 +177,7 @@ class _Completion:
 
     def whole(self, stream: AnswerStream) -> dict[str, Any]:
         """Return the complete answer as a chat completion."""
-        pieces = self._answer.write(stream)
-        while True:
-            try:
-                next(pieces)
-            except StopIteration as end:
-                answer: Answer = end.value
-                break
+        answer = read_pieces(self._answer.write(stream), ignore_text)
         message = {"role": "assistant", "content": self._answer.text, "refusal": None}
         choice = {
             "index": 0,
@@ -200,12 +193,7 @@ class _Completion:
         """Yield chunks of the chat completion while the answer is written."""
         yield self._chunk({"role": "assistant", "content": ""})
         pieces = self._answer.write(stream)
-        while True:
-            try:
-                yield self._chunk({"content": next(pieces)})
-            except StopIteration as end:
-                answer: Answer = end.value
-                break
+        answer = yield from change_pieces(pieces, lambda piece: self._chunk({"content": piece}))
         yield self._chunk({"annotations": self._annotations()})
         yield self._chunk({}, _finish(answer))
         if include_usage:
@@ -368,24 +356,18 @@ class MarkdownAnswer:
         if answer.problem is not None:
             yield self._add(f"{self._gap()}*{escape(clean_line(answer.problem))}*")
         if not answer.found:
-            yield from self._say_not_found(answer)
+            nearest = answer.search.pages[0]
+            message = nothing_found(answer.search.documents, nearest)
+            yield self._add(f"{self._gap()}{escape(message)}\n\n")
+            yield self._link(nearest.name, nearest.document, nearest.page)
         elif answer.generator == extractive.NAME:
-            yield from self._quote(answer)
+            names = {one.id: one.name for one in answer.search.documents}
+            for passage in answer.passages:
+                yield self._add(f"{self._gap()}{quote(passage)}\n\n")
+                yield self._link(names[passage.document], passage.document, passage.page)
         else:
             yield from self._name_sources(answer)
         return answer
-
-    def _say_not_found(self, answer: Answer) -> Iterator[str]:
-        nearest = answer.search.pages[0]
-        message = nothing_found(answer.search.documents, nearest)
-        yield self._add(f"{self._gap()}{escape(message)}\n\n")
-        yield self._link(nearest.name, nearest.document, nearest.page)
-
-    def _quote(self, answer: Answer) -> Iterator[str]:
-        names = {one.id: one.name for one in answer.search.documents}
-        for passage in answer.passages:
-            yield self._add(f"{self._gap()}{quote(passage)}\n\n")
-            yield self._link(names[passage.document], passage.document, passage.page)
 
     def _name_sources(self, answer: Answer) -> Iterator[str]:
         """Yield the rest of a generator's answer, and a list of the pages it cites."""
