@@ -60,7 +60,6 @@ def warn_of_problem(answer: Answer) -> bool:
 
 
 def print_answer(answer: Answer) -> None:
-    """Print an answer with its quotes or citations."""
     console.print()
     if answer.generation is None or answer.problem is not None:
         _print_quotes(answer)
@@ -190,7 +189,6 @@ def _print_written(answer: Answer, generation: Generation) -> None:
 
 
 def _how(generation: Generation) -> str:
-    """Return the model and the cost of an answer, in one line."""
     sent = f"{counted(len(generation.pages), 'page')} sent"
     if generation.pixels:
         sent += f" ({generation.pixels / 1e6:.1f} megapixels)"

@@ -248,7 +248,6 @@ def _usage_error(error: Any) -> int:
 
 
 def _missing_package(error: ModuleNotFoundError) -> str:
-    """Return the error message for a missing package."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "visar"):
         raise error  # a bug
@@ -256,7 +255,6 @@ def _missing_package(error: ModuleNotFoundError) -> str:
 
 
 def _os_message(error: OSError) -> str:
-    """Return the message for an error of the operating system."""
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     with contextlib.suppress(OSError, ValueError):

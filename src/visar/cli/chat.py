@@ -94,7 +94,6 @@ class _Conversation:
         return self._library.stream(question, **self._options)
 
     def append(self, question: str, answer: Answer) -> None:
-        """Add an answer to the history."""
         from visar.results import Exchange, Turn
 
         self.exchanges.append(Exchange(question, answer, datetime.now(UTC)))

@@ -39,7 +39,6 @@ class Command(TyperCommand):
         return [re.sub(r"^\{(.*)\}$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, then the sections of options."""
         _format_parameters(self, ctx, formatter)
 
 
@@ -47,7 +46,6 @@ class Group(TyperGroup):
     """A command whose help shows options and subcommands in sections."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, the options and the subcommands."""
         _format_parameters(self, ctx, formatter)
         self.format_commands(ctx, formatter)
 
@@ -108,7 +106,6 @@ def _shorten(text: str) -> str:
 
 
 def _write_sections(formatter: Any, sections: Mapping[str, Sequence[Record]]) -> None:
-    """Write sections with aligned columns."""
     names = [name for records in sections.values() for name, _ in records]
     width = max((len(name) for name in names if len(name) <= _WIDEST_NAME), default=0)
     for title, records in sections.items():

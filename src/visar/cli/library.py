@@ -99,7 +99,6 @@ class AddOptions(ReadingOptions, LibraryOptions):
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page
 
     def read_options(self) -> ReadOptions:
-        """Return how documents are read."""
         limits = Limits(
             max_pages=self.max_pages,
             max_bytes=self.max_megabytes * 1_000_000,
@@ -201,7 +200,6 @@ def add_files(
 
 
 def _skipped_note(paths: Sequence[str]) -> str:
-    """Return the note on the files that were skipped."""
     suffixes = Counter(clean_line(Path(path).suffix.lower(), 20) for path in paths)
     kinds = suffixes.most_common(_MOST_KINDS)
     counts = [f"{count} {suffix or 'without a suffix'}" for suffix, count in kinds]

@@ -193,7 +193,6 @@ class Agent:
     """Folder of the user's skills, if the assistant supports skills."""
 
     def entry(self, command: list[str]) -> dict[str, Any]:
-        """Return the entry for a command that starts the server."""
         return {**(self.fields or {}), "command": command[0], "args": command[1:]}
 
     def shown(self, entry: Mapping[str, Any]) -> str:

@@ -183,7 +183,6 @@ def _announce(encoder: str, host: str, listener: socket, *, guarded: bool) -> No
 
 
 def _log_requests() -> None:
-    """Log requests and errors to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     log = logging.getLogger("uvicorn")

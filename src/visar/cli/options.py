@@ -212,7 +212,6 @@ class IndexOptions:
         return Index.open(self.index, create=create)
 
     def was_typed(self, name: str) -> bool:
-        """Return whether an option is on the command line."""
         return self.sources.get(name) == "COMMANDLINE"
 
     def was_given(self, name: str) -> bool:
@@ -278,13 +277,11 @@ class ReadingOptions(IndexOptions):
     quiet: Quiet = False
 
     def read_options(self) -> ReadOptions:
-        """Return how documents are read."""
         from visar.documents import ReadOptions
 
         return ReadOptions(password=self.password, ocr=self.ocr, ocr_engine=self.ocr_engine)
 
     def index_options(self) -> dict[str, Any]:
-        """Return the keyword arguments of `visar.Index.open`."""
         return {"device": self.device, "options": self.read_options()}
 
     def open_index(self, *, create: bool = False) -> Index:
@@ -311,7 +308,6 @@ class QuestionOptions(ReadingOptions, LibraryOptions):
     reader: ReaderName = "auto"
 
     def index_options(self) -> dict[str, Any]:
-        """Return the keyword arguments of `visar.Index.open`."""
         return {**super().index_options(), "reader": self.reader}
 
     def open_index(self, *, create: bool = False) -> Index:

@@ -101,7 +101,6 @@ def served_url(host: str, listener: socket) -> str:
 
 
 def print_documents(documents: Iterable[Document]) -> None:
-    """Print documents as a table."""
     rows = (
         (one.id[:_SHORT_ID], str(one.pages), moment(one.added), Text(one.name)) for one in documents
     )

@@ -129,7 +129,6 @@ def _with(
     reader: str | None,
     base_url: str | None,
 ) -> Plan:
-    """Return the plan with the user's own choices."""
     for key, value in zip(_MODELS, (encoder, generator, reader), strict=True):
         if value is not None:
             check(key, value)

@@ -54,7 +54,6 @@ def overlay_heat(image: Image, boxes: NDArray[np.float32], weights: NDArray[np.f
 
 
 def patches(found: SearchResult, corpus: Corpus, document: str, number: int) -> Patches:
-    """Return the patches of a page; see `visar.Index.patches`."""
     trace = trace_of(found)
     page = corpus.page(document, number)
     boxes, _ = page.patches(0)

@@ -51,7 +51,6 @@ class CitedText:
         return self._show(certain)
 
     def end(self) -> str:
-        """Return the rest of the text."""
         return self._show(self._raw)
 
     def _show(self, certain: str) -> str:

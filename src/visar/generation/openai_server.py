@@ -421,7 +421,6 @@ def _reason(body: Any) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes, back to the first."""
     while error is not None:
         yield error
         error = error.__cause__
@@ -458,7 +457,6 @@ def _without(
 
 
 def _part(part: str | Image) -> dict[str, Any]:
-    """Return a text or an image as a message part."""
     if isinstance(part, str):
         return {"type": "text", "text": encodable(part)}
     return {"type": "image_url", "image_url": {"url": _data_uri(part)}}

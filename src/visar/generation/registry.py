@@ -324,7 +324,6 @@ def available_local_generators() -> list[GeneratorInfo]:
 
 
 def missing_packages() -> list[str]:
-    """Return the missing packages that local generators need."""
     return [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
 
 

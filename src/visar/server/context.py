@@ -54,57 +54,23 @@ class TooManyQuestions(VisarError):
     code = "busy"
 
 
-_STATUS = {
-    "busy": 429,
-    "not_found": 404,
-    "password": 409,
-    "document": 409,
-    "empty_question": 422,
-    "invalid": 422,
-    "generator": 502,
-    "disk_full": 507,
-    "read_only": 503,
-    "index": 503,
+_STATUS: Mapping[type[VisarError], int] = {
+    TooManyJobs: 429,
+    TooManyQuestions: 429,
+    NotInIndex: 404,
+    EncryptedDocument: 409,
+    DocumentError: 409,
+    EmptyQuestion: 422,
+    InvalidOption: 422,
+    GenerationError: 502,
+    DiskFull: 507,
+    ReadOnlyIndex: 503,
+    StoreError: 503,
 }
-_REPORTED: tuple[type[VisarError], ...] = (
-    TooManyJobs,
-    TooManyQuestions,
-    NotInIndex,
-    EncryptedDocument,
-    DocumentError,
-    EmptyQuestion,
-    InvalidOption,
-    GenerationError,
-    DiskFull,
-    ReadOnlyIndex,
-    StoreError,
-)
 ERRORS: Mapping[type[Exception], tuple[int, str]] = {
-    kind: (_STATUS[kind.code], kind.code) for kind in _REPORTED
+    kind: (status, kind.code) for kind, status in _STATUS.items()
 }
 """Status and code of the errors whose message is sent. The first matching class applies."""
-
-
-class QuestionGate:
-    """A limit on the number of concurrent questions."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._running = 0
-        self._lock = threading.Lock()
-
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Context manager: answer a question; raises TooManyQuestions if the limit is reached."""
-        with self._lock:
-            if self._running >= self._limit:
-                raise TooManyQuestions("Too many concurrent questions: try again in a moment.")
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
 
 
 class StoredTokens:
@@ -161,7 +127,7 @@ class Context:
 
     def __init__(self, index: Index, settings: Settings) -> None:
         self.settings = settings
-        self.gate = QuestionGate(settings.max_questions)
+        self._questions = threading.BoundedSemaphore(settings.max_questions)
         self.tokens = StoredTokens(
             index.tokens, is_remote="://" in index.location, needed=settings.needs_token
         )
@@ -176,6 +142,16 @@ class Context:
     def library(self, access: Access) -> LibraryView:
         """Return the library as a request with these access rights may see and change it."""
         return LibraryView(self._index, self.job_queue, access)
+
+    @contextlib.contextmanager
+    def question(self) -> Iterator[None]:
+        """Context manager: answer a question; raises TooManyQuestions if the limit is reached."""
+        if not self._questions.acquire(blocking=False):
+            raise TooManyQuestions("Too many concurrent questions: try again in a moment.")
+        try:
+            yield
+        finally:
+            self._questions.release()
 
     async def still_has(self, access: Access) -> bool:
         """Return whether the token of a request that is in progress is still valid."""
@@ -192,11 +168,9 @@ class Context:
             return self._jobs
 
     def check_index(self) -> None:
-        """Raise StoreError if the index can't be read."""
         self._index.collections()
 
     def close(self) -> None:
-        """Close the job queue."""
         if self._jobs is not None:
             self._jobs.close()
 
@@ -212,7 +186,6 @@ class Context:
             raise DiskFull("The server's disk is full: free some space to add documents.")
 
     def problem(self, error: Exception) -> JSONResponse:
-        """Return the response to a request that failed with this error."""
         if type(error) is StoreError:
             # SQLite only says "disk I/O error" if it can't create or extend a file.
             try:
@@ -226,7 +199,6 @@ class Context:
         return public_message(error, self._index)
 
     def encoder(self, name: str | None) -> str:
-        """Return the index's name for an encoder that a request names."""
         return _choose("encoder", self.settings.encoders, name)
 
     def writer(self, name: str | None) -> str | Generator:

@@ -116,7 +116,7 @@ def chat(library: Library, context: State, request: Request, body: ChatRequest) 
         body.model, MarkdownAnswer(lambda document, page: f"{base}/{document}/pages/{page}/image")
     )
     with ExitStack() as stack:
-        stack.enter_context(context.gate.entered())
+        stack.enter_context(context.question())
         stream = stack.enter_context(stream_answer(context, library, query, body.budget()))
         if not body.stream:
             return JSONResponse(completion.whole(stream))
@@ -148,7 +148,6 @@ def _check_model(library: LibraryView, name: str) -> None:
 
 
 def _conversation(messages: Sequence[ChatMessage]) -> tuple[tuple[Turn, ...], str]:
-    """Return the turns of a conversation, and its last question."""
     dialog = [one for one in messages if one.role in ("user", "assistant")]
     texts = [
         (role, "\n\n".join(filter(None, (one.text() for one in group))))
@@ -176,7 +175,6 @@ class _Completion:
         }
 
     def whole(self, stream: AnswerStream) -> dict[str, Any]:
-        """Return the complete answer as a chat completion."""
         answer = read_pieces(self._answer.write(stream), ignore_text)
         message = {"role": "assistant", "content": self._answer.text, "refusal": None}
         choice = {
@@ -190,7 +188,6 @@ class _Completion:
         return whole if usage is None else whole | {"usage": usage}
 
     def chunks(self, stream: AnswerStream, *, include_usage: bool) -> Iterator[dict[str, Any]]:
-        """Yield chunks of the chat completion while the answer is written."""
         yield self._chunk({"role": "assistant", "content": ""})
         pieces = self._answer.write(stream)
         answer = yield from change_pieces(pieces, lambda piece: self._chunk({"content": piece}))

@@ -34,14 +34,14 @@ conversations = APIRouter(tags=["conversations"], prefix="/threads")
 @routes.post("/search", response_model=SearchResult)
 def search(library: Library, context: State, query: Query) -> Response:
     """Find the pages a question needs."""
-    with context.gate.entered():
+    with context.question():
         return as_json(library.search(query, **_options(context, query)))
 
 
 @routes.post("/ask", response_model=Answer)
 def ask(library: Library, context: State, query: AskQuery) -> Response:
     """Answer a question from the pages it needs."""
-    with context.gate.entered(), stream_answer(context, library, query) as stream:
+    with context.question(), stream_answer(context, library, query) as stream:
         return as_json(stream.answer)
 
 
@@ -53,7 +53,7 @@ def stream(library: Library, context: State, query: AskQuery) -> Iterator[Server
     ``answer`` with the whole; or ``problem``.
     """
     try:
-        with context.gate.entered(), stream_answer(context, library, query) as pieces:
+        with context.question(), stream_answer(context, library, query) as pieces:
             yield _event("search", pieces.search)
             for piece in pieces:
                 yield _event("text", piece)
@@ -67,7 +67,7 @@ def stream(library: Library, context: State, query: AskQuery) -> Iterator[Server
 @routes.post("/explain", response_model=Explanation)
 def explain(library: Library, context: State, query: Query) -> Response:
     """Explain a search: weights, similarities, cost, and the choices of other methods."""
-    with context.gate.entered():
+    with context.question():
         return as_json(library.explain(query, **_options(context, query)))
 
 
@@ -75,7 +75,7 @@ def explain(library: Library, context: State, query: Query) -> Response:
 def pair(library: Library, context: State, query: PairQuery) -> Response:
     """Return the best matching patches of two searched pages."""
     first, second = ((one.document, one.page) for one in (query.first, query.second))
-    with context.gate.entered():
+    with context.question():
         return as_json(library.pairs(query, first, second, **_options(context, query)))
 
 
@@ -83,7 +83,7 @@ def pair(library: Library, context: State, query: PairQuery) -> Response:
 def patches(library: Library, context: State, query: PageQuery) -> Response:
     """Return the patches of a searched page with their weights: its heat map."""
     page = query.document, query.page
-    with context.gate.entered():
+    with context.question():
         return as_json(library.patches(query, page, **_options(context, query)))
 
 
