@@ -65,7 +65,7 @@ MAX_BATCH = 10
 def make_app(index: Index, settings: Settings) -> FastAPI:
     """Create the application; see `visar.server.create_app`."""
     context = Context(index, settings)
-    metrics = _Metrics()
+    metrics = CollectorRegistry()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -218,7 +218,7 @@ async def methods() -> Available:
 async def read_metrics(request: Request) -> Response:
     """Return metrics for Prometheus. Only for the operator."""
     return Response(
-        generate_latest(request.app.state.metrics.registry), media_type="text/plain; version=0.0.4"
+        generate_latest(request.app.state.metrics), media_type="text/plain; version=0.0.4"
     )
 
 
@@ -251,24 +251,6 @@ class _Page(StaticFiles):
         return response
 
 
-class _Metrics:
-    """The metrics that ``/metrics`` reports."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "visar_requests", "Requests by route and status.", ("route", "status"),
-            registry=self.registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "visar_request_seconds", "Time to the start of the response.", ("route",),
-            registry=self.registry,
-        )  # fmt: skip
-        self.running = Gauge(
-            "visar_requests_running", "Requests in progress.", registry=self.registry
-        )
-
-
 class _Rate:
     """A limit on the number of requests that each client may make per minute."""
 
@@ -296,10 +278,20 @@ class _Rate:
 class _Observer:
     """ASGI middleware that limits each client's rate, adds security headers and counts requests."""
 
-    def __init__(self, app: ASGIApp, *, metrics: _Metrics, requests_per_minute: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: CollectorRegistry, requests_per_minute: int
+    ) -> None:
         self._app = app
-        self._metrics = metrics
         self._rate = _Rate(requests_per_minute)
+        self._requests = Counter(
+            "visar_requests", "Requests by route and status.", ("route", "status"),
+            registry=metrics,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "visar_request_seconds", "Time to the start of the response.", ("route",),
+            registry=metrics,
+        )  # fmt: skip
+        self._running = Gauge("visar_requests_running", "Requests in progress.", registry=metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -325,7 +317,7 @@ class _Observer:
                 self._count(scope, message["status"], time.perf_counter() - started)
             await send(message)
 
-        with self._metrics.running.track_inprogress():
+        with self._running.track_inprogress():
             try:
                 await self._app(scope, receive, send_observed)
             except Exception:
@@ -334,5 +326,5 @@ class _Observer:
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.requests.labels(route, str(status)).inc()
-        self._metrics.seconds.labels(route).observe(seconds)
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
