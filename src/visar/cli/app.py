@@ -12,7 +12,6 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -97,8 +96,11 @@ def make_app(typed: str | None) -> typer.Typer:
     )
     app.callback()(_program)
     for name, target, section, text in COMMANDS:
-        loaded = typed in (name, ALL)
-        command = _load_command(target) if loaded else _unloaded
+        command, loaded = _unloaded, typed in (name, ALL)
+        if loaded:
+            from visar.cli.options import with_options
+
+            command = with_options(_load(target))
         app.command(name, help=None if loaded else text, rich_help_panel=section)(command)
     for name, target, section, text in GROUPS:
         group = _load(target) if typed in (name, ALL) else typer.Typer()
@@ -127,12 +129,6 @@ def _program(
 def _load(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(import_module(f"visar.cli.{module}"), name)
-
-
-def _load_command(target: str) -> Callable[..., None]:
-    from visar.cli.options import with_options
-
-    return with_options(_load(target))
 
 
 def _unloaded() -> None:

@@ -54,7 +54,10 @@ def chat(
             if line == "/quit":
                 break
             if line == "/history":
-                _print_history(conversation.exchanges)
+                for number, one in enumerate(conversation.exchanges, start=1):
+                    pages = ", ".join(str(hit.page) for hit in one.answer.pages)
+                    question = f"  {number:>3}  {one.question}"
+                    say(Text.assemble(question, (f"  page {pages}", "dim")))
             elif line == "/pages":
                 from visar.cli.answers import print_pages
 
@@ -129,13 +132,6 @@ def _answer(conversation: _Conversation, question: str, as_json: bool) -> None:
 def _print_searched(question: str, answer: Answer) -> None:
     if answer.question != question:
         say(f"  Searched for: {answer.question}", "dim")
-
-
-def _print_history(exchanges: list[Exchange]) -> None:
-    for number, exchange in enumerate(exchanges, start=1):
-        pages = ", ".join(str(hit.page) for hit in exchange.answer.pages)
-        line = Text.assemble(f"  {number:>3}  {exchange.question}", (f"  page {pages}", "dim"))
-        say(line)
 
 
 def _lines(hint: str) -> Iterator[str]:

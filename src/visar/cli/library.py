@@ -134,8 +134,7 @@ def add(
             if as_json:
                 print_json(Additions(tuple(added), tuple(refused), tuple(skipped)))
             for document in added if not as_json else ():
-                line = Text.assemble(("added", "green"), f"  {document_line(document)}")
-                say(line)
+                say(Text.assemble(("added", "green"), f"  {document_line(document)}"))
     if refused:
         total = len(added) + len(refused)
         if total > 1:
@@ -306,8 +305,7 @@ def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
             names = {one.id: f"{one.name} ({one.id[:12]})" for one in store.documents()}
             for one in problems:
                 subject = f"{names.get(one.document, one.document)}: " if one.document else ""
-                line = Text.assemble((one.kind, "yellow"), f"  {subject}{one.what}")
-                say(line)
+                say(Text.assemble((one.kind, "yellow"), f"  {subject}{one.what}"))
             console.print(
                 f"{counted(len(store.documents()), 'document')}, {counted(damaged, 'problem')}, "
                 f"{counted(len(problems) - damaged, 'leftover')}"
@@ -337,8 +335,7 @@ def backup(
         print_json(copy)
     else:
         size = f"{copy.bytes / 1e6:.1f} MB"
-        line = f"Copied {counted(copy.documents, 'document')} ({size}) to {target}."
-        say(line)
+        say(f"Copied {counted(copy.documents, 'document')} ({size}) to {target}.")
 
 
 def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:

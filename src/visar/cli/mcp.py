@@ -30,6 +30,7 @@ from visar.cli.options import (
     with_options,
 )
 from visar.cli.output import note, say, served_url
+from visar.cli.settings import as_toml
 from visar.errors import InvalidOption, MissingExtra
 from visar.files import write_whole
 
@@ -199,7 +200,7 @@ class Agent:
         """Return an entry in the format of the configuration file."""
         if self.path.suffix == ".toml":
             return f"[{self.key}.{NAME}]\n" + "".join(
-                f"{key} = {_as_toml(value)}\n" for key, value in entry.items()
+                f"{key} = {as_toml(value)}\n" for key, value in entry.items()
             )
         return _as_json({self.key: {NAME: entry}}, "  ")
 
@@ -284,28 +285,20 @@ def agents() -> dict[str, Agent]:
     else:
         applications = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
+    desktop = applications / "Claude/claude_desktop_config.json"
+    code = applications / "Code/User/mcp.json"
     known = {
-        "claude-code": Agent(
-            "Claude Code", home / ".claude.json", skills=home / ".claude" / "skills"
-        ),
-        "claude-desktop": Agent(
-            "Claude Desktop", applications / "Claude" / "claude_desktop_config.json"
-        ),
+        "claude-code": Agent("Claude Code", home / ".claude.json", skills=home / ".claude/skills"),
+        "claude-desktop": Agent("Claude Desktop", desktop),
         "codex": Agent(
-            "Codex", codex / "config.toml", "mcp_servers", skills=home / ".agents" / "skills"
+            "Codex", codex / "config.toml", "mcp_servers", skills=home / ".agents/skills"
         ),
-        "cursor": Agent(
-            "Cursor", home / ".cursor" / "mcp.json", skills=home / ".cursor" / "skills"
-        ),
+        "cursor": Agent("Cursor", home / ".cursor/mcp.json", skills=home / ".cursor/skills"),
         "gemini": Agent(
-            "Gemini CLI", home / ".gemini" / "settings.json", skills=home / ".gemini" / "skills"
+            "Gemini CLI", home / ".gemini/settings.json", skills=home / ".gemini/skills"
         ),
         "vscode": Agent(
-            "VS Code",
-            applications / "Code" / "User" / "mcp.json",
-            "servers",
-            {"type": "stdio"},
-            skills=home / ".copilot" / "skills",
+            "VS Code", code, "servers", {"type": "stdio"}, skills=home / ".copilot/skills"
         ),
     }
     if sys.platform not in ("darwin", "win32"):
@@ -324,8 +317,3 @@ def own_command() -> list[str]:
 
 def _as_json(value: Any, indent: str) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
-
-
-def _as_toml(value: Any) -> str:
-    # Strings and lists of strings are written as in JSON, but for one character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from socket import socket
 from typing import Annotated, TypeAlias, get_args
 
 import typer
@@ -169,25 +168,16 @@ def serve(
         # A broken model should fail now, not with the first request.
         with show_downloads():
             encoder.encode_query("ready")
-        _log_requests()
-        _announce(f"{encoder.name} {encoder.version}", host, listener, guarded=token is not None)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log = logging.getLogger("uvicorn")
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        users = "this machine only" if token is None else f"clients with the {TOKEN_VARIABLE}"
+        say(f"Serving {encoder.name} {encoder.version} at {url}")
+        say(f"for {users} · press Ctrl-C to stop", "dim")
         http_server(create_encoder_app(encoder, token=token)).run(sockets=[listener])
-
-
-def _announce(encoder: str, host: str, listener: socket, *, guarded: bool) -> None:
-    name = f"[{host}]" if ":" in host else host
-    url = f"http://{name}:{listener.getsockname()[1]}"
-    users = f"clients with the {TOKEN_VARIABLE}" if guarded else "this machine only"
-    say(f"Serving {encoder} at {url}")
-    console.print(Text(f"for {users} · press Ctrl-C to stop", "dim"))
-
-
-def _log_requests() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log = logging.getLogger("uvicorn")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
 
 
 # Names per command to install them; the lists above have all.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from math import ceil
 from typing import TypeAlias
 
 import numpy as np
@@ -255,7 +256,10 @@ def _choices(
         {page for _, chosen, _ in results if len(chosen) <= _MAX_COUNTED for page in chosen}
     )
     read_pages = () if read is None else read(counted)
-    tokens = dict(zip(counted, map(_tokens, read_pages), strict=False))
+    tokens = {
+        page: ceil(sum(len(word.text) + 1 for word in one.words) / _CHARACTERS_PER_TOKEN)
+        for page, one in zip(counted, read_pages, strict=False)
+    }
     return tuple(
         MethodChoice(
             method=method.name,
@@ -277,8 +281,3 @@ def _methods(n_pages: int, *, calibrated: bool) -> list[Method]:
     if calibrated:
         names.append("calibrated")
     return [*(METHODS[name] for name in names), METHODS["top-k"].with_options(k=FIXED_K)]
-
-
-def _tokens(page: Page) -> int:
-    characters = sum(len(word.text) + 1 for word in page.words)
-    return -(-characters // _CHARACTERS_PER_TOKEN)

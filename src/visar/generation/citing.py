@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from visar.documents.page import Page
@@ -102,7 +103,9 @@ def cite(
             continue
         document, number = given[marker.label]
         if marker.label not in pages:
-            pages[marker.label] = _cited_page(read, document, number)
+            pages[marker.label] = None
+            with suppress(StoreError):  # removed while the answer was written
+                pages[marker.label] = _CitedPage(read(document, number))
         page = pages[marker.label]
         passage, verified = (None, False) if page is None else page.find(claim)
         citations.append(
@@ -118,13 +121,6 @@ def cite(
             )
         )
     return numbered, tuple(citations)
-
-
-def _cited_page(read: Callable[[str, int], Page], document: str, number: int) -> _CitedPage | None:
-    try:
-        return _CitedPage(read(document, number))
-    except StoreError:  # removed while the answer was written
-        return None
 
 
 def _claim(text: str, end: int) -> str:

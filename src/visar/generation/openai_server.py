@@ -360,7 +360,9 @@ class _PartialReply:
             self.model = str(event.model)
         if event.usage:
             counts = event.usage.prompt_tokens, event.usage.completion_tokens
-            self.input_tokens, self.output_tokens = map(_count, counts)
+            self.input_tokens, self.output_tokens = (
+                count if isinstance(count, int) else None for count in counts
+            )
         if not event.choices:  # the event with the token counts has none
             return ""
         choice: Any = event.choices[0]
@@ -376,10 +378,6 @@ class _PartialReply:
             text = "".join(part["text"] for part in text if part.get("type") == "text")
         self.pieces += [str(text)] if text else []
         return str(text)
-
-
-def _count(tokens: object) -> int | None:
-    return tokens if isinstance(tokens, int) else None
 
 
 def _whole(response: httpx2.Response) -> ChatCompletion:

@@ -273,7 +273,11 @@ def _create(factory: str | EntryPoint, name: str, device: str) -> Generator:
 
 def available_generators() -> list[GeneratorInfo]:
     """Return every generator, default first, other packages' last, without importing any."""
-    missing = _missing_for_servers()
+    missing = no_client = None
+    if importlib.util.find_spec("openai") is None:
+        missing = no_client = install_hint("openai")
+    elif not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+        missing = "set OPENAI_API_KEY, or use your own server with --base-url"
     return [
         GeneratorInfo(
             extractive.NAME, "Quotes the best passages; needs no model", "text", "", None
@@ -297,7 +301,7 @@ def available_generators() -> list[GeneratorInfo]:
             "A local Ollama model; also lmstudio:, vllm: and llama.cpp:",
             None,
             "",
-            install_hint("openai") if importlib.util.find_spec("openai") is None else None,
+            no_client,
         ),
         *available_local_generators(),
         *(
@@ -325,14 +329,6 @@ def available_local_generators() -> list[GeneratorInfo]:
 
 def missing_packages() -> list[str]:
     return [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
-
-
-def _missing_for_servers() -> str | None:
-    if importlib.util.find_spec("openai") is None:
-        return install_hint("openai")
-    if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
-        return None
-    return "set OPENAI_API_KEY, or use your own server with --base-url"
 
 
 SERVERS = {
