@@ -237,7 +237,11 @@ class Client(_Connection):
             step = next(steps)
             while True:
                 try:
-                    result = time.sleep(step) if isinstance(step, float) else self._send(step)
+                    if isinstance(step, float):
+                        time.sleep(step)
+                        result = None
+                    else:
+                        result = self._send(step)
                 except VisarError as error:
                     step = steps.throw(error)
                 else:
@@ -354,9 +358,11 @@ class AsyncClient(_Connection):
             step = next(steps)
             while True:
                 try:
-                    result = await (
-                        asyncio.sleep(step) if isinstance(step, float) else self._send(step)
-                    )
+                    if isinstance(step, float):
+                        await asyncio.sleep(step)
+                        result = None
+                    else:
+                        result = await self._send(step)
                 except VisarError as error:
                     step = steps.throw(error)
                 else:

@@ -148,12 +148,8 @@ def add(
 ) -> Steps[Document]:
     """Upload a file, wait until it is in the index, and return the document.
 
-    ``options`` may only set a password: the server has its own settings for OCR and limits.
-
-    Raises
-    ------
-    DocumentError
-        If the server can't read the file.
+    ``options`` may only set a password: the server has its own settings for OCR and limits. Raises
+    DocumentError if the server can't read the file.
     """
     password = _password(options)
     job = yield _upload(path, name, encoder, metadata, collection)

@@ -240,13 +240,7 @@ class LibraryOptions(IndexOptions):
         return self.server or None
 
     def open_library(self, *, create: bool = False) -> Library:
-        """Open the library.
-
-        Raises
-        ------
-        InvalidOption
-            If an option doesn't work with a server.
-        """
+        """Open the library. Raises InvalidOption if an option doesn't work with a server."""
         if self.url is None:
             return self.open_index(create=create)
         from visar.errors import InvalidOption
@@ -323,10 +317,7 @@ class QuestionOptions(ReadingOptions, LibraryOptions):
     def search_options(self) -> SearchOptions:
         """Return the options of `visar.Library.search`.
 
-        Raises
-        ------
-        InvalidOption
-            If the method doesn't exist, or doesn't take ``k``.
+        Raises InvalidOption if the method doesn't exist, or doesn't take ``k``.
         """
         from visar.library import SearchOptions
 

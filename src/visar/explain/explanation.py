@@ -64,18 +64,10 @@ def explain(
     page_ids: Sequence[PageId] | None = None,
     read: ReadPages | None = None,
 ) -> Explanation:
-    """Return the explanation of a search result.
+    """Return the explanation of the result of a local search.
 
-    Parameters
-    ----------
-    found
-        Result of a local search.
-    pages
-        Vectors of the pages that the method chose from.
-    page_ids
-        Ids of these pages; needed if some were removed from the library since the search.
-    read
-        Function that reads pages; needed to count tokens.
+    ``pages`` are the vectors of the pages that the method chose from. Their ``page_ids`` are needed
+    if some were removed from the library since the search, and ``read`` to count tokens.
     """
     trace = trace_of(found)
     page_ids = trace.pages if page_ids is None else page_ids
@@ -109,20 +101,8 @@ def patch_pairs(
 ) -> tuple[PatchPair, ...]:
     """Return the pairs of patches that contribute most to the similarity of two pages.
 
-    Parameters
-    ----------
-    found
-        Result of a search.
-    corpus
-        All pages of the documents searched.
-    first, second
-        Ids of the two pages.
-
-    Returns
-    -------
-    tuple
-        At most six pairs, best first, without repetitions of the same two words. Empty if a page
-        has no weight.
+    ``corpus`` has all pages of the documents searched. Returns at most six pairs, best first,
+    without repetitions of the same two words; none if a page has no weight.
     """
     sides = [_weighted(found, corpus.page(*page_id)) for page_id in (first, second)]
     products = sides[0].vectors @ sides[1].vectors.T

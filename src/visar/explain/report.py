@@ -44,27 +44,11 @@ _DECIMALS = 3
 
 
 def html_report(library: Library, answer: Answer, explanation: Explanation) -> str:
-    """Return the report of an answer.
+    """Return the report of an answer: a self-contained HTML document.
 
-    Parameters
-    ----------
-    library
-        Library that gave the answer.
-    answer
-        The answer. The report has images of its first 20 pages.
-    explanation
-        ``library.explain(answer.search)``.
-
-    Returns
-    -------
-    str
-        A self-contained HTML document with a content security policy. Text of documents is data
-        in it, never markup.
-
-    Raises
-    ------
-    DocumentError
-        The file of a page is missing, has changed, or needs a password.
+    ``explanation`` is ``library.explain(answer.search)``. The report has images of the first 20
+    pages. It has a content security policy, and text of documents is data in it, never markup.
+    Raises DocumentError if the file of a page is missing, has changed, or needs a password.
     """
     # A "<" in the data could close its element.
     data = json.dumps(

@@ -96,19 +96,9 @@ def answer_from(
 ) -> GeneratedAnswer:
     """Answer a question with a generator, from as much of the pages as the budget allows.
 
-    Parameters
-    ----------
-    question, pages
-        Pages hold images or texts, depending on ``generator.reads``.
-    on_text
-        Called with each piece of the answer's text as soon as it can be shown.
-    prompt
-        "paper" is the prompt of the paper's evaluation.
-
-    Raises
-    ------
-    GenerationError
-        The generator gave no reply.
+    Pages hold images or texts, depending on ``generator.reads``. ``on_text`` is called with each
+    piece of the answer's text as soon as it can be shown. The prompt "paper" is that of the paper's
+    evaluation. Raises GenerationError if the generator gave no reply.
     """
     return read_pieces(stream_answer(question, pages, generator, budget, prompt=prompt), on_text)
 

@@ -84,14 +84,8 @@ def cite(
 ) -> tuple[str, tuple[Citation, ...]]:
     """Number the citations of an answer, and check each claim on the page it cites.
 
-    Parameters
-    ----------
-    text
-        Answer whose markers name pages by their labels.
-    given
-        Document ids and page numbers, by label.
-    read
-        Function that returns a page of a document.
+    Markers in the text name pages by labels; ``given`` has the document id and page number of each
+    label, and ``read`` returns a page.
     """
     numbered, markers = _numbered(text)
     pages: dict[str, _CitedPage | None] = {}

@@ -80,27 +80,13 @@ _MAX_PNG_COLORS = 64
 class OpenAIGenerator:
     """A model behind an OpenAI-compatible server, given the images or the text of pages.
 
-    The key comes from ``OPENAI_API_KEY``. All threads share one pool of connections.
+    The key comes from ``OPENAI_API_KEY``, and the address by default from ``OPENAI_BASE_URL``, or
+    else it is OpenAI's own. A request fails after ``timeout`` seconds without any output; it is
+    sent again up to ``retries`` times if the server is busy, fails or can't be reached. All threads
+    share one pool of connections.
 
-    Parameters
-    ----------
-    model
-        Name of the model at the server.
-    reads
-        Whether it gets page images or page texts.
-    base_url
-        Address of the server; by default ``OPENAI_BASE_URL``, then OpenAI's own.
-    timeout
-        Seconds without any output after which a request fails.
-    retries
-        Maximum number of retries if the server is busy, fails or can't be reached.
-
-    Raises
-    ------
-    InvalidOption
-        An argument is out of range, or the address is invalid.
-    GeneratorUnavailable
-        The key is missing or malformed, or must not be sent to that address.
+    Raises InvalidOption if an argument is out of range or the address is invalid, and
+    GeneratorUnavailable if the key is missing or malformed, or must not be sent to that address.
     """
 
     def __init__(
@@ -359,7 +345,7 @@ class _PartialReply:
         if event.model:
             self.model = str(event.model)
         if event.usage:
-            counts = event.usage.prompt_tokens, event.usage.completion_tokens
+            counts: tuple[Any, ...] = event.usage.prompt_tokens, event.usage.completion_tokens
             self.input_tokens, self.output_tokens = (
                 count if isinstance(count, int) else None for count in counts
             )

@@ -217,25 +217,15 @@ def get_generator(
 ) -> Generator:
     """Return a generator by name; a generator is returned unchanged.
 
-    Parameters
-    ----------
-    generator
-        ``openai:MODEL`` (reads page images) or ``openai-text:MODEL`` (reads text) for a model
-        behind an OpenAI-compatible server, also with its address: ``openai:MODEL@URL``;
-        ``ollama:MODEL`` and other local `SERVERS`; a model of the paper, also from a local folder:
-        ``NAME=FOLDER``; an entry point of the group ``visar.generators``; ``module:Class``; or the
-        folder or hub name of a checkpoint.
-    base_url
-        Address of the server for ``openai:MODEL``, unless the name has one.
-    device
-        Device of a local model: "auto", "cpu", "cuda" or "mps". It is loaded on first use.
+    A name is ``openai:MODEL`` (reads page images) or ``openai-text:MODEL`` (reads text) for a model
+    behind an OpenAI-compatible server, also with its address: ``openai:MODEL@URL``;
+    ``ollama:MODEL`` and other local `SERVERS`; a model of the paper, also from a local folder:
+    ``NAME=FOLDER``; an entry point of the group ``visar.generators``; ``module:Class``; or the
+    folder or hub name of a checkpoint. ``base_url`` is the address for ``openai:MODEL``, unless the
+    name has one. A local model is loaded on ``device`` when it is first used.
 
-    Raises
-    ------
-    InvalidOption
-        There is no such generator, or it doesn't support an option.
-    GeneratorUnavailable
-        Packages, settings or a key are missing.
+    Raises InvalidOption if there is no such generator or it doesn't support an option, and
+    GeneratorUnavailable if packages, settings or a key are missing.
     """
     if not isinstance(generator, str):
         return generator

@@ -97,10 +97,7 @@ class PageHit(Result):
     def image(self, dpi: float = 144) -> Image:
         """Render the page as an image, from the document's file.
 
-        Raises
-        ------
-        DocumentError
-            If the file is gone, has changed, or needs a password.
+        Raises DocumentError if the file is gone, has changed, or needs a password.
         """
         return self._library().image(self.document, self.page, dpi)
 

@@ -60,20 +60,10 @@ class Settings:
 
 
 def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
-    """Create the application that serves an index.
+    """Create an application that serves an index, which the caller has to close.
 
-    Parameters
-    ----------
-    index
-        Index to serve. The caller has to close it.
-    settings
-        Access, models and limits.
-
-    Returns
-    -------
-    FastAPI
-        Application for any ASGI server. It can also be mounted in another application, whose
-        lifespan must then enter this one's, since it starts and stops the jobs.
+    It works with any ASGI server. It can also be mounted in another application, whose lifespan
+    must then enter this one's, since it starts and stops the jobs.
     """
     import visar.serving  # noqa: F401 - says what to install if FastAPI is missing
     from visar.server.app import make_app

@@ -76,14 +76,8 @@ ERRORS: Mapping[type[Exception], tuple[int, str]] = {
 class StoredTokens:
     """The tokens that are stored in the index.
 
-    Parameters
-    ----------
-    tokens
-        Tokens, read for every request, so that a revoked token is refused immediately.
-    is_remote
-        Whether the index is in object storage. Its tokens are only read once a second.
-    needed
-        Whether requests need a token even if there are none.
+    They are read for every request, so that a revoked token is refused immediately; if
+    ``is_remote``, only once a second. If ``needed``, requests need a token even if there are none.
     """
 
     def __init__(self, tokens: AccessTokens, *, is_remote: bool, needed: bool) -> None:
