@@ -83,7 +83,7 @@ def documents(*, where: str | None = None, collection: str | None = None) -> Ste
     while len(result) % PAGE_SIZE == 0:
         page = {"offset": len(result), "limit": PAGE_SIZE}
         params = _without_none(where=where, collection=collection, **page)
-        part = yield Call(_read_list(Document), "GET", "/documents", params)
+        part = yield Call(_read_one(list[Document]), "GET", "/documents", params)
         if not part:
             break
         result += part
@@ -114,7 +114,7 @@ def unlock(document: str, password: str) -> Call[None]:
 
 def collections() -> Call[list[Collection]]:
     """Return the collections, sorted by name."""
-    return Call(_read_list(Collection), "GET", "/collections")
+    return Call(_read_one(list[Collection]), "GET", "/collections")
 
 
 def collect(collection: str, documents: Iterable[str]) -> Call[None]:
@@ -133,7 +133,7 @@ def uncollect(collection: str, documents: Iterable[str] | None = None) -> Call[N
 
 def jobs() -> Call[list[Job]]:
     """Return the jobs that add uploaded documents, newest first."""
-    return Call(_read_list(Job), "GET", "/jobs")
+    return Call(_read_one(list[Job]), "GET", "/jobs")
 
 
 def add(
@@ -252,7 +252,7 @@ def ask(question: str, **options: Unpack[AskOptions]) -> Call[Answer]:
 
 def threads() -> Call[list[Thread]]:
     """Return the saved conversations without their exchanges, latest first."""
-    return Call(_read_list(Thread), "GET", "/threads")
+    return Call(_read_one(list[Thread]), "GET", "/threads")
 
 
 def thread(thread: str) -> Call[Thread]:
@@ -351,10 +351,6 @@ def _password(options: ReadOptions | None, ray: str | None = None) -> str | None
 
 def _read_one(kind: type[T]) -> Callable[[httpx2.Response], T]:
     return lambda response: from_plain(kind, response.json())
-
-
-def _read_list(kind: type[T]) -> Callable[[httpx2.Response], list[T]]:
-    return lambda response: [from_plain(kind, one) for one in response.json()]
 
 
 def _read_nothing(_: httpx2.Response) -> None:

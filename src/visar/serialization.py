@@ -106,9 +106,10 @@ def _read(kind: Any, value: Any) -> Any:
     if origin in (Union, types.UnionType):
         of = next(one for one in arguments if one is not type(None))
         return None if value is None else _read(of, value)
-    if origin is tuple:
-        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_read(of, item) for of, item in zip(kinds, value, strict=True))
+    if origin in (list, tuple):
+        is_uniform = origin is list or arguments[-1] is Ellipsis
+        kinds = [arguments[0]] * len(value) if is_uniform else arguments
+        return origin(_read(of, item) for of, item in zip(kinds, value, strict=True))
     return _read_value(kind, value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -26,32 +25,26 @@ Value = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The current value of a setting."""
+def chosen_settings() -> dict[str, dict[str, str | None]]:
+    """Return the current value of every setting and its source.
 
-    value: str | None
-    source: str
-    """Name of an environment variable, "file" or "default"."""
-
-
-def chosen_settings() -> dict[str, Chosen]:
-    """Return the current value of every setting and its source."""
+    The source is the name of an environment variable, "file" or "default".
+    """
     from visar.store import default_location
 
     saved = settings.read()
-    chosen: dict[str, Chosen] = {}
+    chosen: dict[str, tuple[str | None, str]] = {}
     for key, setting in SETTINGS.items():
         if value := os.environ.get(setting.variable):
-            chosen[key] = Chosen(value, setting.variable)
+            chosen[key] = value, setting.variable
         elif key in saved:
-            chosen[key] = Chosen(saved[key], "file")
+            chosen[key] = saved[key], "file"
         else:
             default = default_location() if key == "index" else setting.default
-            chosen[key] = Chosen(default, "default")
+            chosen[key] = default, "default"
     for name, generator in settings.named_generators().items():
-        chosen[f"{settings.GENERATORS}.{name}"] = Chosen(generator, "file")
-    return chosen
+        chosen[f"{settings.GENERATORS}.{name}"] = generator, "file"
+    return {key: {"value": value, "source": source} for key, (value, source) in chosen.items()}
 
 
 @app.callback()
@@ -109,8 +102,8 @@ def _show(*, as_json: bool) -> None:
     rows = (
         (
             key,
-            Text(one.value or "", "dim" if one.source == "default" else ""),
-            one.source,
+            Text(one["value"] or "", "dim" if one["source"] == "default" else ""),
+            one["source"] or "",
             SETTINGS[key].use if key in SETTINGS else "a generator with a name of your own",
         )
         for key, one in chosen.items()

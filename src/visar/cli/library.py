@@ -29,12 +29,13 @@ from visar.cli.options import (
     ray_messages_on_stderr,
 )
 from visar.cli.output import (
+    SHORT_ID,
     complain,
     console,
     document_line,
     moment,
     note,
-    print_documents,
+    plain_table,
     print_json,
     say,
 )
@@ -248,7 +249,11 @@ def list_documents(
     if as_json:
         print_json(documents)
     elif documents:
-        print_documents(documents)
+        rows = (
+            (one.id[:SHORT_ID], str(one.pages), moment(one.added), Text(one.name))
+            for one in documents
+        )
+        console.print(plain_table("ID", "PAGES", "ADDED", "NAME", rows=rows, numbers={"PAGES"}))
     elif where is not None or collection is not None:
         say(f"No matching documents in {location}.")
     else:

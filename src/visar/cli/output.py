@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Wide enough for every table: lines in pipes and files don't wrap.
 _PIPE_WIDTH = 10_000
-_SHORT_ID = 12
+SHORT_ID = 12
 
 
 class SafeConsole(Console):
@@ -91,20 +91,13 @@ def plain_table(
 
 def document_line(document: Document) -> str:
     """Return a document in one line: short id, name, number of pages."""
-    return f"{document.id[:_SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
+    return f"{document.id[:SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
 
 
 def served_url(host: str, listener: socket) -> str:
     """Return the URL of a server, for people to open."""
     name = "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}"
-
-
-def print_documents(documents: Iterable[Document]) -> None:
-    rows = (
-        (one.id[:_SHORT_ID], str(one.pages), moment(one.added), Text(one.name)) for one in documents
-    )
-    console.print(plain_table("ID", "PAGES", "ADDED", "NAME", rows=rows, numbers={"PAGES"}))
 
 
 def print_hints(*hints: tuple[str, str]) -> None:

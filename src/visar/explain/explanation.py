@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from math import ceil
@@ -105,7 +104,8 @@ def patch_pairs(
     without repetitions of the same two words; none if a page has no weight.
     """
     sides = [_weighted(found, corpus.page(*page_id)) for page_id in (first, second)]
-    products = sides[0].vectors @ sides[1].vectors.T
+    vectors, boxes, texts = zip(*sides, strict=True)
+    products = vectors[0] @ vectors[1].T
     if not products.size:
         return ()
     partners = products.argmax(axis=1)
@@ -115,34 +115,25 @@ def patch_pairs(
         if shared[source] <= 0 or len(pairs) == MAX_PAIRS:
             break
         patches = source, int(partners[source])
-        texts = [side.texts[patch] for side, patch in zip(sides, patches, strict=True)]
-        boxes = [side.boxes[patch] for side, patch in zip(sides, patches, strict=True)]
+        one, other = (side[patch] for side, patch in zip(boxes, patches, strict=True))
+        word, match = (side[patch] for side, patch in zip(texts, patches, strict=True))
         # Repeated words have many patches with similar matches.
-        key = (texts[0].lower(), texts[1].lower()) if all(texts) else source
-        pairs.setdefault(
-            key, PatchPair(boxes[0], boxes[1], (texts[0], texts[1]), float(shared[source]))
-        )
+        key = (word.lower(), match.lower()) if word and match else source
+        pairs.setdefault(key, PatchPair(one, other, (word, match), float(shared[source])))
     return tuple(pairs.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _WeightedPatches:
-    """The patches of a page with a positive weight."""
-
-    vectors: NDArray[np.float32]
-    """Weighted vectors u_pj = ŵ_pj v_pj."""
-    boxes: list[Box]
-    texts: list[str]
-
-
-def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
+def _weighted(
+    found: SearchResult, page: Corpus
+) -> tuple[NDArray[np.float32], list[Box], list[str]]:
+    """Return the weighted vectors u_pj = ŵ_pj v_pj of a page, and their boxes and words."""
     boxes, words = page.patches(0)
     weights = trace_of(found).patch_weights(*page.page_ids[0])
     if weights is None:  # a neighbor that the method didn't choose from
         weights = np.zeros(len(boxes), np.float32)
     active = np.flatnonzero(weights > 0)
     page_words = page.read()[0].words
-    return _WeightedPatches(
+    return (
         page.vectors(0)[active].astype(np.float32) * weights[active, None],
         [(left, top, right, bottom) for left, top, right, bottom in boxes[active].tolist()],
         [page_words[n].text if 0 <= n < len(page_words) else "" for n in words[active].tolist()],

@@ -325,8 +325,7 @@ def quoted_answer(
     If quotes replace a generator's answer, ``problem`` has the reason and ``generation`` the
     details.
     """
-    text = extractive.quote(found.passages) if found.strength != "none" else ""
-    if text:
+    if text := extractive.quote(found.passages) if found.strength != "none" else "":
         yield text
     return Answer(
         text, extractive.NAME, found.passages, found, generation=generation, problem=problem

@@ -179,10 +179,10 @@ class Thread(Result):
 def with_source(result: T, source: PageSource) -> T:
     """Return a result whose pages load their images and words from a library."""
     if isinstance(result, Thread):
-        exchanges = tuple(with_source(one, source) for one in result.exchanges)
-        return replace(result, exchanges=exchanges)
-    if isinstance(result, Exchange):
-        return replace(result, answer=with_source(result.answer, source))
+        exchanges = (
+            replace(one, answer=with_source(one.answer, source)) for one in result.exchanges
+        )
+        return replace(result, exchanges=tuple(exchanges))
     if isinstance(result, Answer):
         return replace(result, search=with_source(result.search, source))
     if isinstance(result, SearchResult):

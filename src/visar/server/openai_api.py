@@ -179,7 +179,7 @@ class _Completion:
         message = {"role": "assistant", "content": self._answer.text, "refusal": None}
         choice = {
             "index": 0,
-            "message": message | {"annotations": self._annotations()},
+            "message": message | {"annotations": self._answer.annotations},
             "finish_reason": _finish(answer),
             "logprobs": None,
         }
@@ -191,7 +191,7 @@ class _Completion:
         yield self._chunk({"role": "assistant", "content": ""})
         pieces = self._answer.write(stream)
         answer = yield from change_pieces(pieces, lambda piece: self._chunk({"content": piece}))
-        yield self._chunk({"annotations": self._annotations()})
+        yield self._chunk({"annotations": self._answer.annotations})
         yield self._chunk({}, _finish(answer))
         if include_usage:
             yield self._chunk(None) | {"usage": _usage(answer)}
@@ -200,20 +200,6 @@ class _Completion:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         choices = [] if delta is None else [choice]
         return {**self._head, "object": "chat.completion.chunk", "choices": choices}
-
-    def _annotations(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "type": "url_citation",
-                "url_citation": {
-                    "start_index": link.start,
-                    "end_index": link.end,
-                    "title": link.title,
-                    "url": link.url,
-                },
-            }
-            for link in self._answer.links
-        ]
 
 
 def _finish(answer: Answer) -> str:
@@ -321,25 +307,14 @@ _LINK = re.compile(
 _UNCITED = f"*{NO_CITATION}*"
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link to a page in a text."""
-
-    start: int
-    """Position of its first character."""
-    end: int
-    """Position after its last character."""
-    title: str
-    url: str
-
-
 @dataclass(slots=True)
 class MarkdownAnswer:
     """The Markdown of an answer that is being written."""
 
     page_url: PageUrl
     text: str = ""
-    links: list[Link] = field(default_factory=list)
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+    """Links to pages in the text, in the format of OpenAI."""
 
     def write(self, stream: AnswerStream) -> Generator[str, None, Answer]:
         """Yield pieces of Markdown while the answer is written, and return the answer."""
@@ -400,7 +375,9 @@ class MarkdownAnswer:
         title, url = f"{clean_line(name)}, page {page}", self.page_url(document, page)
         start = len(self.text)
         link = self._add(f"[{escape(title)}]({url})")
-        self.links.append(Link(start, len(self.text), title, url))
+        place = {"start_index": start, "end_index": len(self.text)}
+        cited = place | {"title": title, "url": url}
+        self.annotations.append({"type": "url_citation", "url_citation": cited})
         return link
 
 
