@@ -474,7 +474,7 @@ class Index:
 
     def patches(self, found: SearchResult, document: str, number: int) -> Patches:
         """Return the patches of a searched page with their weights for the question."""
-        from visar.explain.heat import patches
+        from visar.explain.explanation import patches
 
         return patches(found, self._corpus_of(found), document, number)
 

@@ -210,7 +210,7 @@ def save_heat(library: Library, found: SearchResult, folder: Path | None) -> lis
     """Save the chosen pages as PNG, with a heat map of the question; return the files."""
     if folder is None:
         return []
-    from visar.explain.heat import pages_with_heat
+    from visar.explain.pictures import pages_with_heat
 
     written = []
     for rank, (hit, image) in enumerate(pages_with_heat(library, found), start=1):

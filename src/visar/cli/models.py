@@ -93,10 +93,7 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
 
 def generators(*, as_json: Json = False) -> None:
     """List the models that can write answers."""
-    named = [
-        GeneratorInfo(name, value, reads=None, size="", install=None)
-        for name, value in named_generators().items()
-    ]
+    named = [GeneratorInfo(name, value) for name, value in named_generators().items()]
     known = [*named, *available_generators()]
     if as_json:
         print_json([to_plain(generator) | {"state": generator.state} for generator in known])

@@ -162,8 +162,7 @@ def generators_for(machine: Machine, served: tuple[ServedModel, ...]) -> tuple[G
             model.generator,
             f"Served at {model.base_url}",
             "images" if model.sees_images else "text",
-            "",
-            install,
+            install=install,
         )
         for model in served
     ]

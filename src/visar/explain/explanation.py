@@ -22,6 +22,7 @@ from visar.quotes.languages import Vocabulary, detect_language
 from visar.results import (
     Explanation,
     MethodChoice,
+    Patches,
     PatchPair,
     QuestionWord,
     SearchedPage,
@@ -137,6 +138,19 @@ def _weighted(
         page.vectors(0)[active].astype(np.float32) * weights[active, None],
         [(left, top, right, bottom) for left, top, right, bottom in boxes[active].tolist()],
         [page_words[n].text if 0 <= n < len(page_words) else "" for n in words[active].tolist()],
+    )
+
+
+def patches(found: SearchResult, corpus: Corpus, document: str, number: int) -> Patches:
+    trace = trace_of(found)
+    page = corpus.page(document, number)
+    boxes, _ = page.patches(0)
+    cosines = trace.question @ page.vectors(0).astype(trace.question.dtype).T
+    weights = trace.patch_weights(document, number)
+    return Patches(
+        boxes=tuple(tuple(box) for box in boxes.tolist()),
+        weights=(0.0,) * len(boxes) if weights is None else tuple(weights.tolist()),
+        cosines=tuple(tuple(row) for row in cosines.tolist()),
     )
 
 

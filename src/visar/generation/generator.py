@@ -95,16 +95,13 @@ class Generator(Protocol):
     @property
     def name(self) -> str:
         """Name that users choose it by."""
-        ...
 
     @property
     def reads(self) -> Reads:
         """Form of the pages in prompts: images or text."""
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, or an upper estimate without a tokenizer."""
-        ...
 
     def generate(
         self,
@@ -132,7 +129,6 @@ class Generator(Protocol):
         GenerationError
             No reply was possible; the message says why, and what to do.
         """
-        ...
 
 
 @runtime_checkable
@@ -144,7 +140,6 @@ class StreamingGenerator(Generator, Protocol):
 
         Closing the iterator stops the reply.
         """
-        ...
 
 
 @runtime_checkable
@@ -155,7 +150,6 @@ class BatchGenerator(Generator, Protocol):
         self, prompts: Sequence[Prompt], *, max_tokens: int, choices: Sequence[str] = ()
     ) -> Sequence[Reply | Exception]:
         """Return the replies that ``generate`` would write; a prompt that fails has its error."""
-        ...
 
 
 def generate_each(

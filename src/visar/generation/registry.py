@@ -42,13 +42,13 @@ class PublishedModel:
     repository: str
     model_class: str
     """Class that its configuration must name."""
-    reads: Reads
     parameters: str
     gigabytes: int
     """Size of its bfloat16 weights."""
-    decoding: Literal["greedy", "checkpoint"]
-    """Greedy decoding, or sampling with its generation_config.json and a fixed seed."""
     description: str
+    reads: Reads = "images"
+    decoding: Literal["greedy", "checkpoint"] = "checkpoint"
+    """Greedy decoding, or sampling with its generation_config.json and a fixed seed."""
     paper_decoding: Literal["greedy", "checkpoint"] | None = None
     """Decoding in the paper's program, if it differs from ours."""
     half: Literal["bfloat16", "float16"] = "bfloat16"
@@ -61,68 +61,59 @@ PUBLISHED = {
     "qwen2.5-vl": PublishedModel(
         "Qwen/Qwen2.5-VL-7B-Instruct",
         "Qwen2_5_VLForConditionalGeneration",
-        "images",
         "8.3 B",
         17,
-        "greedy",
         "Qwen2.5-VL-7B-Instruct: the paper's first choice",
+        decoding="greedy",
     ),
     "qwen3-vl": PublishedModel(
         "Qwen/Qwen3-VL-8B-Instruct",
         "Qwen3VLForConditionalGeneration",
-        "images",
         "8.8 B",
         18,
-        "checkpoint",
         "Qwen3-VL-8B-Instruct",
     ),
     "internvl3.5": PublishedModel(
         "OpenGVLab/InternVL3_5-8B-HF",
         "InternVLForConditionalGeneration",
-        "images",
         "8.5 B",
         17,
-        "checkpoint",
         "InternVL3.5-8B (MPO): reads pages in tiles; not the paper's weights",
         paper_decoding="greedy",
     ),
     "idefics3": PublishedModel(
         "HuggingFaceM4/Idefics3-8B-Llama3",
         "Idefics3ForConditionalGeneration",
-        "images",
         "8.5 B",
         17,
-        "checkpoint",
         "Idefics3-8B-Llama3: reads pages in tiles",
     ),
     "llava-onevision": PublishedModel(
         "llava-hf/llava-onevision-qwen2-7b-ov-hf",
         "LlavaOnevisionForConditionalGeneration",
-        "images",
         "8.0 B",
         16,
-        "checkpoint",
         "LLaVA-OneVision-Qwen2-7B: reads several pages at low resolution",
         half="float16",
     ),
     "qwen2.5-7b": PublishedModel(
         "Qwen/Qwen2.5-7B-Instruct",
         "Qwen2ForCausalLM",
-        "text",
         "7.6 B",
         15,
-        "greedy",
         "Qwen2.5-7B-Instruct: reads text, as in the paper's ColBERTv2 row",
+        reads="text",
+        decoding="greedy",
         paper_decoding="checkpoint",
     ),
     "qwen2.5-14b": PublishedModel(
         "Qwen/Qwen2.5-14B-Instruct",
         "Qwen2ForCausalLM",
-        "text",
         "14.8 B",
         30,
-        "greedy",
         "Qwen2.5-14B-Instruct: reads text; the paper's judge",
+        reads="text",
+        decoding="greedy",
         paper_decoding="checkpoint",
     ),
 }
@@ -134,11 +125,11 @@ class GeneratorInfo:
 
     name: str
     description: str
-    reads: Reads | None
+    reads: Reads | None = None
     """None if it isn't known before loading."""
-    size: str
+    size: str = ""
     """Size of the model as text."""
-    install: str | None
+    install: str | None = None
     """Command that installs what is missing; None if nothing is."""
     download: int | None = None
     """Gigabytes to download on first use; None if there is nothing to download."""
@@ -268,34 +259,16 @@ def available_generators() -> list[GeneratorInfo]:
         missing = no_client = install_hint("openai")
     elif not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
         missing = "set OPENAI_API_KEY, or use your own server with --base-url"
+    server = "model behind an OpenAI-compatible server"
+    local = "A local Ollama model; also lmstudio:, vllm: and llama.cpp:"
     return [
-        GeneratorInfo(
-            extractive.NAME, "Quotes the best passages; needs no model", "text", "", None
-        ),
-        GeneratorInfo(
-            "openai:MODEL",
-            "A vision model behind an OpenAI-compatible server",
-            "images",
-            "",
-            missing,
-        ),
-        GeneratorInfo(
-            "openai-text:MODEL",
-            "A text model behind an OpenAI-compatible server",
-            "text",
-            "",
-            missing,
-        ),
-        GeneratorInfo(
-            "ollama:MODEL",
-            "A local Ollama model; also lmstudio:, vllm: and llama.cpp:",
-            None,
-            "",
-            no_client,
-        ),
+        GeneratorInfo(extractive.NAME, "Quotes the best passages; needs no model", "text"),
+        GeneratorInfo("openai:MODEL", f"A vision {server}", "images", install=missing),
+        GeneratorInfo("openai-text:MODEL", f"A text {server}", "text", install=missing),
+        GeneratorInfo("ollama:MODEL", local, install=no_client),
         *available_local_generators(),
         *(
-            GeneratorInfo(name, f"{point.value} from {package_of(point)}", None, "", None)
+            GeneratorInfo(name, f"{point.value} from {package_of(point)}")
             for name, point in entry_points(GROUP).items()
         ),
     ]
