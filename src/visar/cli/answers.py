@@ -1,4 +1,4 @@
-"""Answers and their pages, printed in the terminal."""
+"""Answers with their tables and pages, printed in the terminal."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ NEAREST_SHOWN = 3
 _INDENT = 2
 _WIDEST_TEXT = 100
 _LONGEST_CLAIM = 100
+ANSWER_MARK = "▸"
+_GAP = 3
+_NUMBER = re.compile(r"[^\w]*\d[^a-z]*[a-z%]{0,3}[^\w]*", re.IGNORECASE)
 
 
 def read_answer(stream: AnswerStream) -> Answer:
@@ -220,11 +223,6 @@ def _indented(text: Text) -> Padding:
 
 def _print_indented(line: str | Text, style: str = "") -> None:
     console.print(_indented(Text(line, style) if isinstance(line, str) else line))
-
-
-ANSWER_MARK = "▸"
-_GAP = 3
-_NUMBER = re.compile(r"[^\w]*\d[^a-z]*[a-z%]{0,3}[^\w]*", re.IGNORECASE)
 
 
 def table_rows(cells: Sequence[QuotedCell]) -> list[Text]:

@@ -1,4 +1,4 @@
-"""``visar mcp``, and ``visar mcp install``."""
+"""``visar mcp``, and ``visar mcp install``, which changes the settings of assistants."""
 
 from __future__ import annotations
 
@@ -69,6 +69,9 @@ AgentName = Annotated[
     ),
 ]
 PrintOnly = Annotated[bool, option("--print", "Only print the entry.")]
+NAME = "visar"
+"""Name of the server in configuration files, and of the skill."""
+SKILL = Path(__file__).parents[1] / "integrations" / "skills" / NAME / "SKILL.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,11 +175,6 @@ def _arguments(index: str | None, roots: list[Path]) -> list[str]:
             raise InvalidOption(f"--root {root}: no such folder.")
         arguments += ["--root", str(root.expanduser().absolute())]
     return [*arguments, "--write"] if roots else arguments
-
-
-NAME = "visar"
-"""Name of the server in configuration files, and of the skill."""
-SKILL = Path(__file__).parents[1] / "integrations" / "skills" / NAME / "SKILL.md"
 
 
 @dataclass(frozen=True, slots=True)

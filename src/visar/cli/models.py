@@ -55,6 +55,17 @@ Port = Annotated[int, option("--port N", "Port; 0 picks a free one.", min=0, max
 TrustRemoteCode = Annotated[
     bool, option("--trust-remote-code", "Run the code in the checkpoint of visrag-ret.")
 ]
+# Names per command to install them; the lists above have all.
+_MAX_NAMES = 2
+_SANDBOX = {
+    Sandbox(files=True, calls=True): "on: document readers can't open other files or connect",
+    Sandbox(files=True, calls=False): "partly on: document readers can't open other files, but can "
+    "connect (the kernel lacks seccomp)",
+    Sandbox(files=False, calls=True): "partly on: document readers can't connect, but can open "
+    "other files (the kernel lacks Landlock)",
+    Sandbox(files=False, calls=False): "off: document readers can open other files and connect "
+    "(needs Linux 5.13 with Landlock and seccomp)",
+}
 
 
 @app.callback()
@@ -175,19 +186,6 @@ def serve(
         say(f"Serving {encoder.name} {encoder.version} at {url}")
         say(f"for {users} · press Ctrl-C to stop", "dim")
         http_server(create_encoder_app(encoder, token=token)).run(sockets=[listener])
-
-
-# Names per command to install them; the lists above have all.
-_MAX_NAMES = 2
-_SANDBOX = {
-    Sandbox(files=True, calls=True): "on: document readers can't open other files or connect",
-    Sandbox(files=True, calls=False): "partly on: document readers can't open other files, but can "
-    "connect (the kernel lacks seccomp)",
-    Sandbox(files=False, calls=True): "partly on: document readers can't connect, but can open "
-    "other files (the kernel lacks Landlock)",
-    Sandbox(files=False, calls=False): "off: document readers can open other files and connect "
-    "(needs Linux 5.13 with Landlock and seccomp)",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Report of one question: a self-contained HTML file with the answer, its pages and the reasons.
+"""Reports: self-contained HTML files about one question, or a conversation, also as Markdown.
 
-The scripts of the web page draw it. Without data, the same page is an MCP App, which gets the data
-from its host.
+The report of a question has the answer, its pages and the reasons, drawn by the scripts of the web
+page. Without data, the same page is an MCP App, which gets the data from its host.
 """
 
 from __future__ import annotations
@@ -41,6 +41,18 @@ _SCRIPTS = (
 _APP_SCRIPTS = (*_SCRIPTS, "app.js")
 _STYLES = ("views.css", "report.css")
 _DECIMALS = 3
+_MARKER = re.compile(r"\[(\d+)\]")
+_THREAD_DPI = 90
+_MAX_IMAGES = 60
+_THREAD_STYLE = """
+body { font: 16px/1.5 Inter, system-ui, sans-serif; color: #1c1917; background: #fbfaf8;
+  max-width: 46rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+h2 { margin-top: 2.5rem; } small, figcaption { color: #6b645e; }
+.bad { color: #b91c1c; } a { color: #c2410c; }
+table { border-collapse: collapse; } td, th { border: 1px solid #e7e5e4; padding: .2rem .6rem; }
+figure { margin: 1rem 0; } img { width: 100%; height: auto; }
+img { border: 1px solid #e7e5e4; border-radius: 6px; }
+"""
 
 
 def html_report(library: Library, answer: Answer, explanation: Explanation) -> str:
@@ -161,20 +173,6 @@ def _hash(content: str) -> str:
     return f"'sha256-{_base64(hashlib.sha256(content.encode()).digest())}'"
 
 
-_MARKER = re.compile(r"\[(\d+)\]")
-_DPI = 90
-_MAX_IMAGES = 60
-_STYLE = """
-body { font: 16px/1.5 Inter, system-ui, sans-serif; color: #1c1917; background: #fbfaf8;
-  max-width: 46rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
-h2 { margin-top: 2.5rem; } small, figcaption { color: #6b645e; }
-.bad { color: #b91c1c; } a { color: #c2410c; }
-table { border-collapse: collapse; } td, th { border: 1px solid #e7e5e4; padding: .2rem .6rem; }
-figure { margin: 1rem 0; } img { width: 100%; height: auto; }
-img { border: 1px solid #e7e5e4; border-radius: 6px; }
-"""
-
-
 def thread_markdown(thread: Thread) -> str:
     """Return a conversation as Markdown, with a list of pages under each answer."""
     parts = [f"# {_plain(thread.name)}"]
@@ -214,7 +212,7 @@ def thread_html(library: PageSource, thread: Thread) -> str:
 style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(thread.name)}</title>
-<style>{_STYLE}</style>
+<style>{_THREAD_STYLE}</style>
 </head>
 <body>
 {"".join(body)}
@@ -256,7 +254,7 @@ def _anchor(document: str, page: int | None) -> str:
 
 def _figure(library: PageSource, hit: PageHit) -> str:
     try:
-        image = library.image(hit.document, hit.page, _DPI)
+        image = library.image(hit.document, hit.page, _THREAD_DPI)
     except (DocumentError, NotInIndex):  # the file is missing, or needs a password
         return ""
     name = escape(f"{hit.name}, page {hit.page}")

@@ -1,4 +1,7 @@
-"""Registry of generators: those that can be chosen by name, and what they need to run."""
+"""Registry of generators: those that can be chosen by name, and what they need to run.
+
+It also finds the models of local servers: Ollama, LM Studio, vLLM and llama.cpp.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,17 @@ INSTALL = install_hint("local")
 _PACKAGES = ("torch", "torchvision", "transformers")
 _SERVED: dict[str, Reads] = {"openai": "images", "openai-text": "text"}
 _ADDRESS = re.compile(r"@(https?://\S+)\Z")
+SERVERS = {
+    "ollama": "http://127.0.0.1:11434/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+}
+"""Local model servers, and their default addresses."""
+# A local server answers fast; otherwise it is busy, or something else.
+_TIMEOUT = 2.0
+_MAX_MODELS = 20
+_MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,19 +306,6 @@ def available_local_generators() -> list[GeneratorInfo]:
 
 def missing_packages() -> list[str]:
     return [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
-
-
-SERVERS = {
-    "ollama": "http://127.0.0.1:11434/v1",
-    "lmstudio": "http://127.0.0.1:1234/v1",
-    "vllm": "http://127.0.0.1:8000/v1",
-    "llama.cpp": "http://127.0.0.1:8080/v1",
-}
-"""Local model servers, and their default addresses."""
-# A local server answers fast; otherwise it is busy, or something else.
-_TIMEOUT = 2.0
-_MAX_MODELS = 20
-_MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Result types for searches: the pages that a question needs, and their passages."""
+"""Result types for searches: the pages that a question needs, their passages, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An OpenAI-compatible API, in which the library and its collections are models."""
+"""An OpenAI-compatible API, in which the library and its collections are models.
+
+Answers are Markdown, for chat programs: quotes, tables, and links to pages.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,16 @@ from visar.text import clean_line
 PREFIX = "/v1"
 LIBRARY = "visar"
 """Name of the model that searches the whole library; ``visar/NAME`` searches a collection."""
+PageUrl = Callable[[str, int], str]
+"""Function that returns the URL of a page, given the document's id and the page number."""
+# Quotes may be hostile: they must not become links, images or HTML.
+_SPECIAL = re.compile(r"([\\`*_\[\]<>!#|~&])")
+_LINK = re.compile(
+    r"(?:^- \[\d+\] )?\[(?:\\.|[^\]\\])*\]\(\S+/api/v1/documents/\w+/pages/\d+/image\)"
+    r"(?: \(unverified[^)]*\))?|^- \[\d+\] page \S+ \(unverified[^)]*\)",
+    re.MULTILINE,
+)
+_UNCITED = f"*{NO_CITATION}*"
 
 
 class ContentPart(BaseModel):
@@ -292,19 +305,6 @@ class OpenAIErrors:
 def _is_problem(message: Message) -> bool:
     headers = dict(message.get("headers", ()))
     return bool(headers.get(b"content-type") == PROBLEM_TYPE.encode())
-
-
-PageUrl = Callable[[str, int], str]
-"""Function that returns the URL of a page, given the document's id and the page number."""
-# Quotes may be hostile: they must not become links, images or HTML.
-_SPECIAL = re.compile(r"([\\`*_\[\]<>!#|~&])")
-_LINK = re.compile(
-    r"(?:^- \[\d+\] )?\[(?:\\.|[^\]\\])*\]\(\S+/api/v1/documents/\w+/pages/\d+/image\)"
-    r"(?: \(unverified[^)]*\))?|^- \[\d+\] page \S+ \(unverified[^)]*\)",
-    re.MULTILINE,
-)
-
-_UNCITED = f"*{NO_CITATION}*"
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The tools and resources of an MCP server. The server calls each in a thread."""
+"""The tools and resources of an MCP server, and their output. The server calls each in a thread."""
 
 from __future__ import annotations
 
@@ -58,6 +58,21 @@ CollectionName = Annotated[str | None, Field(description="Only use this collecti
 MaxPages = Annotated[int, Field(ge=1, le=100, description="Most questions need fewer.")]
 DocumentName = Annotated[str, Field(description="Id or name of a document.")]
 PageNumber = Annotated[int, Field(ge=1, description="Page number, from 1.")]
+MAX_RESULT = 1_000_000
+"""Maximum size of a result, in bytes of JSON. Claude Desktop accepts 1 MiB with its envelope."""
+MAX_LEFT_OUT = 20
+"""Maximum number of documents listed as not searched; a library may have thousands."""
+# Models don't need these fields, and they can be long.
+_OMITTED: Mapping[type, Sequence[str]] = {
+    SearchResult: ("documents", "encoder", "calibration"),
+    Decision: ("cost", "timings"),
+    Document: ("encoders", "invalid"),
+    Answer: ("passages",),  # its search has the same
+}
+# Every tool takes the beginning of a document's id.
+_IDS = ("id", "document")
+_ID_LENGTH = 16
+_DECIMALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,23 +336,6 @@ def _line(page: Page, indices: Iterable[int]) -> Line:
     left, top, right, bottom = zip(*(word.box for word in words), strict=True)
     box = (min(left), min(top), max(right), max(bottom))
     return Line(" ".join(word.text for word in words), box)
-
-
-MAX_RESULT = 1_000_000
-"""Maximum size of a result, in bytes of JSON. Claude Desktop accepts 1 MiB with its envelope."""
-MAX_LEFT_OUT = 20
-"""Maximum number of documents listed as not searched; a library may have thousands."""
-# Models don't need these fields, and they can be long.
-_OMITTED: Mapping[type, Sequence[str]] = {
-    SearchResult: ("documents", "encoder", "calibration"),
-    Decision: ("cost", "timings"),
-    Document: ("encoders", "invalid"),
-    Answer: ("passages",),  # its search has the same
-}
-# Every tool takes the beginning of a document's id.
-_IDS = ("id", "document")
-_ID_LENGTH = 16
-_DECIMALS = 4
 
 
 def output_schema(kind: type) -> dict[str, Any]:
