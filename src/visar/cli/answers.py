@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
-from visar.cli.output import complain, console, errors, plain_table, say
+from visar.cli.output import complain, console, errors, plain_table
 from visar.generation.extractive import table_title
 from visar.library import AnswerStream
 from visar.results import (
@@ -83,16 +83,16 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
     chance = " " * (LONGEST_WORD + WIDEST_BAR + 3) if calibrated else ""
     console.print(f"  [bold]{heading}{chance}MATCH[/bold]")
     for hit in shown:
-        say(_page_line(found, hit, printed))
+        console.print(_page_line(found, hit, printed), soft_wrap=True)
     refused = found.strength == "none"
     if (following := len(found.pages) - len(shown)) > 0 and not refused:
         more = f"  and {counted(following, 'more page')} (--json shows all)"
-        say(more, "dim")
+        console.print(Text(more, "dim"), soft_wrap=True)
     if found.runner_up is not None and not refused:
-        say(_page_line(found, found.runner_up, printed, "(runner-up) "))
+        console.print(_page_line(found, found.runner_up, printed, "(runner-up) "), soft_wrap=True)
     console.print()
     if found.left_out:
-        say(f"  {_about_left_out(found)}", "yellow")
+        console.print(Text(f"  {_about_left_out(found)}", "yellow"), soft_wrap=True)
     if not calibrated:
         uncalibrated = f"{found.encoder.name} isn't calibrated, so pages have no probabilities."
         _print_indented(f"{uncalibrated} Run `visar calibrate` to fit them.", "dim")
