@@ -97,23 +97,29 @@ def report_data(
 def _page(title: str, scripts: Sequence[str], data: str = "") -> str:
     style = "".join(_static(name) for name in _STYLES)
     script = "".join(_without_modules(_static(name)) for name in scripts)
-    policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+    policy = f"script-src {_hash(script)}; style-src {_hash(style)}; img-src data:"
+    body = f"""\
+<main><noscript>This report needs JavaScript, which is disabled in your browser.</noscript></main>
+{data}<script type="module">{script}</script>"""
+    return _document(
+        title, policy, style, body, '<meta name="color-scheme" content="light dark">\n'
     )
+
+
+def _document(title: str, policy: str, style: str, body: str, head: str = "") -> str:
+    """Return an HTML document that can only load what ``policy`` allows."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; {policy}; \
+base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
+{head}<title>{escape(title)}</title>
 <style>{style}</style>
 </head>
 <body>
-<main><noscript>This report needs JavaScript, which is disabled in your browser.</noscript></main>
-{data}<script type="module">{script}</script>
+{body}
 </body>
 </html>
 """
@@ -204,21 +210,8 @@ def thread_html(library: PageSource, thread: Thread) -> str:
         items = "".join(f"<li>{escape(line)}</li>" for line in exchange.answer.sources())
         body.append(f"<ul>{items}</ul>")
     body += figures.values()
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; \
-style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(thread.name)}</title>
-<style>{_THREAD_STYLE}</style>
-</head>
-<body>
-{"".join(body)}
-</body>
-</html>
-"""
+    policy = "img-src data:; style-src 'unsafe-inline'"  # cells of tables have styles
+    return _document(thread.name, policy, _THREAD_STYLE, "".join(body))
 
 
 def _plain(line: str) -> str:
