@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from visar.errors import InvalidOption, NotInIndex
-from visar.explain.heat import pages_with_heat
+from visar.explain.pictures import pages_with_heat
 from visar.index import Index
 from visar.ingest.pipeline import Stage
 from visar.serialization import to_plain

@@ -18,7 +18,7 @@ import visar
 from visar.core import baselines
 from visar.documents import Limits, ReadOptions
 from visar.errors import EncryptedDocument, InvalidOption, NotInIndex, StoreError
-from visar.explain.heat import pages_with_heat
+from visar.explain.pictures import pages_with_heat
 from visar.index import Index
 from visar.retrieval.methods import ScoredPages
 

@@ -25,7 +25,7 @@ LAYERS = [
     {"quotes"},
     {"retrieval"},
     {"generation"},
-    {"library", "public", "threads"},
+    {"library", "threads"},
     {"explain"},
     {"index"},
     {"evaluation"},

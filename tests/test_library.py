@@ -25,7 +25,7 @@ from visar.errors import (
     InvalidOption,
     NotInIndex,
 )
-from visar.explain.heat import pages_with_heat
+from visar.explain.pictures import pages_with_heat
 from visar.explain.report import html_report
 from visar.index import Index
 from visar.integrations.pages import retrieve

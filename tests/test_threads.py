@@ -15,7 +15,7 @@ from tests.server.service import serving
 from tests.store.samples import KINDS, open_kind
 from visar.client import Client
 from visar.errors import InvalidOption, NotInIndex
-from visar.explain.conversation import thread_html, thread_markdown
+from visar.explain.report import thread_html, thread_markdown
 from visar.generation.openai_server import OpenAIGenerator
 from visar.index import Index
 from visar.library import Library

@@ -15,9 +15,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Generator,
-    Iterable,
     Iterator,
-    Mapping,
 )
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,20 +27,16 @@ from typing import (
     Self,
     TypeVar,
     Unpack,
+    cast,
 )
 
 from visar import requests
 from visar._version import __version__
-from visar.documents.options import ReadOptions
-from visar.errors import DocumentError, ServiceError, error_from_code
+from visar.errors import ServiceError, VisarError, error_from_code
 from visar.library import AnswerStream, AskOptions
 from visar.network import TOKEN_VARIABLE, network_reason, parse_address
 from visar.results import (
-    Additions,
     Answer,
-    Document,
-    Job,
-    Refusal,
     SearchResult,
     with_source,
 )
@@ -51,13 +45,10 @@ from visar.text import clean_line
 if TYPE_CHECKING:
     import httpx2
 
-    from visar.encoders.encoder import Encoder
-    from visar.ingest.pipeline import Progress
 
 P = ParamSpec("P")
 T = TypeVar("T")
 DEFAULT_TIMEOUT = 900.0
-_SECONDS_PER_POLL = 0.3
 _CHUNK = 1 << 20
 
 
@@ -71,27 +62,6 @@ async def _async_file_chunks(path: Path) -> AsyncIterator[bytes]:
     chunks = _file_chunks(path)
     while chunk := await asyncio.to_thread(next, chunks, b""):
         yield chunk
-
-
-def _document_id(job: Job) -> str:
-    """Return the id of the document that a job added; raises DocumentError if the job failed."""
-    if job.state != "done" or job.document is None:
-        reason = job.reason or "the job was cancelled"
-        raise DocumentError(job.name, f"was not added: {reason.rstrip('.')}")
-    return job.document
-
-
-def _report_progress(job: Job, progress: Progress | None) -> None:
-    if progress is not None and job.stage and job.pages:
-        progress(job.stage, job.pages_done, job.pages)  # type: ignore[arg-type]
-
-
-def _additions(results: Iterable[Document | Refusal]) -> Additions:
-    results = list(results)
-    return Additions(
-        tuple(one for one in results if isinstance(one, Document)),
-        tuple(one for one in results if isinstance(one, Refusal)),
-    )
 
 
 class _Connection:
@@ -143,24 +113,26 @@ class _Connection:
         raise error_from_code(code, detail)
 
 
-def _method(build: Callable[P, requests.Call[T]]) -> Callable[Concatenate[Client, P], T]:
-    """Return a method of `Client` that builds a request with a function and sends it."""
+def _method(
+    build: Callable[P, requests.Call[T] | requests.Steps[T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """Return a method of `Client` that sends the requests of a function."""
 
     @functools.wraps(build)
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return client._send(build(*args, **kwargs))  # noqa: SLF001
+        return client._run(build(*args, **kwargs))  # noqa: SLF001
 
     return method
 
 
 def _async_method(
-    build: Callable[P, requests.Call[T]],
+    build: Callable[P, requests.Call[T] | requests.Steps[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
-    """Return a method of `AsyncClient` that builds a request with a function and sends it."""
+    """Return a method of `AsyncClient` that sends the requests of a function."""
 
     @functools.wraps(build)
     async def method(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await client._send(build(*args, **kwargs))  # noqa: SLF001
+        return await client._run(build(*args, **kwargs))  # noqa: SLF001
 
     return method
 
@@ -201,7 +173,10 @@ class Client(_Connection):
         """Close the connections."""
         self._http.close()
 
+    documents = _method(requests.documents)
     get = _method(requests.get)
+    add = _method(requests.add)
+    add_all = _method(requests.add_all)
     remove = _method(requests.remove)
     unlock = _method(requests.unlock)
     collections = _method(requests.collections)
@@ -220,80 +195,6 @@ class Client(_Connection):
     create_thread = _method(requests.create_thread)
     rename_thread = _method(requests.rename_thread)
     delete_thread = _method(requests.delete_thread)
-
-    def documents(
-        self, *, where: str | None = None, collection: str | None = None
-    ) -> list[Document]:
-        """Return all documents, or those that match, in the order they were added."""
-        result: list[Document] = []
-        while len(result) % requests.PAGE_SIZE == 0:
-            part = self._send(requests.documents(where, collection, len(result)))
-            if not part:
-                break
-            result += part
-        return result
-
-    def add(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        encoder: str | Encoder | None = None,
-        options: ReadOptions | None = None,
-        progress: Progress | None = None,
-        name: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        collection: str | None = None,
-    ) -> Document:
-        """Upload a file, wait until it is in the index, and return the document.
-
-        ``options`` may only set a password: the server has its own settings for OCR and limits.
-
-        Raises
-        ------
-        DocumentError
-            If the server can't read the file.
-        """
-        password = requests.password(options)
-        job = self._send(requests.upload(path, name, encoder, metadata, collection))
-        return self._finish(job, password, progress)
-
-    def add_all(
-        self,
-        paths: Iterable[str | os.PathLike[str]],
-        *,
-        encoder: str | Encoder | None = None,
-        options: ReadOptions | None = None,
-        progress: Callable[[str], Progress] | None = None,
-        each: Callable[[str, Document | Refusal], None] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        collection: str | None = None,
-        ray: str | None = None,
-    ) -> Additions:
-        """Upload files and wait until they are in the index.
-
-        A file that can't be added doesn't stop the others. ``each`` is called with the path and
-        result of each file. The other options are those of `add`.
-        """
-        password = requests.password(options, ray)
-        uploads: list[tuple[str, Job | DocumentError]] = []
-        for path in map(str, paths):
-            try:
-                call = requests.upload(path, None, encoder, metadata, collection)
-                uploads.append((path, self._send(call)))
-            except DocumentError as error:
-                uploads.append((path, error))
-        results: list[Document | Refusal] = []
-        for path, job in uploads:
-            try:
-                if isinstance(job, DocumentError):
-                    raise job
-                report = None if progress is None else progress(path)
-                results.append(self._finish(job, password, report))
-            except DocumentError as error:
-                results.append(Refusal(path, str(error)))
-            if each is not None:
-                each(path, results[-1])
-        return _additions(results)
 
     def stream(self, question: str, **options: Unpack[AskOptions]) -> AnswerStream:
         """Answer a question and stream the text; the options are those of `ask`."""
@@ -330,19 +231,23 @@ class Client(_Connection):
         self._raise_for_error(response)
         return with_source(call.read(response), self)
 
-    def _finish(self, job: Job, password: str | None, progress: Progress | None) -> Document:
-        """Wait for a job, with the password if it needs one, and return the document."""
-        job = self._wait(job, progress)
-        if job.code == "password" and password is not None:
-            job = self._wait(self._send(requests.retry(job.id, password)), progress)
-        return self.get(_document_id(job))
-
-    def _wait(self, job: Job, progress: Progress | None) -> Job:
-        while not job.is_finished:
-            time.sleep(_SECONDS_PER_POLL)
-            job = self._send(requests.job(job.id))
-            _report_progress(job, progress)
-        return job
+    def _run(self, request: requests.Call[T] | requests.Steps[T]) -> T:
+        steps = requests.steps(request)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    if isinstance(step, float):
+                        time.sleep(step)
+                        result = None
+                    else:
+                        result = self._send(step)
+                except VisarError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as end:
+            return cast("T", end.value)
 
 
 class AsyncAnswerStream(AsyncIterator[str]):
@@ -397,7 +302,10 @@ class AsyncClient(_Connection):
         """Close the connections."""
         await self._http.aclose()
 
+    documents = _async_method(requests.documents)
     get = _async_method(requests.get)
+    add = _async_method(requests.add)
+    add_all = _async_method(requests.add_all)
     remove = _async_method(requests.remove)
     unlock = _async_method(requests.unlock)
     collections = _async_method(requests.collections)
@@ -416,47 +324,6 @@ class AsyncClient(_Connection):
     create_thread = _async_method(requests.create_thread)
     rename_thread = _async_method(requests.rename_thread)
     delete_thread = _async_method(requests.delete_thread)
-
-    async def documents(
-        self, *, where: str | None = None, collection: str | None = None
-    ) -> list[Document]:
-        """Return all documents, or those that match, in the order they were added."""
-        result: list[Document] = []
-        while len(result) % requests.PAGE_SIZE == 0:
-            part = await self._send(requests.documents(where, collection, len(result)))
-            if not part:
-                break
-            result += part
-        return result
-
-    async def add(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        encoder: str | Encoder | None = None,
-        options: ReadOptions | None = None,
-        progress: Progress | None = None,
-        name: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        collection: str | None = None,
-    ) -> Document:
-        """Upload a file, wait until it is in the index, and return the document."""
-        password = requests.password(options)
-        uploaded = await self._send(requests.upload(path, name, encoder, metadata, collection))
-        job = await self._wait(uploaded, progress)
-        if job.code == "password" and password is not None:
-            job = await self._wait(await self._send(requests.retry(job.id, password)), progress)
-        return await self.get(_document_id(job))
-
-    async def add_all(self, paths: Iterable[str | os.PathLike[str]], **options: Any) -> Additions:
-        """Upload files one by one; the options are those of `add`."""
-        results: list[Document | Refusal] = []
-        for path in map(str, paths):
-            try:
-                results.append(await self.add(path, **options))
-            except DocumentError as error:
-                results.append(Refusal(path, str(error)))
-        return _additions(results)
 
     async def stream(self, question: str, **options: Unpack[AskOptions]) -> AsyncAnswerStream:
         """Answer a question and stream the text; the options are those of `ask`."""
@@ -485,9 +352,20 @@ class AsyncClient(_Connection):
         self._raise_for_error(response)
         return call.read(response)
 
-    async def _wait(self, job: Job, progress: Progress | None) -> Job:
-        while not job.is_finished:
-            await asyncio.sleep(_SECONDS_PER_POLL)
-            job = await self._send(requests.job(job.id))
-            _report_progress(job, progress)
-        return job
+    async def _run(self, request: requests.Call[T] | requests.Steps[T]) -> T:
+        steps = requests.steps(request)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    if isinstance(step, float):
+                        await asyncio.sleep(step)
+                        result = None
+                    else:
+                        result = await self._send(step)
+                except VisarError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as end:
+            return cast("T", end.value)

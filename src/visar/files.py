@@ -13,22 +13,9 @@ from pathlib import Path
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Write a file atomically: readers see either the old or the new content.
 
-    Missing parent folders are created. The content is on disk when the call returns. After a
-    failure the old file is unchanged, and no temporary file is left.
-
-    Parameters
-    ----------
-    path
-        File to create or replace.
-    content
-        New content of the file.
-    mode
-        Permissions of the file, before the umask.
-
-    Raises
-    ------
-    OSError
-        The file can't be written.
+    Missing parent folders are created. The content is on disk when the call returns. If it can't be
+    written (OSError), the old file is unchanged, and no temporary file is left. ``mode`` has the
+    permissions of the file, before the umask.
     """
     make_folder(path.parent)
     part = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")

@@ -51,7 +51,6 @@ from visar.retrieval.corpus import (
     read_remaining,
     split_by_encoder,
 )
-from visar.retrieval.methods import Method, MethodFunction
 from visar.retrieval.search import Searcher
 from visar.store import Backup, Compaction, DocumentVectors, Problem, Store, open_store
 from visar.store.filters import filter_documents
@@ -383,38 +382,22 @@ class Index:
         )
 
     def search(
-        self,
-        question: str = "",
-        *,
-        documents: Sequence[str] | None = None,
-        collection: str | None = None,
-        where: str | None = None,
-        exact: bool = False,
-        encoder: str | Encoder | None = None,
-        method: str | Method | MethodFunction = "visar",
-        k: int | None = None,
-        max_k: int | None = None,
-        neighbors: int = 0,
-        image: Image | None = None,
+        self, question: str = "", *, image: Image | None = None, **options: Unpack[SearchOptions]
     ) -> SearchResult:
-        """Find the pages a question needs; see `visar.Library.search`.
+        """Find the pages a question needs; see `visar.Library.search` for the options.
 
         To search by image, pass ``image`` instead of a question; the encoder must read page images.
         """
+        documents, encoder = options.get("documents"), options.get("encoder")
+        method = options.get("method", "visar")
         method_name = method if isinstance(method, str) else "visar"
-        query = Query(
-            question=question,
-            documents=None if documents is None else tuple(documents),
-            collection=collection,
-            where=where,
-            exact=exact,
-            encoder=encoder if isinstance(encoder, str) else None,
-            method=method_name,
-            k=k,
-            max_k=max_k,
-            neighbors=neighbors,
-        )
-        searcher = self.searcher(documents, encoder, collection=collection, where=where)
+        names: dict[str, Any] = {
+            "documents": None if documents is None else tuple(documents),
+            "encoder": encoder if isinstance(encoder, str) else None,
+            "method": method_name,
+        }
+        query = Query(question=question, **{**options, **names})
+        searcher = self.searcher(documents, encoder, collection=query.collection, where=query.where)
         if image is not None or method is not method_name:
             return searcher.search(query, method=method, image=image)
         return self._recent.find((*searcher.key, query), lambda: searcher.search(query))
@@ -490,7 +473,7 @@ class Index:
 
     def patches(self, found: SearchResult, document: str, number: int) -> Patches:
         """Return the patches of a searched page with their weights for the question."""
-        from visar.explain.heat import patches
+        from visar.explain.explanation import patches
 
         return patches(found, self._corpus_of(found), document, number)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, Unpack
 
 from visar.documents import Page, ReadOptions
+from visar.errors import EncryptedDocument, ServiceError, StoreError
+from visar.ingest.sources import source_text
 from visar.results import (
     Additions,
     Answer,
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from visar.generation.generator import Generator as TextGenerator
     from visar.ingest.pipeline import Progress
     from visar.retrieval.methods import Method, MethodFunction
-
 
 MAX_PAGES = 10
 """Default maximum number of pages for an answer: the largest number that the paper uses."""
@@ -82,7 +84,6 @@ class Library(Protocol):
     @property
     def location(self) -> str:
         """Folder or address of the library."""
-        ...
 
     def documents(
         self, *, where: str | None = None, collection: str | None = None
@@ -96,26 +97,21 @@ class Library(Protocol):
         collection
             Collection that the documents must be in.
         """
-        ...
 
     def get(self, document: str) -> Document:
         """Return a document by its id, a prefix of its id, or its name.
 
         Raises NotInIndex if no document matches, or several do.
         """
-        ...
 
     def collections(self) -> list[Collection]:
         """Return the collections, sorted by name."""
-        ...
 
     def collect(self, collection: str, documents: Iterable[str]) -> None:
         """Add documents to a collection, and create it if needed."""
-        ...
 
     def uncollect(self, collection: str, documents: Iterable[str] | None = None) -> None:
         """Remove documents from a collection, by default all; the library keeps them."""
-        ...
 
     def add(
         self,
@@ -153,7 +149,6 @@ class Library(Protocol):
         DocumentError
             If the document can't be read.
         """
-        ...
 
     def add_all(
         self,
@@ -168,22 +163,18 @@ class Library(Protocol):
         ray: str | None = None,
     ) -> Additions:
         """Add several documents. One that can't be added doesn't stop the others."""
-        ...
 
     def remove(self, document: str) -> Document:
         """Remove a document and everything stored for it. The file it was added from stays."""
-        ...
 
     def unlock(self, document: str, password: str) -> None:
         """Keep the password of an encrypted document in memory, so that its pages can be shown.
 
         Raises EncryptedDocument if the password is wrong.
         """
-        ...
 
     def jobs(self) -> list[Job]:
         """Return the jobs that add uploaded documents, newest first."""
-        ...
 
     def search(self, question: str, **options: Unpack[SearchOptions]) -> SearchResult:
         """Find the pages a question needs.
@@ -220,7 +211,6 @@ class Library(Protocol):
             If the method or encoder doesn't exist, the filter is invalid, or an option is out of
             range.
         """
-        ...
 
     def ask(self, question: str, **options: Unpack[AskOptions]) -> Answer:
         """Answer a question from the pages it needs.
@@ -245,55 +235,42 @@ class Library(Protocol):
         standalone
             Search for the question as typed, even if it could be a follow-up.
         """
-        ...
 
     def stream(self, question: str, **options: Unpack[AskOptions]) -> AnswerStream:
         """Answer a question and stream the text; the options are those of `ask`."""
-        ...
 
     def threads(self) -> list[Thread]:
         """Return the saved conversations without their exchanges, latest first."""
-        ...
 
     def thread(self, thread: str) -> Thread:
         """Return a saved conversation by its id."""
-        ...
 
     def create_thread(self, name: str = "", collection: str | None = None) -> Thread:
         """Save a new conversation. Without a name, it is named after its first question."""
-        ...
 
     def rename_thread(self, thread: str, name: str) -> Thread:
         """Rename a saved conversation."""
-        ...
 
     def delete_thread(self, thread: str) -> None:
         """Delete a saved conversation."""
-        ...
 
     def explain(self, found: SearchResult) -> Explanation:
         """Explain a result: weights, similarities, cost, and the choices of other methods."""
-        ...
 
     def patches(self, found: SearchResult, document: str, number: int) -> Patches:
         """Return the patches of a searched page with their weights for the question."""
-        ...
 
     def pairs(self, found: SearchResult, first: PageId, second: PageId) -> tuple[PatchPair, ...]:
         """Return the best matching patches of two searched pages."""
-        ...
 
     def page(self, document: str, number: int) -> Page:
         """Return a page of a document with its words. The first page is 1."""
-        ...
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
         """Render a page as an image."""
-        ...
 
     def close(self) -> None:
         """Stop processes, free models and close connections."""
-        ...
 
     def __enter__(self) -> Self: ...
 
@@ -336,3 +313,20 @@ class AnswerStream(Iterator[str]):
     def close(self) -> None:
         """Stop generating the answer."""
         self._pieces.close()
+
+
+def public_message(error: object, library: Library) -> str:
+    """Return an error's message with local paths removed."""
+    hint = "Its pages are shown once it is unlocked with its password"
+    message = str(error).replace(EncryptedDocument.HINT, hint)
+    location = library.location
+    name = "the server" if location.startswith(("http://", "https://")) else "the index"
+    message = message.replace(f"index {location}", "index").replace(location, name)
+    # It may be the path of a document. Errors of a server don't contain its paths, and a server
+    # that failed can't list its documents.
+    if os.sep in message and not isinstance(error, ServiceError):
+        with contextlib.suppress(StoreError, ServiceError):
+            for document in library.documents():
+                if document.source:
+                    message = message.replace(source_text(document.source), document.name)
+    return message

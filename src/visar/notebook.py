@@ -11,7 +11,7 @@ from visar.core import Selection, select
 from visar.core.vectors import Float64
 
 if TYPE_CHECKING:
-    from visar.results import Answer, Passage, SearchResult
+    from visar.results import Answer, SearchResult
 
 __all__ = ["Selection", "answer_html", "search_html", "select", "selection_html"]
 
@@ -25,7 +25,8 @@ def answer_html(answer: Answer) -> str:
     if not answer.found:
         parts = ["<p>No answer found. The closest passages, probably not relevant:</p>"]
     elif answer.generation is None:
-        parts = [_passage_html(passage) for passage in answer.passages]
+        quotes = ((escape(one.text).replace("\n", "<br>"), one.page) for one in answer.passages)
+        parts = [f"<p>{quote} <small>page {page}</small></p>" for quote, page in quotes]
     else:
         items = "".join(f"<li>{escape(line)}</li>" for line in answer.sources())
         parts.append(f"<ul>{items}</ul>")
@@ -50,11 +51,6 @@ def _pages_html(found: SearchResult) -> str:
     if found.trace is not None and isinstance(found.trace.relevance, Selection):
         shown = selection_html(found.trace.relevance)
     return f"<table>{heading}{rows}</table>{shown}"
-
-
-def _passage_html(passage: Passage) -> str:
-    quoted = escape(passage.text).replace("\n", "<br>")
-    return f"<p>{quoted} <small>page {passage.page}</small></p>"
 
 
 def selection_html(selection: Selection) -> str:

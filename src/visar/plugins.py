@@ -40,12 +40,8 @@ def load(name: str | EntryPoint) -> Any:
     """Import the object of an entry point or of a ``module:attribute`` name.
 
     A module can be in the current folder, which is added to ``sys.path``, so that the name also
-    works in processes started by ``multiprocessing``.
-
-    Raises
-    ------
-    InvalidOption
-        If the module or the attribute doesn't exist, or the import fails.
+    works in processes started by ``multiprocessing``. Raises InvalidOption if the module or the
+    attribute doesn't exist, or the import fails.
     """
     text = name if isinstance(name, str) else name.value
     module, _, attribute = text.partition(":")
@@ -76,12 +72,7 @@ def make(
 ) -> Any:
     """Create an encoder or a generator; pass ``device`` if the factory accepts it.
 
-    Raises
-    ------
-    VisarError
-        ``failure`` if the call fails.
-    InvalidOption
-        If the module can't be imported.
+    Raises ``failure`` if the call fails, and InvalidOption if the module can't be imported.
     """
     function = load(factory)
     with failing_as(failure, f"Can't create the {kind} {name!r}"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Unpack
@@ -21,6 +21,7 @@ from visar.ingest.downloads import is_web_url
 from visar.library import AskOptions, SearchOptions
 from visar.query import Query
 from visar.results import (
+    Additions,
     Answer,
     Collection,
     Document,
@@ -28,6 +29,7 @@ from visar.results import (
     Job,
     Patches,
     PatchPair,
+    Refusal,
     SearchResult,
     Thread,
 )
@@ -38,7 +40,11 @@ if TYPE_CHECKING:
     import httpx2
     from PIL.Image import Image
 
+    from visar.encoders.encoder import Encoder
+    from visar.ingest.pipeline import Progress
+
 T = TypeVar("T")
+_SECONDS_PER_POLL = 0.3
 Event: TypeAlias = SearchResult | str | Answer
 """An event of a streamed answer: the search first, then pieces of text, then the whole answer."""
 PAGE_SIZE = 1000
@@ -62,9 +68,26 @@ class Call(Generic[T]):
         return {"params": self.params, "json": self.json, "headers": headers}
 
 
-def documents(where: str | None, collection: str | None, offset: int) -> Call[list[Document]]:
-    params = _without_none(where=where, collection=collection, offset=offset, limit=PAGE_SIZE)
-    return Call(_read_list(Document), "GET", "/documents", params)
+Steps: TypeAlias = Generator[Call[Any] | float, Any, T]
+"""Several requests: yields each, or seconds to pause, gets its result, and returns the whole."""
+
+
+def steps(request: Call[T] | Steps[T]) -> Steps[T]:
+    """Return a single request as steps."""
+    return (yield request) if isinstance(request, Call) else (yield from request)
+
+
+def documents(*, where: str | None = None, collection: str | None = None) -> Steps[list[Document]]:
+    """Return all documents, or those that match, in the order they were added."""
+    result: list[Document] = []
+    while len(result) % PAGE_SIZE == 0:
+        page = {"offset": len(result), "limit": PAGE_SIZE}
+        params = _without_none(where=where, collection=collection, **page)
+        part = yield Call(_read_one(list[Document]), "GET", "/documents", params)
+        if not part:
+            break
+        result += part
+    return result
 
 
 def get(document: str) -> Call[Document]:
@@ -91,7 +114,7 @@ def unlock(document: str, password: str) -> Call[None]:
 
 def collections() -> Call[list[Collection]]:
     """Return the collections, sorted by name."""
-    return Call(_read_list(Collection), "GET", "/collections")
+    return Call(_read_one(list[Collection]), "GET", "/collections")
 
 
 def collect(collection: str, documents: Iterable[str]) -> Call[None]:
@@ -110,18 +133,93 @@ def uncollect(collection: str, documents: Iterable[str] | None = None) -> Call[N
 
 def jobs() -> Call[list[Job]]:
     """Return the jobs that add uploaded documents, newest first."""
-    return Call(_read_list(Job), "GET", "/jobs")
+    return Call(_read_one(list[Job]), "GET", "/jobs")
 
 
-def job(id_: str) -> Call[Job]:
-    return Call(_read_one(Job), "GET", _path("jobs", id_))
+def add(
+    path: str | os.PathLike[str],
+    *,
+    encoder: str | Encoder | None = None,
+    options: ReadOptions | None = None,
+    progress: Progress | None = None,
+    name: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    collection: str | None = None,
+) -> Steps[Document]:
+    """Upload a file, wait until it is in the index, and return the document.
+
+    ``options`` may only set a password: the server has its own settings for OCR and limits. Raises
+    DocumentError if the server can't read the file.
+    """
+    password = _password(options)
+    job = yield _upload(path, name, encoder, metadata, collection)
+    return (yield from _finish(job, password, progress))
 
 
-def retry(id_: str, password: str) -> Call[Job]:
-    return Call(_read_one(Job), "POST", _path("jobs", id_, "retry"), json={"password": password})
+def add_all(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    encoder: str | Encoder | None = None,
+    options: ReadOptions | None = None,
+    progress: Callable[[str], Progress] | None = None,
+    each: Callable[[str, Document | Refusal], None] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    collection: str | None = None,
+    ray: str | None = None,
+) -> Steps[Additions]:
+    """Upload files and wait until they are in the index.
+
+    A file that can't be added doesn't stop the others. ``each`` is called with the path and
+    result of each file. The other options are those of `add`.
+    """
+    password = _password(options, ray)
+    uploads: list[tuple[str, Job | DocumentError]] = []
+    for path in map(str, paths):
+        try:
+            uploads.append((path, (yield _upload(path, None, encoder, metadata, collection))))
+        except DocumentError as error:
+            uploads.append((path, error))
+    results: list[Document | Refusal] = []
+    for path, job in uploads:
+        try:
+            if isinstance(job, DocumentError):
+                raise job
+            report = None if progress is None else progress(path)
+            results.append((yield from _finish(job, password, report)))
+        except DocumentError as error:
+            results.append(Refusal(path, str(error)))
+        if each is not None:
+            each(path, results[-1])
+    return Additions(
+        tuple(one for one in results if isinstance(one, Document)),
+        tuple(one for one in results if isinstance(one, Refusal)),
+    )
 
 
-def upload(
+def _finish(job: Job, password: str | None, progress: Progress | None) -> Steps[Document]:
+    """Wait for a job, with the password if it needs one, and return the document."""
+    job = yield from _wait(job, progress)
+    if job.code == "password" and password is not None:
+        path = _path("jobs", job.id, "retry")
+        retried = yield Call(_read_one(Job), "POST", path, json={"password": password})
+        job = yield from _wait(retried, progress)
+    if job.state != "done" or job.document is None:
+        reason = job.reason or "the job was cancelled"
+        raise DocumentError(job.name, f"was not added: {reason.rstrip('.')}")
+    document: Document = yield get(job.document)
+    return document
+
+
+def _wait(job: Job, progress: Progress | None) -> Steps[Job]:
+    while not job.is_finished:
+        yield _SECONDS_PER_POLL
+        job = yield Call(_read_one(Job), "GET", _path("jobs", job.id))
+        if progress is not None and job.stage and job.pages:
+            progress(job.stage, job.pages_done, job.pages)  # type: ignore[arg-type]
+    return job
+
+
+def _upload(
     path: str | os.PathLike[str],
     name: str | None,
     encoder: object,
@@ -154,7 +252,7 @@ def ask(question: str, **options: Unpack[AskOptions]) -> Call[Answer]:
 
 def threads() -> Call[list[Thread]]:
     """Return the saved conversations without their exchanges, latest first."""
-    return Call(_read_list(Thread), "GET", "/threads")
+    return Call(_read_one(list[Thread]), "GET", "/threads")
 
 
 def thread(thread: str) -> Call[Thread]:
@@ -238,7 +336,7 @@ def _check_name(option: str, value: Any) -> Any:
     return value
 
 
-def password(options: ReadOptions | None, ray: str | None = None) -> str | None:
+def _password(options: ReadOptions | None, ray: str | None = None) -> str | None:
     """Return the password; raises InvalidOption for other options, which a server sets itself."""
     if ray is not None:
         raise InvalidOption("ray only works with an index, not with a server: leave it out.")
@@ -253,10 +351,6 @@ def password(options: ReadOptions | None, ray: str | None = None) -> str | None:
 
 def _read_one(kind: type[T]) -> Callable[[httpx2.Response], T]:
     return lambda response: from_plain(kind, response.json())
-
-
-def _read_list(kind: type[T]) -> Callable[[httpx2.Response], list[T]]:
-    return lambda response: [from_plain(kind, one) for one in response.json()]
 
 
 def _read_nothing(_: httpx2.Response) -> None:

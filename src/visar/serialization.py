@@ -59,12 +59,8 @@ def check_minimums(value: Any) -> None:
 def to_plain(value: Any, *, public: bool = False) -> Any:
     """Convert a result to plain JSON values. NaN becomes null.
 
-    A class can list properties to include in a class attribute named ``computed``.
-
-    Parameters
-    ----------
-    public
-        Whether to leave out `LOCAL` fields, for responses to clients.
+    A class can list properties to include in a class attribute named ``computed``. If ``public``,
+    `LOCAL` fields are left out, for responses to clients.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         hidden = ("internal", "local") if public else ("internal",)
@@ -89,12 +85,8 @@ def to_plain(value: Any, *, public: bool = False) -> Any:
 def from_plain(kind: type[T], value: Any) -> T:
     """Create a result from the output of `to_plain`.
 
-    Unknown fields, which a newer version may send, are ignored.
-
-    Raises
-    ------
-    MalformedMessage
-        If a field is missing or has another type.
+    Unknown fields, which a newer version may send, are ignored. Raises MalformedMessage if a field
+    is missing or has another type.
     """
     try:
         result: T = _read(kind, value)
@@ -114,9 +106,10 @@ def _read(kind: Any, value: Any) -> Any:
     if origin in (Union, types.UnionType):
         of = next(one for one in arguments if one is not type(None))
         return None if value is None else _read(of, value)
-    if origin is tuple:
-        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else arguments
-        return tuple(_read(of, item) for of, item in zip(kinds, value, strict=True))
+    if origin in (list, tuple):
+        is_uniform = origin is list or arguments[-1] is Ellipsis
+        kinds = [arguments[0]] * len(value) if is_uniform else arguments
+        return origin(_read(of, item) for of, item in zip(kinds, value, strict=True))
     return _read_value(kind, value)
 
 

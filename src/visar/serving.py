@@ -121,31 +121,19 @@ def _response(error: FrameworkException) -> JSONResponse:
 class RequestGuard:
     """ASGI middleware that checks access and limits before a request reaches the application.
 
-    Parameters
-    ----------
-    token
-        Token that clients must send as ``Authorization: Bearer``. Its `session_key` in the cookie
-        `SESSION` works too, since browsers request images without that header. If there are no
-        tokens at all, Host must be localhost or a loopback address, because a web page can point
-        its own domain at this machine.
-    stored
-        Function that returns further tokens, or None if no token is needed. The access that a
-        request's token grants is in its scope as `GRANT`: True for ``token``, and None if no token
-        is needed.
-    max_bytes
-        Maximum size of a body, by content type. Other types are refused. Don't allow types that a
-        web page can send to another site without permission.
-    max_requests
-        Maximum number of concurrent requests for each of these types, so that slow uploads leave
-        room for questions. Requests without a body have a limit of their own, `MAX_READS`. If all
-        slots are taken, the slowest client is disconnected, or the new one gets 503.
-    max_by_path
-        Maximum number of concurrent requests to paths with a limit of their own.
-    private
-        Prefixes of the paths that need a token.
-    hosts
-        Host names, in lower case, to accept with a token in addition to localhost and IP addresses.
-        None accepts all.
+    Clients send ``token``, or one that ``stored`` returns, as ``Authorization: Bearer``. Its
+    `session_key` in the cookie `SESSION` works too, since browsers request images without that
+    header. The scope has the access that it grants as `GRANT`: True for ``token``, and None if no
+    token is needed, since ``stored`` returns None. Host must then be localhost or a loopback
+    address, because a web page can point its own domain at this machine. With a token, it can also
+    be an IP address or one of ``hosts``, in lower case; None accepts all. Only paths with a
+    ``private`` prefix need a token.
+
+    ``max_bytes`` limits the size of a body by content type. Other types are refused; don't allow
+    types that a web page can send to another site without permission. ``max_requests`` limits the
+    concurrent requests of each type, so that slow uploads leave room for questions; `MAX_READS`
+    those without a body; and ``max_by_path`` those to some paths. If all slots are taken, the
+    slowest client is disconnected, or the new one gets 503.
     """
 
     def __init__(

@@ -21,7 +21,8 @@ class Span:
     def __init__(self, name: str, attributes: Mapping[str, Any]) -> None:
         # Programs that export spans have imported it. Others shouldn't wait for the import.
         self._trace: Any = sys.modules.get("opentelemetry.trace")
-        self._is_following = False
+        self.is_following = False
+        """Whether the span ends with the pieces given to `follow`."""
         if self._trace is not None:
             self._span = self._trace.get_tracer("visar", __version__).start_span(name)
             self.set(attributes)
@@ -34,7 +35,7 @@ class Span:
 
     def follow(self, pieces: Generator[str, None, T]) -> Generator[str, None, T]:
         """Return a generator of the same pieces that ends the span when it ends or is closed."""
-        self._is_following = True
+        self.is_following = True
         steps = self._steps(pieces)
         # Enter the generator: closing it now ends the span, even if no piece was read.
         next(steps)
@@ -78,11 +79,6 @@ class Span:
         """End the span; a span that has ended stays as it is."""
         if self._trace is not None and self._span.is_recording():
             self._span.end()
-
-    @property
-    def is_following(self) -> bool:
-        """Whether the span ends with the pieces given to `follow`."""
-        return self._is_following
 
 
 @contextmanager

@@ -54,14 +54,8 @@ def clean_line(text: object, longest: int | None = None) -> str:
     r"""Convert anything to one line that is safe to print.
 
     Use it to quote untrusted text in messages, such as a file name or an error of a server. Each
-    run of white space, line breaks and characters that `clean_text` removes becomes one space.
-
-    Parameters
-    ----------
-    text
-        A string, or any object with ``str(text)``.
-    longest
-        Maximum number of characters; longer lines are truncated and end with "…".
+    run of white space, line breaks and characters that `clean_text` removes becomes one space. A
+    line of more than ``longest`` characters is truncated and ends with "…".
 
     >>> clean_line("busy:\n\x1b[2J  try later\u202e")
     'busy: [2J try later'

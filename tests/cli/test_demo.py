@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.typed import Visar
 from visar import Index
-from visar.cli.demo import QUESTIONS
+from visar.cli.asking import QUESTIONS
 from visar.samples import REPORT
 
 

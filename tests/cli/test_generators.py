@@ -21,7 +21,7 @@ from visar.generation.answering import USUAL_BUDGET
 from visar.generation.openai_server import OpenAIGenerator
 from visar.index import Index
 from visar.results import NO_CITATION
-from visar.server.markdown import MarkdownAnswer, without_links
+from visar.server.openai_api import MarkdownAnswer, without_links
 
 pytestmark = pytest.mark.usefixtures("alone")
 MakePdf = Callable[..., Path]

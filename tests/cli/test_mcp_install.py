@@ -16,7 +16,7 @@ from mcp import Client, StdioServerParameters
 
 from tests.cli.typed import Visar
 from tests.integrations.mcp_client import talk
-from visar.cli.agents import SKILL
+from visar.cli.mcp import SKILL
 from visar.index import Index
 
 FILES = {

@@ -21,7 +21,7 @@ from tests.generation.test_servers import like_ollama
 from visar.cli import main, settings
 from visar.cli.setup import encoders_for, generators_for
 from visar.encoders.records import PUBLISHED
-from visar.generation.servers import ServedModel
+from visar.generation.registry import ServedModel
 from visar.models.machine import GraphicsCard, Machine
 from visar.quotes.cross_encoder import HUB_MODEL, package_folder
 from visar.quotes.reader import PUBLISHED as READERS

@@ -16,7 +16,7 @@ from tests.conftest import write_pdf
 from tests.docs.shown import blocks, read
 from tests.integrations.mcp_client import program, talk
 from tests.server.service import serving
-from visar.cli.agents import agents
+from visar.cli.mcp import agents
 from visar.cli.serve import PORT
 from visar.index import Index
 from visar.integrations.mcp.server import PAGE

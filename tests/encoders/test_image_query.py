@@ -17,7 +17,7 @@ from visar.encoders.reduced import ReducedEncoder
 from visar.encoders.remote import RemoteEncoder
 from visar.encoders.visual import VisualEncoder
 from visar.errors import InvalidOption, InvalidVectors
-from visar.explain.heat import pages_with_heat
+from visar.explain.pictures import pages_with_heat
 from visar.index import Index
 
 

@@ -25,7 +25,7 @@ from visar.encoders.reduced import ReducedEncoder
 from visar.encoders.registry import get_encoder
 from visar.encoders.visual import VisualEncoder, grid_boxes
 from visar.errors import InvalidOption, MissingExtra
-from visar.explain.heat import pages_with_heat
+from visar.explain.pictures import pages_with_heat
 from visar.index import Index
 from visar.models.loading import import_torchvision
 

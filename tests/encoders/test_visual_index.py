@@ -11,7 +11,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from tests.encoders import tiny
 from visar.encoders.visual import VisualEncoder
-from visar.explain.heat import pages_with_heat
+from visar.explain.pictures import pages_with_heat
 from visar.index import Index
 from visar.results import EncoderRef
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from visar.explain.heat import overlay_heat, pixel_heat
+from visar.explain.pictures import overlay_heat, pixel_heat
 
 BOXES = np.array([[0.5, 0.0, 1.0, 0.5], [0.0, 0.5, 0.25, 1.0]], np.float32)
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.encoders.servers import Asked, Says, answering
-from visar.generation.registry import get_generator
-from visar.generation.servers import SERVERS, ServedModel, find_served_models
+from visar.generation.registry import SERVERS, ServedModel, find_served_models, get_generator
 
 
 def like_ollama(capabilities: dict[str, list[str]]) -> Callable[[Asked], Says]:

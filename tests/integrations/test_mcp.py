@@ -26,8 +26,7 @@ from visar.documents import Page, ReadOptions, Word
 from visar.errors import InvalidOption, StoreError
 from visar.index import Index
 from visar.integrations.mcp import create_server
-from visar.integrations.mcp.output import MAX_LEFT_OUT, MAX_RESULT, make_result
-from visar.integrations.mcp.tools import REPORT
+from visar.integrations.mcp.tools import MAX_LEFT_OUT, MAX_RESULT, REPORT, make_result
 from visar.results import Collection
 
 QUESTION = "How did capital expenditure change between 2020 and 2024?"

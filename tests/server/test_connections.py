@@ -37,7 +37,7 @@ from tests.server.service import (
 )
 from visar import serving as http_serving
 from visar.index import Index
-from visar.server import Settings, app
+from visar.server import Settings, app, create_app
 
 STREAMS = 100
 
@@ -187,7 +187,7 @@ def test_the_requests_of_a_client_behind_a_trusted_proxy_are_limited(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_serving, "MAX_PER_CLIENT", 1)
-    server = http_serving.http_server(app.create_app(index), proxies="127.0.0.1")
+    server = http_serving.http_server(create_app(index), proxies="127.0.0.1")
 
     def begin(client: str) -> socket.socket:
         line = stack.enter_context(connect(address))

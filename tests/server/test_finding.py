@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.service import assert_problem
 from visar.documents.page import Page, Word
-from visar.server.finding import MAX_PLACED, find_phrase
+from visar.server.documents import MAX_PLACED, find_phrase
 
 
 def page(number: int, *lines: str) -> Page:

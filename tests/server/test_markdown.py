@@ -5,7 +5,7 @@ from __future__ import annotations
 from markdown_it import MarkdownIt
 
 from visar.results import Passage, QuotedCell
-from visar.server.markdown import quote
+from visar.server.openai_api import quote
 
 NOWHERE = (0.0, 0.0, 0.0, 0.0)
 

@@ -1,17 +1,27 @@
-"""Answers and their pages, printed in the terminal."""
+"""Answers with their tables and pages, printed in the terminal."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import chain
 
+from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
 from visar.cli.output import complain, console, errors, plain_table
-from visar.cli.tables import table_rows
 from visar.generation.extractive import table_title
 from visar.library import AnswerStream
-from visar.results import NO_CITATION, Answer, Generation, PageHit, Passage, SearchResult
+from visar.results import (
+    NO_CITATION,
+    Answer,
+    Generation,
+    PageHit,
+    Passage,
+    QuotedCell,
+    SearchResult,
+)
 from visar.retrieval.wording import nothing_found, numbers
 from visar.text import clean_line, clean_text, counted
 
@@ -22,6 +32,9 @@ NEAREST_SHOWN = 3
 _INDENT = 2
 _WIDEST_TEXT = 100
 _LONGEST_CLAIM = 100
+ANSWER_MARK = "▸"
+_GAP = 3
+_NUMBER = re.compile(r"[^\w]*\d[^a-z]*[a-z%]{0,3}[^\w]*", re.IGNORECASE)
 
 
 def read_answer(stream: AnswerStream) -> Answer:
@@ -50,7 +63,6 @@ def warn_of_problem(answer: Answer) -> bool:
 
 
 def print_answer(answer: Answer) -> None:
-    """Print an answer with its quotes or citations."""
     console.print()
     if answer.generation is None or answer.problem is not None:
         _print_quotes(answer)
@@ -80,13 +92,14 @@ def print_pages(found: SearchResult, *, why: bool = False) -> None:
         console.print(_page_line(found, found.runner_up, printed, "(runner-up) "), soft_wrap=True)
     console.print()
     if found.left_out:
-        console.print(Text(f"  {_about_left_out(found)}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"  {_about_left_out(found)}", "yellow"), soft_wrap=True)
     if not calibrated:
-        console.print(_indented(Text(_about_calibration(found), style="dim")))
+        uncalibrated = f"{found.encoder.name} isn't calibrated, so pages have no probabilities."
+        _print_indented(f"{uncalibrated} Run `visar calibrate` to fit them.", "dim")
     if why:
         _print_numbers(found)
     hint = "" if why else " · --why for details"
-    console.print(_indented(Text(f"{found.summary}{hint}", style="dim")))
+    _print_indented(f"{found.summary}{hint}", "dim")
 
 
 def _pages_shown(found: SearchResult) -> tuple[PageHit, ...]:
@@ -96,21 +109,20 @@ def _pages_shown(found: SearchResult) -> tuple[PageHit, ...]:
 
 def _print_numbers(found: SearchResult) -> None:
     headings = ("PAGE", "PROBABILITY", "s_p", "LATE INTERACTION")
-    table = plain_table(*headings, numbers=headings)
-    for hit in (*_pages_shown(found), *([found.runner_up] if found.runner_up else [])):
-        chance = "" if hit.probability is None else f"{hit.probability:.3f}"
-        table.add_row(str(hit.page), chance, f"{hit.score:.4f}", f"{hit.late_interaction:.3f}")
-    console.print(Padding(table, (0, 0, 1, 2), expand=False))
-    for line in numbers(found):
-        console.print(_indented(Text(line)))
-    console.print()
-
-
-def _about_calibration(found: SearchResult) -> str:
-    return (
-        f"{found.encoder.name} isn't calibrated, so pages have no probabilities. Run "
-        "`visar calibrate` to fit them."
+    rows = (
+        (
+            str(hit.page),
+            "" if hit.probability is None else f"{hit.probability:.3f}",
+            f"{hit.score:.4f}",
+            f"{hit.late_interaction:.3f}",
+        )
+        for hit in filter(None, (*_pages_shown(found), found.runner_up))
     )
+    table = plain_table(*headings, rows=rows, numbers=headings)
+    console.print(Padding(table, (0, 0, 1, _INDENT), expand=False))
+    for line in numbers(found):
+        _print_indented(line)
+    console.print()
 
 
 def _about_left_out(found: SearchResult) -> str:
@@ -125,11 +137,11 @@ def _print_quotes(answer: Answer) -> None:
     searched = answer.search.documents
     if not answer.found:
         refusal = nothing_found(searched, answer.search.pages[0])
-        console.print(_indented(Text(refusal, style="bold")))
+        _print_indented(refusal, "bold")
         return
     if answer.search.strength == "weak":
         where = searched[0].name if len(searched) == 1 else f"these {len(searched)} documents"
-        console.print(Text(f"  Weak match: the answer may not be in {where}.", style="yellow"))
+        console.print(Text(f"  Weak match: the answer may not be in {where}.", "yellow"))
     names = {hit.document: hit.name for hit in answer.search.pages}
     for passage in answer.passages:
         prefix = f"{names[passage.document]}, " if len(searched) > 1 else ""
@@ -142,12 +154,12 @@ def _print_quote(passage: Passage, page: str) -> None:
     """Print a passage with its page: a table as a table, if it is not too wide."""
     rows = table_rows(passage.cells) if passage.cells else []
     if not rows or max(row.cell_len for row in rows) > console.width - _INDENT:
-        console.print(_indented(Text.assemble(passage.text, (f"  {page}", "dim"))))
+        _print_indented(Text.assemble(passage.text, (f"  {page}", "dim")))
         return
     title = table_title(passage)
-    console.print(_indented(Text.assemble(f"{title}  " if title else "", (page, "dim"))))
+    _print_indented(Text.assemble(f"{title}  " if title else "", (page, "dim")))
     for row in rows:
-        console.print(_indented(row))
+        _print_indented(row)
 
 
 def _print_written(answer: Answer, generation: Generation) -> None:
@@ -158,31 +170,28 @@ def _print_written(answer: Answer, generation: Generation) -> None:
         console.print(Padding(written, (0, 0, 0, _INDENT)), width=min(console.width, _WIDEST_TEXT))
     else:
         refusal = f"{answer.generator} didn't find the answer on these pages."
-        console.print(_indented(Text(refusal, style="bold")))
+        _print_indented(refusal, "bold")
     if answer.found and generation.finish == "length":
-        console.print(_indented(Text("Cut off at the maximum length.", "yellow")))
+        _print_indented("Cut off at the maximum length.", "yellow")
     if generation.note is not None:
-        console.print(_indented(Text(generation.note, "yellow")))
+        _print_indented(generation.note, "yellow")
     if answer.lacks_citations:
-        console.print(_indented(Text(NO_CITATION, "yellow")))
-    for line, is_verified in _citation_lines(answer):
-        console.print(_indented(Text(line, "" if is_verified else "yellow")))
-    console.print(_indented(Text(_how(generation), style="dim")))
-
-
-def _citation_lines(answer: Answer) -> list[tuple[str, bool]]:
-    """Return a line for each cited page and each unverified claim, and whether it is verified."""
-    lines: dict[str, bool] = {}
+        _print_indented(NO_CITATION, "yellow")
+    names = {known.id: known.name for known in answer.search.documents}
+    lines: dict[str, str] = {}
     for cited in answer.citations:
-        page = _page_name(answer, cited.document, cited.page) if cited.was_given else cited.label
+        page = str(cited.page) if cited.was_given else cited.label
+        if cited.was_given and len(names) > 1:
+            page += f" of {names.get(cited.document or '', '')}"
         claim = clean_line(cited.claim, _LONGEST_CLAIM)
         doubt = f" ({cited.doubt}): {claim}" if cited.doubt else ""
-        lines[f"[{cited.number}] page {page}{doubt}"] = not doubt
-    return list(lines.items())
+        lines[f"[{cited.number}] page {page}{doubt}"] = "yellow" if doubt else ""
+    for line, style in lines.items():
+        _print_indented(line, style)
+    _print_indented(_how(generation), "dim")
 
 
 def _how(generation: Generation) -> str:
-    """Return the model and the cost of an answer, in one line."""
     sent = f"{counted(len(generation.pages), 'page')} sent"
     if generation.pixels:
         sent += f" ({generation.pixels / 1e6:.1f} megapixels)"
@@ -191,13 +200,6 @@ def _how(generation: Generation) -> str:
         parts.append(f"{generation.input_tokens} tokens in, {generation.output_tokens} out")
     parts.append(f"{generation.seconds:.1f} s")
     return " · ".join(parts)
-
-
-def _page_name(answer: Answer, document: str | None, page: int | None) -> str:
-    if len(answer.search.documents) == 1:
-        return str(page)
-    names = {known.id: known.name for known in answer.search.documents}
-    return f"{page} of {names.get(document or '', '')}"
 
 
 def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") -> Text:
@@ -217,3 +219,47 @@ def _page_line(found: SearchResult, hit: PageHit, printed: int, note: str = "") 
 
 def _indented(text: Text) -> Padding:
     return Padding(text, (0, 0, 0, _INDENT), expand=False)
+
+
+def _print_indented(line: str | Text, style: str = "") -> None:
+    console.print(_indented(Text(line, style) if isinstance(line, str) else line))
+
+
+def table_rows(cells: Sequence[QuotedCell]) -> list[Text]:
+    """Return the rows of a quoted table as lines, with numbers aligned to the right."""
+    texts = [_marked(cell) for cell in cells]
+    widths = [0] * max(cell.column + cell.span for cell in cells)
+    # Cells that span columns come last: they only widen columns that are too narrow.
+    for cell, text in sorted(zip(cells, texts, strict=True), key=lambda pair: pair[0].span):
+        last = cell.column + cell.span - 1
+        widths[last] += max(0, cell_len(text) - _width(widths, cell))
+    numeric = _numeric_columns(cells)
+    lines = [Text() for _ in range(1 + max(cell.row for cell in cells))]
+    for cell, text in sorted(zip(cells, texts, strict=True), key=lambda pair: pair[0].column):
+        free = _width(widths, cell) - cell_len(text)
+        before = free // 2 if cell.span > 1 else free if cell.column in numeric else 0
+        line = lines[cell.row]
+        line.append(" " * (_start(widths, cell.column) + before - line.cell_len))
+        line.append(text, "bold" if cell.answer else "")
+    return lines
+
+
+def _marked(cell: QuotedCell) -> str:
+    return f"{ANSWER_MARK if cell.answer else ''}{clean_line(cell.text)}"
+
+
+def _start(widths: Sequence[int], column: int) -> int:
+    return sum(widths[:column]) + _GAP * column
+
+
+def _width(widths: Sequence[int], cell: QuotedCell) -> int:
+    return sum(widths[cell.column : cell.column + cell.span]) + _GAP * (cell.span - 1)
+
+
+def _numeric_columns(cells: Sequence[QuotedCell]) -> set[int]:
+    """Return the columns most of whose cells below the headers are numbers."""
+    columns: dict[int, list[bool]] = {}
+    for cell in cells:
+        if not cell.header and cell.span == 1 and cell.column:
+            columns.setdefault(cell.column, []).append(bool(_NUMBER.fullmatch(cell.text)))
+    return {column for column, numbers in columns.items() if 2 * sum(numbers) > len(numbers)}

@@ -12,7 +12,6 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +30,7 @@ _SETUP = "Models and settings"
 _EVALUATE = "Evaluate"
 
 COMMANDS = (
-    ("demo", "demo:demo", _ASK, "Answer three questions about a sample report."),
+    ("demo", "asking:demo", _ASK, "Answer three questions about a sample report."),
     (
         "ask",
         "asking:ask",
@@ -55,7 +54,7 @@ COMMANDS = (
     ("compact", "library:compact", _INDEX, "Clean up after interrupted adds."),
     ("serve", "serve:serve", _SHARE, "Serve the web page and the HTTP API. Press Ctrl-C to stop."),
     ("setup", "setup:setup", _SETUP, "Choose and download models for this machine."),
-    ("doctor", "doctor:doctor", _SETUP, "Show what works here and what is missing."),
+    ("doctor", "models:doctor", _SETUP, "Show what works here and what is missing."),
     ("generators", "models:generators", _SETUP, "List the models that can write answers."),
     ("completion", "completion:completion", _SETUP, "Print a shell completion script."),
     ("bench", "bench:bench", _EVALUATE, "Time the choice of pages on your documents."),
@@ -68,8 +67,8 @@ COMMANDS = (
 )
 """Commands: their names, where they are, their section, and their help."""
 GROUPS = (
-    ("threads", "threads:app", _ASK, "List, export or delete saved conversations."),
-    ("tokens", "tokens:app", _SHARE, "Manage access tokens for the HTTP API."),
+    ("threads", "chat:app", _ASK, "List, export or delete saved conversations."),
+    ("tokens", "serve:app", _SHARE, "Manage access tokens for the HTTP API."),
     ("mcp", "mcp:app", _SHARE, "Let AI assistants use your index, over MCP."),
     ("config", "config:app", _SETUP, "Show or change your settings."),
     ("encoders", "models:app", _SETUP, "List, export or serve encoders."),
@@ -97,8 +96,11 @@ def make_app(typed: str | None) -> typer.Typer:
     )
     app.callback()(_program)
     for name, target, section, text in COMMANDS:
-        loaded = typed in (name, ALL)
-        command = _load_command(target) if loaded else _unloaded
+        command, loaded = _unloaded, typed in (name, ALL)
+        if loaded:
+            from visar.cli.options import with_options
+
+            command = with_options(_load(target))
         app.command(name, help=None if loaded else text, rich_help_panel=section)(command)
     for name, target, section, text in GROUPS:
         group = _load(target) if typed in (name, ALL) else typer.Typer()
@@ -127,12 +129,6 @@ def _program(
 def _load(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(import_module(f"visar.cli.{module}"), name)
-
-
-def _load_command(target: str) -> Callable[..., None]:
-    from visar.cli.options import with_options
-
-    return with_options(_load(target))
 
 
 def _unloaded() -> None:
@@ -248,7 +244,6 @@ def _usage_error(error: Any) -> int:
 
 
 def _missing_package(error: ModuleNotFoundError) -> str:
-    """Return the error message for a missing package."""
     package = (error.name or "").partition(".")[0]
     if package in ("", "visar"):
         raise error  # a bug
@@ -256,7 +251,6 @@ def _missing_package(error: ModuleNotFoundError) -> str:
 
 
 def _os_message(error: OSError) -> str:
-    """Return the message for an error of the operating system."""
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     with contextlib.suppress(OSError, ValueError):

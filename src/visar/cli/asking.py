@@ -1,4 +1,4 @@
-"""``visar ask``, ``search`` and ``explain``."""
+"""``visar ask``, ``search``, ``explain`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.text import Text
 
+from visar._version import __version__
 from visar.cli.help import OUTPUT, SEARCH
 from visar.cli.library import documents_to_search
 from visar.cli.options import AnswerOptions, Json, QuestionOptions, option
-from visar.cli.output import console, print_json
+from visar.cli.output import console, errors, print_json, say
 from visar.cli.progress import waiting
 from visar.documents.finding import DOCUMENT_SUFFIXES
 from visar.errors import DocumentError, InvalidOption
 from visar.files import write_whole
+from visar.samples import REPORT
 from visar.text import clean_line
 
 if TYPE_CHECKING:
@@ -208,7 +210,7 @@ def save_heat(library: Library, found: SearchResult, folder: Path | None) -> lis
     """Save the chosen pages as PNG, with a heat map of the question; return the files."""
     if folder is None:
         return []
-    from visar.explain.heat import pages_with_heat
+    from visar.explain.pictures import pages_with_heat
 
     written = []
     for rank, (hit, image) in enumerate(pages_with_heat(library, found), start=1):
@@ -248,7 +250,7 @@ def save(path: Path, content: bytes) -> Path:
 
 def _print_files(files: list[Path]) -> None:
     for path in files:
-        console.print(Text.assemble(("  wrote ", "dim"), str(path)), soft_wrap=True)
+        say(Text.assemble(("  wrote ", "dim"), str(path)))
 
 
 def _print_reasons(explanation: Explanation) -> None:
@@ -256,6 +258,38 @@ def _print_reasons(explanation: Explanation) -> None:
     if explanation.words:
         ordered = sorted(explanation.words, key=lambda word: -word.influence)
         shares = ", ".join(f"{word.text} {word.influence:.0%}" for word in ordered)
-        console.print(Text(f"  influence of words: {shares}", "dim"), soft_wrap=True)
+        say(f"  influence of words: {shares}", "dim")
     cuts = ", ".join(f"{one.label} {one.k}" for one in explanation.choices if one.adaptive)
-    console.print(Text(f"  pages by method: {cuts}", "dim"), soft_wrap=True)
+    say(f"  pages by method: {cuts}", "dim")
+
+
+QUESTIONS = (
+    "How long is the warranty on the Aurora 4 lantern?",
+    "How did capital expenditure change between 2020 and 2024?",
+    "Which vaccines does the company produce?",
+)
+# The parameter isn't called "index": VISAR_INDEX and the user's setting must not apply.
+DemoIndex = Annotated[
+    str | None,
+    option("--index FOLDER", "Folder for the index of the demo. Your own index isn't used."),
+]
+
+
+def demo(*, folder: DemoIndex = None) -> None:
+    """Answer three questions about a sample report."""
+    from platformdirs import user_cache_path
+
+    from visar.cli.answers import print_answer, print_pages
+    from visar.index import Index
+
+    with Index.open(folder or user_cache_path("visar") / f"demo-{__version__}") as library:
+        if not library.documents():
+            errors.print(f"Adding {REPORT.name} to the index of the demo (only the first time).")
+        document = library.add(REPORT)
+        console.print(f"{document.name} · {document.pages} pages")
+        for question in QUESTIONS:
+            console.print(Text(f"\n{question}", style="bold"))
+            answer = library.ask(question, documents=[document.id])
+            print_answer(answer)
+            print_pages(answer.search)
+    console.print('\nNow ask about your own files: visar ask FILE "your question"')

@@ -1,4 +1,4 @@
-"""``visar chat``: several questions about the same documents."""
+"""``visar chat``: several questions about the same documents; ``visar threads``: saved chats."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.text import Text
 
-from visar.cli.help import OUTPUT
+from visar.cli.help import OUTPUT, App
 from visar.cli.library import documents_to_search
-from visar.cli.options import AnswerOptions, option
-from visar.cli.output import complain, console, print_json
+from visar.cli.options import AnswerOptions, Json, LibraryOptions, option, with_options
+from visar.cli.output import complain, console, moment, plain_table, print_json, say
 from visar.errors import DiskFull, ReadOnlyIndex, StoreError, VisarError
-from visar.text import clean_line
+from visar.text import clean_line, counted
 
 if TYPE_CHECKING:
     from visar.library import AnswerStream, AskOptions, Library
     from visar.results import Answer, Exchange
 
+_SHORT_ID = 8
 _HELP = "Type a question, /pages for the last pages, /history for your questions, or /quit."
 
 Files = Annotated[
@@ -52,17 +54,22 @@ def chat(
             if line == "/quit":
                 break
             if line == "/history":
-                _print_history(conversation.exchanges)
+                for number, one in enumerate(conversation.exchanges, start=1):
+                    pages = ", ".join(str(hit.page) for hit in one.answer.pages)
+                    question = f"  {number:>3}  {one.question}"
+                    say(Text.assemble(question, (f"  page {pages}", "dim")))
             elif line == "/pages":
+                from visar.cli.answers import print_pages
+
                 for exchange in conversation.exchanges[-1:]:
-                    _print_pages(exchange.answer)
+                    print_pages(exchange.answer.search)
             elif line.startswith("/"):
                 complain(f"No command {line!r}. {_HELP}")
             elif line:
                 _answer(conversation, line, as_json)
         if conversation.thread is not None and not as_json:
-            hint = f"Saved. To continue: visar chat --thread {conversation.thread[:8]}"
-            console.print(Text(f"  {hint}", "dim"), soft_wrap=True)
+            short_id = conversation.thread[:_SHORT_ID]
+            say(f"  Saved. To continue: visar chat --thread {short_id}", "dim")
 
 
 class _Conversation:
@@ -90,7 +97,6 @@ class _Conversation:
         return self._library.stream(question, **self._options)
 
     def append(self, question: str, answer: Answer) -> None:
-        """Add an answer to the history."""
         from visar.results import Exchange, Turn
 
         self.exchanges.append(Exchange(question, answer, datetime.now(UTC)))
@@ -118,23 +124,14 @@ def _answer(conversation: _Conversation, question: str, as_json: bool) -> None:
         print_json(answer, indent=None)
         sys.stdout.flush()
     else:
-        if answer.question != question:
-            console.print(Text(f"  Searched for: {answer.question}", "dim"), soft_wrap=True)
+        _print_searched(question, answer)
         print_answer(answer)
     warn_of_problem(answer)
 
 
-def _print_pages(answer: Answer) -> None:
-    from visar.cli.answers import print_pages
-
-    print_pages(answer.search)
-
-
-def _print_history(exchanges: list[Exchange]) -> None:
-    for number, exchange in enumerate(exchanges, start=1):
-        pages = ", ".join(str(hit.page) for hit in exchange.answer.pages)
-        line = Text.assemble(f"  {number:>3}  {exchange.question}", (f"  page {pages}", "dim"))
-        console.print(line, soft_wrap=True)
+def _print_searched(question: str, answer: Answer) -> None:
+    if answer.question != question:
+        say(f"  Searched for: {answer.question}", "dim")
 
 
 def _lines(hint: str) -> Iterator[str]:
@@ -152,3 +149,97 @@ def _lines(hint: str) -> Iterator[str]:
         except KeyboardInterrupt:
             # As in a shell: the line is dropped, the session stays.
             console.print()
+
+
+app = App("List, export or delete saved conversations.", no_args_is_help=True)
+
+SavedThread = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="Id of the conversation, or the beginning of it."),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="New name.")]
+Format = Annotated[
+    Literal["markdown", "html"],
+    option("--format NAME", "Format: markdown, or html with pictures of the cited pages."),
+]
+OutFile = Annotated[Path | None, option("--out FILE", "Save to this file instead of printing.")]
+
+
+@app.command("list")
+@with_options
+def list_threads(*, options: LibraryOptions, as_json: Json = False) -> None:
+    """List saved conversations, the latest first."""
+    with options.open_library() as library:
+        threads = library.threads()
+    if as_json:
+        print_json(threads)
+        return
+    if not threads:
+        console.print("No conversations yet. Start one with `visar chat`.")
+        return
+    rows = (
+        (one.id[:_SHORT_ID], str(one.length), moment(one.updated), Text(one.name))
+        for one in threads
+    )
+    console.print(plain_table("ID", "QUESTIONS", "LAST", "NAME", rows=rows, numbers={"QUESTIONS"}))
+
+
+@app.command("show")
+@with_options
+def show(thread: SavedThread, *, options: LibraryOptions, as_json: Json = False) -> None:
+    """Show a conversation."""
+    with options.open_library() as library:
+        found = library.thread(thread)
+    if as_json:
+        print_json(found)
+        return
+    from visar.cli.answers import print_answer
+
+    console.print(Text(found.name, "bold"))
+    for exchange in found.exchanges:
+        console.print()
+        say(f"? {exchange.question}")
+        _print_searched(exchange.question, exchange.answer)
+        print_answer(exchange.answer)
+
+
+@app.command("export")
+@with_options
+def export(
+    thread: SavedThread,
+    *,
+    options: LibraryOptions,
+    kind: Format = "markdown",
+    out: OutFile = None,
+) -> None:
+    """Export a conversation as Markdown or HTML."""
+    from visar.cli.asking import save
+    from visar.explain.report import thread_html, thread_markdown
+
+    with options.open_library() as library:
+        found = library.thread(thread)
+        content = thread_markdown(found) if kind == "markdown" else thread_html(library, found)
+    if out is None:
+        typer.echo(content, nl=False)
+    else:
+        save(out, content.encode("utf-8", "replace"))
+        say(f"Wrote {out}")
+
+
+@app.command("rename")
+@with_options
+def rename(thread: SavedThread, name: Name, *, options: LibraryOptions) -> None:
+    """Rename a conversation."""
+    with options.open_library() as library:
+        renamed = library.rename_thread(library.thread(thread).id, name)
+    say(f"Renamed to {renamed.name}")
+
+
+@app.command("delete")
+@with_options
+def delete(thread: SavedThread, *, options: LibraryOptions) -> None:
+    """Delete a conversation."""
+    with options.open_library() as library:
+        found = library.thread(thread)
+        library.delete_thread(found.id)
+    say(f"Deleted {found.name} ({counted(found.length, 'question')})")

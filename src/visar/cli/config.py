@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from rich.text import Text
 from visar.cli import settings
 from visar.cli.help import App
 from visar.cli.options import Json
-from visar.cli.output import console, plain_table, print_json
+from visar.cli.output import console, plain_table, print_json, say
 from visar.cli.settings import SETTINGS
 
 app = App("Show or change your settings.", invoke_without_command=True)
@@ -26,32 +25,26 @@ Value = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The current value of a setting."""
+def chosen_settings() -> dict[str, dict[str, str | None]]:
+    """Return the current value of every setting and its source.
 
-    value: str | None
-    source: str
-    """Name of an environment variable, "file" or "default"."""
-
-
-def chosen_settings() -> dict[str, Chosen]:
-    """Return the current value of every setting and its source."""
+    The source is the name of an environment variable, "file" or "default".
+    """
     from visar.store import default_location
 
     saved = settings.read()
-    chosen: dict[str, Chosen] = {}
+    chosen: dict[str, tuple[str | None, str]] = {}
     for key, setting in SETTINGS.items():
         if value := os.environ.get(setting.variable):
-            chosen[key] = Chosen(value, setting.variable)
+            chosen[key] = value, setting.variable
         elif key in saved:
-            chosen[key] = Chosen(saved[key], "file")
+            chosen[key] = saved[key], "file"
         else:
             default = default_location() if key == "index" else setting.default
-            chosen[key] = Chosen(default, "default")
+            chosen[key] = default, "default"
     for name, generator in settings.named_generators().items():
-        chosen[f"{settings.GENERATORS}.{name}"] = Chosen(generator, "file")
-    return chosen
+        chosen[f"{settings.GENERATORS}.{name}"] = generator, "file"
+    return {key: {"value": value, "source": source} for key, (value, source) in chosen.items()}
 
 
 @app.callback()
@@ -106,12 +99,15 @@ def _show(*, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(path), "exists": path.exists(), "settings": chosen})
         return
-    table = plain_table("SETTING", "VALUE", "FROM", "DESCRIPTION")
-    for key, one in chosen.items():
-        style = "dim" if one.source == "default" else ""
-        use = SETTINGS[key].use if key in SETTINGS else "a generator with a name of your own"
-        table.add_row(key, Text(one.value or "", style), one.source, use)
-    console.print(table)
+    rows = (
+        (
+            key,
+            Text(one["value"] or "", "dim" if one["source"] == "default" else ""),
+            one["source"] or "",
+            SETTINGS[key].use if key in SETTINGS else "a generator with a name of your own",
+        )
+        for key, one in chosen.items()
+    )
+    console.print(plain_table("SETTING", "VALUE", "FROM", "DESCRIPTION", rows=rows))
     console.print()
-    note = "" if path.exists() else " (not created yet)"
-    console.print(Text(f"{path}{note}", "dim"), soft_wrap=True)
+    say(f"{path}{'' if path.exists() else ' (not created yet)'}", "dim")

@@ -31,24 +31,41 @@ Record: TypeAlias = tuple[str, str]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Command(TyperCommand):
-    """A command whose help shows options in sections."""
+class _Sections:
+    """A command whose help shows the arguments, then the options in sections."""
+
+    def format_options(self: Any, ctx: Any, formatter: Any) -> None:
+        arguments: list[Record] = []
+        options: list[Record] = []
+        sections: dict[str, list[Record]] = {title: [] for title in _SECTIONS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            record = record[0], _shorten(record[1])
+            if parameter.param_type_name == "argument":
+                arguments.append(record)
+            else:
+                options.append(record)
+                sections[getattr(parameter, "rich_help_panel", None) or "Options"].append(record)
+        if len(options) < _OPTIONS_WORTH_SECTIONS:
+            sections = {"Options": options}
+        _write_sections(formatter, {"Arguments": arguments, **sections})
+
+
+class Command(_Sections, TyperCommand):
+    """A command of the program."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the pieces of the usage line, without Typer's braces around arguments."""
         return [re.sub(r"^\{(.*)\}$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, then the sections of options."""
-        _format_parameters(self, ctx, formatter)
 
-
-class Group(TyperGroup):
-    """A command whose help shows options and subcommands in sections."""
+class Group(_Sections, TyperGroup):
+    """A command with subcommands, which its help shows after the options."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, the options and the subcommands."""
-        _format_parameters(self, ctx, formatter)
+        super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -74,25 +91,6 @@ class App(typer.Typer):
         return super().command(name, cls=Command, **more)
 
 
-def _format_parameters(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:
-    arguments: list[Record] = []
-    options: list[Record] = []
-    sections: dict[str, list[Record]] = {title: [] for title in _SECTIONS}
-    for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is None:
-            continue
-        record = record[0], _shorten(record[1])
-        if parameter.param_type_name == "argument":
-            arguments.append(record)
-        else:
-            options.append(record)
-            sections[getattr(parameter, "rich_help_panel", None) or "Options"].append(record)
-    if len(options) < _OPTIONS_WORTH_SECTIONS:
-        sections = {"Options": options}
-    _write_sections(formatter, {"Arguments": arguments, **sections})
-
-
 def _shorten(text: str) -> str:
     """Return a help text with ``$NAME`` for its environment variable, and without ranges.
 
@@ -108,7 +106,6 @@ def _shorten(text: str) -> str:
 
 
 def _write_sections(formatter: Any, sections: Mapping[str, Sequence[Record]]) -> None:
-    """Write sections with aligned columns."""
     names = [name for records in sections.values() for name, _ in records]
     width = max((len(name) for name in names if len(name) <= _WIDEST_NAME), default=0)
     for title, records in sections.items():

@@ -28,7 +28,17 @@ from visar.cli.options import (
     option,
     ray_messages_on_stderr,
 )
-from visar.cli.output import complain, console, document_line, errors, print_documents, print_json
+from visar.cli.output import (
+    SHORT_ID,
+    complain,
+    console,
+    document_line,
+    moment,
+    note,
+    plain_table,
+    print_json,
+    say,
+)
 from visar.cli.progress import progress_shown
 from visar.documents import Limits, ReadOptions
 from visar.documents.finding import SUPPORTED, document_name
@@ -90,7 +100,6 @@ class AddOptions(ReadingOptions, LibraryOptions):
     seconds_per_page: SecondsPerPage = _LIMITS.seconds_per_page
 
     def read_options(self) -> ReadOptions:
-        """Return how documents are read."""
         limits = Limits(
             max_pages=self.max_pages,
             max_bytes=self.max_megabytes * 1_000_000,
@@ -126,8 +135,7 @@ def add(
             if as_json:
                 print_json(Additions(tuple(added), tuple(refused), tuple(skipped)))
             for document in added if not as_json else ():
-                line = Text.assemble(("added", "green"), f"  {document_line(document)}")
-                console.print(line, soft_wrap=True)
+                say(Text.assemble(("added", "green"), f"  {document_line(document)}"))
     if refused:
         total = len(added) + len(refused)
         if total > 1:
@@ -183,16 +191,15 @@ def add_files(
             )
     finally:
         for line in notes:
-            errors.print(Text(line), soft_wrap=True)
+            note(line)
         for refusal in refused:
             complain(refusal.reason)
     if additions.skipped and not options.quiet:
-        errors.print(Text(_skipped_note(additions.skipped)), soft_wrap=True)
+        note(_skipped_note(additions.skipped))
     return additions.skipped
 
 
 def _skipped_note(paths: Sequence[str]) -> str:
-    """Return the note on the files that were skipped."""
     suffixes = Counter(clean_line(Path(path).suffix.lower(), 20) for path in paths)
     kinds = suffixes.most_common(_MOST_KINDS)
     counts = [f"{count} {suffix or 'without a suffix'}" for suffix, count in kinds]
@@ -242,11 +249,15 @@ def list_documents(
     if as_json:
         print_json(documents)
     elif documents:
-        print_documents(documents)
+        rows = (
+            (one.id[:SHORT_ID], str(one.pages), moment(one.added), Text(one.name))
+            for one in documents
+        )
+        console.print(plain_table("ID", "PAGES", "ADDED", "NAME", rows=rows, numbers={"PAGES"}))
     elif where is not None or collection is not None:
-        console.print(Text(f"No matching documents in {location}."), soft_wrap=True)
+        say(f"No matching documents in {location}.")
     else:
-        console.print(Text(f"{location} is empty. Add documents with `visar add`."), soft_wrap=True)
+        say(f"{location} is empty. Add documents with `visar add`.")
 
 
 def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = False) -> None:
@@ -258,13 +269,13 @@ def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = Fal
     if as_json:
         print_json(stored)
         return
-    console.print(Text(stored.name, style="bold"), soft_wrap=True)
+    say(stored.name, "bold")
     for label, value in (
         ("id", stored.id),
         *([("file", source_text(stored.source))] if stored.source else []),
         ("pages", stored.pages),
         ("size", f"{stored.size / 1e6:.1f} MB"),
-        ("added", stored.added.astimezone().strftime("%Y-%m-%d %H:%M")),
+        ("added", moment(stored.added)),
         ("encoders", ", ".join(str(encoder) for encoder in stored.encoders)),
         ("collections", ", ".join(stored.collections) or "none"),
         *((name, clean_line(value)) for name, value in stored.metadata.items()),
@@ -273,7 +284,7 @@ def show(document: DocumentName, *, options: LibraryOptions, as_json: Json = Fal
             for page in stored.failed_pages()
         ),
     ):
-        console.print(Text.assemble("  ", (f"{label:<11}", "dim"), f" {value}"), soft_wrap=True)
+        say(Text.assemble("  ", (f"{label:<11}", "dim"), f" {value}"))
 
 
 def remove(document: DocumentName, *, options: LibraryOptions, as_json: Json = False) -> None:
@@ -283,7 +294,7 @@ def remove(document: DocumentName, *, options: LibraryOptions, as_json: Json = F
     if as_json:
         print_json(removed)
     else:
-        console.print(Text(f"removed  {document_line(removed)}"), soft_wrap=True)
+        say(f"removed  {document_line(removed)}")
 
 
 def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
@@ -299,8 +310,7 @@ def verify(*, index: IndexLocation = None, as_json: Json = False) -> None:
             names = {one.id: f"{one.name} ({one.id[:12]})" for one in store.documents()}
             for one in problems:
                 subject = f"{names.get(one.document, one.document)}: " if one.document else ""
-                line = Text.assemble((one.kind, "yellow"), f"  {subject}{one.what}")
-                console.print(line, soft_wrap=True)
+                say(Text.assemble((one.kind, "yellow"), f"  {subject}{one.what}"))
             console.print(
                 f"{counted(len(store.documents()), 'document')}, {counted(damaged, 'problem')}, "
                 f"{counted(len(problems) - damaged, 'leftover')}"
@@ -330,8 +340,7 @@ def backup(
         print_json(copy)
     else:
         size = f"{copy.bytes / 1e6:.1f} MB"
-        line = f"Copied {counted(copy.documents, 'document')} ({size}) to {target}."
-        console.print(Text(line), soft_wrap=True)
+        say(f"Copied {counted(copy.documents, 'document')} ({size}) to {target}.")
 
 
 def compact(*, index: IndexLocation = None, as_json: Json = False) -> None:

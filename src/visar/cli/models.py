@@ -1,30 +1,40 @@
-"""``visar encoders`` and ``visar generators``."""
+"""``visar encoders`` and ``visar generators``, and ``visar doctor``: what works here."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
+import platform
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from socket import socket
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, get_args
 
 import typer
 from rich.text import Text
 
+from visar._version import __version__
+from visar.cli import settings
 from visar.cli.help import App
-from visar.cli.options import DeviceChoice, Json, option
-from visar.cli.output import STATE_STYLES, console, plain_table, print_hints, print_json
+from visar.cli.options import DeviceChoice, IndexLocation, Json, option
+from visar.cli.output import STATE_STYLES, console, plain_table, print_hints, print_json, say
 from visar.cli.settings import named_generators
+from visar.documents.sandbox import Sandbox, detect_sandbox
 from visar.encoders.records import EncoderRecord
 from visar.encoders.registry import available_encoders, get_encoder
+from visar.errors import StoreError, install_hint
 from visar.generation.registry import GeneratorInfo, available_generators
 from visar.models.hub import show_downloads
+from visar.models.protocols import State
 from visar.network import DEFAULT_PORT, TOKEN_VARIABLE, own_token
-from visar.quotes.reader import ReaderInfo
+from visar.quotes.reader import BUILT_IN, ReaderInfo, default_reader
 from visar.serialization import to_plain
+from visar.store import default_location, open_store
+from visar.text import counted
 
 ModelInfo: TypeAlias = EncoderRecord | GeneratorInfo | ReaderInfo
 
@@ -45,6 +55,17 @@ Port = Annotated[int, option("--port N", "Port; 0 picks a free one.", min=0, max
 TrustRemoteCode = Annotated[
     bool, option("--trust-remote-code", "Run the code in the checkpoint of visrag-ret.")
 ]
+# Names per command to install them; the lists above have all.
+_MAX_NAMES = 2
+_SANDBOX = {
+    Sandbox(files=True, calls=True): "on: document readers can't open other files or connect",
+    Sandbox(files=True, calls=False): "partly on: document readers can't open other files, but can "
+    "connect (the kernel lacks seccomp)",
+    Sandbox(files=False, calls=True): "partly on: document readers can't connect, but can open "
+    "other files (the kernel lacks Landlock)",
+    Sandbox(files=False, calls=False): "off: document readers can open other files and connect "
+    "(needs Linux 5.13 with Landlock and seccomp)",
+}
 
 
 @app.callback()
@@ -56,17 +77,17 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
     if as_json:
         print_json([to_plain(one) | {"ready": one.state == "ready"} for one in encoders])
         return
-    table = plain_table("NAME", "HERE", "MODEL", "PAGE", "GOOD FOR")
-    for one in encoders:
-        table.add_row(
+    rows = (
+        (
             one.name,
             Text(one.state, STATE_STYLES[one.state]),
             ", ".join(filter(None, (one.parameters, one.download))),
             one.page_cost,
             Text(one.description),
         )
-    console.print(table)
-    console.print()
+        for one in encoders
+    )
+    console.print(plain_table("NAME", "HERE", "MODEL", "PAGE", "GOOD FOR", rows=rows))
     _print_missing(encoders)
     print_hints(
         ("MODEL", "parameters, and size of the download"),
@@ -83,10 +104,7 @@ def list_encoders(context: typer.Context, *, as_json: Json = False) -> None:
 
 def generators(*, as_json: Json = False) -> None:
     """List the models that can write answers."""
-    named = [
-        GeneratorInfo(name, value, reads=None, size="", install=None)
-        for name, value in named_generators().items()
-    ]
+    named = [GeneratorInfo(name, value) for name, value in named_generators().items()]
     known = [*named, *available_generators()]
     if as_json:
         print_json([to_plain(generator) | {"state": generator.state} for generator in known])
@@ -101,22 +119,27 @@ def generators(*, as_json: Json = False) -> None:
 
 def print_models(models: Sequence[ModelInfo], marks: Mapping[str, str] | None = None) -> None:
     """Print models, and how to install the missing ones; ``marks`` precede their names."""
-    table = plain_table("NAME", "HERE", "READS", "SIZE", "DESCRIPTION")
-    for model in models:
-        state = Text(model.state, STATE_STYLES[model.state])
-        name = f"{(marks or {}).get(model.name, '')}{model.name}"
-        table.add_row(name, state, model.reads or "", model.size, Text(model.description))
-    console.print(table)
-    console.print()
+    rows = (
+        (
+            f"{(marks or {}).get(one.name, '')}{one.name}",
+            Text(one.state, STATE_STYLES[one.state]),
+            one.reads or "",
+            one.size,
+            Text(one.description),
+        )
+        for one in models
+    )
+    console.print(plain_table("NAME", "HERE", "READS", "SIZE", "DESCRIPTION", rows=rows))
     _print_missing(models)
 
 
 def _print_missing(models: Sequence[ModelInfo]) -> None:
+    console.print()
     for model in models:
         if model.install is not None:
             # Below the table, where the command to type isn't wrapped.
             line = f"{model.name} is missing: {model.install}"
-            console.print(Text(line, STATE_STYLES["missing"]), soft_wrap=True)
+            say(line, STATE_STYLES["missing"])
 
 
 @app.command("export")
@@ -128,8 +151,8 @@ def export(name: ExportedName, *, to: Folder = None) -> None:
     with show_downloads():
         export_encoder(name, folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    console.print(Text(f"Exported {name} to {folder} ({size / 1e6:,.0f} MB)."), soft_wrap=True)
-    console.print(Text(f"Use it with --encoder {folder}", "dim"), soft_wrap=True)
+    say(f"Exported {name} to {folder} ({size / 1e6:,.0f} MB).")
+    say(f"Use it with --encoder {folder}", "dim")
 
 
 @app.command("serve")
@@ -153,23 +176,98 @@ def serve(
         # A broken model should fail now, not with the first request.
         with show_downloads():
             encoder.encode_query("ready")
-        _log_requests()
-        _announce(f"{encoder.name} {encoder.version}", host, listener, guarded=token is not None)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        log = logging.getLogger("uvicorn")
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        users = "this machine only" if token is None else f"clients with the {TOKEN_VARIABLE}"
+        say(f"Serving {encoder.name} {encoder.version} at {url}")
+        say(f"for {users} · press Ctrl-C to stop", "dim")
         http_server(create_encoder_app(encoder, token=token)).run(sockets=[listener])
 
 
-def _announce(encoder: str, host: str, listener: socket, *, guarded: bool) -> None:
-    name = f"[{host}]" if ":" in host else host
-    url = f"http://{name}:{listener.getsockname()[1]}"
-    users = f"clients with the {TOKEN_VARIABLE}" if guarded else "this machine only"
-    console.print(Text(f"Serving {encoder} at {url}"), soft_wrap=True)
-    console.print(Text(f"for {users} · press Ctrl-C to stop", "dim"))
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An optional package, model or program."""
+
+    name: str
+    use: str
+    install: str | None
+    """Command that installs it; None if it is installed."""
+
+    @property
+    def state(self) -> State:
+        return "ready" if self.install is None else "missing"
 
 
-def _log_requests() -> None:
-    """Log requests and errors to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log = logging.getLogger("uvicorn")
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
+def doctor(*, index: IndexLocation = None, as_json: Json = False) -> None:
+    """Show what works here and what is missing."""
+    location = str(index or default_location())
+    config = settings.location()
+    documents, sandbox = _count(location), detect_sandbox()
+    groups: dict[str, Sequence[EncoderRecord | GeneratorInfo | Part]] = {
+        "encoders": available_encoders(),
+        "generators": available_generators(),
+        "parts": _parts(),
+    }
+    if as_json:
+        print_json(
+            {
+                "version": __version__,
+                "python": platform.python_version(),
+                "config": str(config) if config.exists() else None,
+                "index": location,
+                "documents": documents,
+                **groups,
+                "sandbox": sandbox,
+            }
+        )
+        return
+    console.print(f"[bold]visar {__version__}[/bold] · Python {platform.python_version()}")
+    if config.exists():
+        say(f"config      {config} (visar config)")
+    count = "none yet" if documents is None else counted(documents, "document")
+    say(f"index       {location} ({count})")
+    say(f"sandbox     {_SANDBOX[sandbox]}")
+    remedies: dict[str, list[str]] = {}
+    for kind, members in groups.items():
+        for state in get_args(State):
+            if names := [one.name for one in members if one.state == state]:
+                line = Text(f"{'optional' if kind == 'parts' else kind:<11} ")
+                line.append(f"{state:<9}", STATE_STYLES[state])
+                say(line.append(f"  {', '.join(names)}"))
+        for one in members:
+            if one.install:
+                use = f" ({one.use})" if isinstance(one, Part) else ""
+                remedies.setdefault(one.install, []).append(f"{one.name}{use}")
+    for install, names in remedies.items():
+        others = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        say(f"{', '.join(names[:_MAX_NAMES])}{others}: {install}")
+
+
+def _parts() -> tuple[Part, ...]:
+    return (
+        _package("rapidocr", "reads scanned pages", install_hint("ocr")),
+        Part(BUILT_IN, "re-reads passages", None if default_reader() else install_hint("reader")),
+        _package("sklearn", "the method score-cluster", install_hint("eval")),
+        _program("tesseract", "reads scanned pages with --ocr-engine tesseract", "Tesseract"),
+        _program("soffice", "opens Office files other than XLSX", "LibreOffice"),
+    )
+
+
+def _package(name: str, use: str, install: str) -> Part:
+    return Part(name, use, None if importlib.util.find_spec(name) else install)
+
+
+def _program(command: str, use: str, product: str) -> Part:
+    return Part(command, use, None if shutil.which(command) else f"install {product}")
+
+
+def _count(location: str) -> int | None:
+    try:
+        with contextlib.closing(open_store(location, create=False)) as store:
+            return len(store.documents())
+    except StoreError:
+        return None

@@ -212,7 +212,6 @@ class IndexOptions:
         return Index.open(self.index, create=create)
 
     def was_typed(self, name: str) -> bool:
-        """Return whether an option is on the command line."""
         return self.sources.get(name) == "COMMANDLINE"
 
     def was_given(self, name: str) -> bool:
@@ -241,13 +240,7 @@ class LibraryOptions(IndexOptions):
         return self.server or None
 
     def open_library(self, *, create: bool = False) -> Library:
-        """Open the library.
-
-        Raises
-        ------
-        InvalidOption
-            If an option doesn't work with a server.
-        """
+        """Open the library. Raises InvalidOption if an option doesn't work with a server."""
         if self.url is None:
             return self.open_index(create=create)
         from visar.errors import InvalidOption
@@ -278,13 +271,11 @@ class ReadingOptions(IndexOptions):
     quiet: Quiet = False
 
     def read_options(self) -> ReadOptions:
-        """Return how documents are read."""
         from visar.documents import ReadOptions
 
         return ReadOptions(password=self.password, ocr=self.ocr, ocr_engine=self.ocr_engine)
 
     def index_options(self) -> dict[str, Any]:
-        """Return the keyword arguments of `visar.Index.open`."""
         return {"device": self.device, "options": self.read_options()}
 
     def open_index(self, *, create: bool = False) -> Index:
@@ -311,7 +302,6 @@ class QuestionOptions(ReadingOptions, LibraryOptions):
     reader: ReaderName = "auto"
 
     def index_options(self) -> dict[str, Any]:
-        """Return the keyword arguments of `visar.Index.open`."""
         return {**super().index_options(), "reader": self.reader}
 
     def open_index(self, *, create: bool = False) -> Index:
@@ -327,10 +317,7 @@ class QuestionOptions(ReadingOptions, LibraryOptions):
     def search_options(self) -> SearchOptions:
         """Return the options of `visar.Library.search`.
 
-        Raises
-        ------
-        InvalidOption
-            If the method doesn't exist, or doesn't take ``k``.
+        Raises InvalidOption if the method doesn't exist, or doesn't take ``k``.
         """
         from visar.library import SearchOptions
 

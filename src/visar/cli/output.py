@@ -7,6 +7,8 @@ import os
 import re
 import sys
 from collections.abc import Container, Iterable
+from datetime import datetime
+from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 # Wide enough for every table: lines in pipes and files don't wrap.
 _PIPE_WIDTH = 10_000
-_SHORT_ID = 12
+SHORT_ID = 12
 
 
 class SafeConsole(Console):
@@ -53,10 +55,27 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]
 
 def complain(message: str) -> None:
     """Print an error on stderr, in one line."""
-    errors.print(Text("visar: ", style="bold red") + Text(message), soft_wrap=True)
+    note(Text("visar: ", style="bold red") + Text(message))
 
 
-def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
+def say(line: str | Text, style: str = "") -> None:
+    """Print a line on stdout, without markup and without breaking it."""
+    console.print(Text(line, style) if isinstance(line, str) else line, soft_wrap=True)
+
+
+def note(line: str | Text, style: str = "") -> None:
+    """Print a line on stderr, like `say`."""
+    errors.print(Text(line, style) if isinstance(line, str) else line, soft_wrap=True)
+
+
+def moment(when: datetime) -> str:
+    """Return a time for people, in their time zone."""
+    return when.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def plain_table(
+    *headings: str, rows: Iterable[Iterable[str | Text]] = (), numbers: Container[str] = ()
+) -> Table:
     """Return a table without borders; columns in ``numbers`` are aligned to the right."""
     from rich.table import Table
 
@@ -65,31 +84,26 @@ def plain_table(*headings: str, numbers: Container[str] = ()) -> Table:
         table.add_column(
             heading, justify="right" if heading in numbers else "left", no_wrap=column == 0
         )
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def document_line(document: Document) -> str:
     """Return a document in one line: short id, name, number of pages."""
-    return f"{document.id[:_SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
+    return f"{document.id[:SHORT_ID]}  {document.name} · {counted(document.pages, 'page')}"
 
 
-def print_documents(documents: Iterable[Document]) -> None:
-    """Print documents as a table."""
-    table = plain_table("ID", "PAGES", "ADDED", "NAME", numbers={"PAGES"})
-    for document in documents:
-        table.add_row(
-            document.id[:_SHORT_ID],
-            str(document.pages),
-            document.added.astimezone().strftime("%Y-%m-%d %H:%M"),
-            Text(document.name),
-        )
-    console.print(table)
+def served_url(host: str, listener: socket) -> str:
+    """Return the URL of a server, for people to open."""
+    name = "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
 
 
 def print_hints(*hints: tuple[str, str]) -> None:
     """Print hints, each a purpose and the options for it."""
     for purpose, options in hints:
-        console.print(Text(f"{purpose}: {options}", "dim"), soft_wrap=True)
+        say(f"{purpose}: {options}", "dim")
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:

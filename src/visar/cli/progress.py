@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from rich.text import Text
 
-from visar.cli.output import errors
+from visar.cli.output import errors, note
 from visar.ingest.downloads import is_web_url, url_name
 from visar.text import counted
 
@@ -186,7 +186,7 @@ class _Lines(ProgressDisplay):
         self._printer.join()
 
     def announce(self, line: str) -> None:
-        errors.print(Text(line), soft_wrap=True)
+        note(line)
 
     def step(self, stage: str, done: float, total: float, unit: str = "", label: str = "") -> None:
         known = self._states.get(stage)
@@ -204,7 +204,7 @@ class _Lines(ProgressDisplay):
     def _print(self) -> None:
         while not self._ended.wait(SECONDS_PER_LINE):
             with contextlib.suppress(OSError):  # stderr was closed
-                errors.print(Text(self._latest.line(time.monotonic())), soft_wrap=True)
+                note(self._latest.line(time.monotonic()))
 
 
 def _number(count: float) -> str:

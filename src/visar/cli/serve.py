@@ -1,31 +1,38 @@
-"""``visar serve``."""
+"""``visar serve``, and ``visar tokens``: access tokens for the HTTP API."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import webbrowser
+from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.text import Text
 
+from visar.access import AccessTokens
 from visar.cli import completion
-from visar.cli.help import LIMITS, MODELS, NETWORK
+from visar.cli.help import LIMITS, MODELS, NETWORK, App
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
     IndexLocation,
+    Json,
     MaxMegabytes,
     MaxPages,
     OcrChoice,
     ReaderName,
     option,
+    with_options,
 )
-from visar.cli.output import errors
+from visar.cli.output import console, moment, note, plain_table, print_json, say, served_url
 from visar.documents import Limits, ReadOptions
 from visar.errors import InvalidOption
-from visar.server.settings import Settings
+from visar.results import AccessKind, AccessToken
+from visar.serialization import to_plain
+from visar.server import Settings
 
 if TYPE_CHECKING:
     from visar.index import Index
@@ -171,9 +178,8 @@ def serve(
         library.preload(next(iter(settings.encoders.values())))
 
         def announce() -> None:
-            name = "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
-            address = f"http://{name}:{socket.getsockname()[1]}"
-            errors.print(Text(f"ViSAR serves {library.location} at {address}"), soft_wrap=True)
+            address = served_url(host, socket)
+            note(f"ViSAR serves {library.location} at {address}")
             if open_page:
                 webbrowser.open(address)
 
@@ -199,8 +205,7 @@ def offered_generators(
     """Return the generators to offer, by the names that clients see."""
     from visar.cli.settings import named_generators
     from visar.generation import extractive
-    from visar.generation.registry import is_served
-    from visar.generation.servers import find_served_models
+    from visar.generation.registry import find_served_models, is_served
 
     own_names = named_generators()
     offered: dict[str, str] = {}
@@ -226,3 +231,87 @@ def _names(names: list[str], options: list[str]) -> dict[str, str]:
     if len(found) < len(options):
         raise InvalidOption(f"Two of {', '.join(options)} have the same name. Use one of them.")
     return found
+
+
+app = App("Manage access tokens for the HTTP API.", no_args_is_help=True)
+
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="Id from `visar tokens list`.")]
+ForCollection = Annotated[
+    str | None,
+    option("--collection NAME", "Only give access to this collection. [default: all]"),
+]
+Write = Annotated[
+    bool | None,
+    typer.Option(
+        "--write/--read",
+        help="Allow changes, or only reading and asking. Required.",
+        show_default=False,
+    ),
+]
+Name = Annotated[str, option("--name TEXT", "Note for your list, such as who has the token.")]
+
+
+@app.command("create")
+@with_options
+def create(
+    *,
+    write: Write = None,
+    collection: ForCollection = None,
+    name: Name = "",
+    index: IndexLocation = None,
+    as_json: Json = False,
+) -> None:
+    """Create a token. It is shown only once."""
+    if write is None:
+        raise InvalidOption("No access given. Choose --read or --write.")
+    with _tokens(index, create=True) as tokens:
+        access: AccessKind = "write" if write else "read"
+        token, secret = tokens.create(access, collection=collection, name=name)
+    if as_json:
+        print_json(to_plain(token, public=True) | {"token": secret})
+        return
+    say(secret)
+    note(f"Token {token.id} can {_rights(token)}. Copy it now: it is not shown again.", "dim")
+
+
+@app.command("list")
+@with_options
+def list_tokens(*, index: IndexLocation = None, as_json: Json = False) -> None:
+    """List the tokens of your index, without their secrets."""
+    with _tokens(index) as tokens:
+        known = tokens.all()
+    if as_json:
+        print_json(to_plain(known, public=True))
+    elif known:
+        rows = (
+            (one.id, one.access, Text(one.collection or "all"), moment(one.created), Text(one.name))
+            for one in known
+        )
+        console.print(plain_table("ID", "ACCESS", "COLLECTION", "CREATED", "NAME", rows=rows))
+    else:
+        console.print("No tokens yet. Create one with `visar tokens create`.")
+
+
+@app.command("revoke")
+@with_options
+def revoke(id_: TokenId, *, index: IndexLocation = None, as_json: Json = False) -> None:
+    """Revoke a token. Servers refuse it immediately."""
+    with _tokens(index) as tokens:
+        token = tokens.revoke(id_)
+    if as_json:
+        print_json(to_plain(token, public=True))
+    else:
+        say(f"revoked  {token.id}  {_rights(token)}")
+
+
+@contextlib.contextmanager
+def _tokens(index: str | None, *, create: bool = False) -> Iterator[AccessTokens]:
+    from visar.store import open_store
+
+    with contextlib.closing(open_store(index, create=create)) as store:
+        yield AccessTokens(store)
+
+
+def _rights(token: AccessToken) -> str:
+    what = "read" if token.access == "read" else "read and change"
+    return f"{what} {'everything' if token.collection is None else token.collection}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,13 +96,17 @@ def write(changes: Mapping[str, str | None]) -> None:
         position = own.index(True) if any(own) else (*headers, len(lines))[0]
         lines = [line for line, is_own in zip(lines, own, strict=True) if not is_own]
         if value is not None:
-            text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-            lines.insert(position, f"{key} = {text}")
+            lines.insert(position, f"{key} = {as_toml(value)}")
     content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
     if any(value is not None for value in changes.values()):
         _parsed(path, content)
     # The file may be a link into a folder of dotfiles.
     write_whole(path.resolve(), content)
+
+
+def as_toml(value: str | Sequence[str]) -> str:
+    """Return a string, or a list of strings, in TOML: as in JSON, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _lines(path: Path) -> list[str]:
@@ -138,12 +142,16 @@ def _parsed(path: Path, content: bytes) -> dict[str, Any]:
         values = tomllib.loads(content.decode("utf-8"))
     except ValueError as error:  # of the encoding too
         raise InvalidOption(f"{path} isn't valid TOML: {error}.") from error
+    table = values.get(GENERATORS, {})
+    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
+        raise InvalidOption(
+            f"{path}: {GENERATORS} must be a table of names and generators, such as "
+            f'{GENERATORS}.fast = "ollama:qwen2.5vl:7b".'
+        )
     for key, value in values.items():
-        setting = SETTINGS.get(key)
         if key == GENERATORS:
-            _check_generators(path, value)
             continue
-        if setting is None:
+        if (setting := SETTINGS.get(key)) is None:
             raise _unknown(path, key)
         if not isinstance(value, str) or not value.strip():
             raise InvalidOption(
@@ -154,14 +162,6 @@ def _parsed(path: Path, content: bytes) -> dict[str, Any]:
                 f"{path}: {key} is {value!r:.60}. Choose from {', '.join(setting.choices)}."
             )
     return values
-
-
-def _check_generators(path: Path, table: Any) -> None:
-    if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
-        raise InvalidOption(
-            f"{path}: {GENERATORS} must be a table of names and generators, such as "
-            f'{GENERATORS}.fast = "ollama:qwen2.5vl:7b".'
-        )
 
 
 def _unknown(path: Path, key: str) -> InvalidOption:

@@ -14,25 +14,21 @@ from visar.cli import settings
 from visar.cli.config import check
 from visar.cli.models import ModelInfo, print_models
 from visar.cli.options import Json, fetch_model, option
-from visar.cli.output import (
-    complain,
-    console,
-    errors,
-    print_hints,
-    print_json,
-)
+from visar.cli.output import complain, console, note, print_hints, print_json
 from visar.encoders.records import RECORDS, EncoderRecord
 from visar.encoders.registry import get_encoder
 from visar.errors import VisarError
 from visar.generation import extractive
 from visar.generation.registry import (
+    SERVERS,
     GeneratorInfo,
+    ServedModel,
     available_generators,
+    find_served_models,
     get_generator,
     is_served,
     without_address,
 )
-from visar.generation.servers import SERVERS, ServedModel, find_served_models
 from visar.models.machine import Machine, gigabytes, this_machine
 from visar.quotes.reader import ReaderInfo, available_readers, choose_reader, relevance
 
@@ -133,7 +129,6 @@ def _with(
     reader: str | None,
     base_url: str | None,
 ) -> Plan:
-    """Return the plan with the user's own choices."""
     for key, value in zip(_MODELS, (encoder, generator, reader), strict=True):
         if value is not None:
             check(key, value)
@@ -167,8 +162,7 @@ def generators_for(machine: Machine, served: tuple[ServedModel, ...]) -> tuple[G
             model.generator,
             f"Served at {model.base_url}",
             "images" if model.sees_images else "text",
-            "",
-            install,
+            install=install,
         )
         for model in served
     ]
@@ -209,10 +203,10 @@ def _apply(plan: Plan) -> Plan:
     path = settings.location()
     settings.write(changes)
     models = ", ".join(key for key in _MODELS if key in changes)
-    errors.print(Text(f"Set {models} in {path}. See `visar config`."), soft_wrap=True)
+    note(f"Set {models} in {path}. See `visar config`.")
     if changes.get("encoder", before) != before:
         again = f"Add your documents again: they have no vectors of {plan.encoder} yet."
-        errors.print(Text(again), soft_wrap=True)
+        note(again)
     return replace(plan, written=str(path), failed=failed)
 
 

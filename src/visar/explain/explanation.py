@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from math import ceil
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from visar.quotes.languages import Vocabulary, detect_language
 from visar.results import (
     Explanation,
     MethodChoice,
+    Patches,
     PatchPair,
     QuestionWord,
     SearchedPage,
@@ -63,18 +64,10 @@ def explain(
     page_ids: Sequence[PageId] | None = None,
     read: ReadPages | None = None,
 ) -> Explanation:
-    """Return the explanation of a search result.
+    """Return the explanation of the result of a local search.
 
-    Parameters
-    ----------
-    found
-        Result of a local search.
-    pages
-        Vectors of the pages that the method chose from.
-    page_ids
-        Ids of these pages; needed if some were removed from the library since the search.
-    read
-        Function that reads pages; needed to count tokens.
+    ``pages`` are the vectors of the pages that the method chose from. Their ``page_ids`` are needed
+    if some were removed from the library since the search, and ``read`` to count tokens.
     """
     trace = trace_of(found)
     page_ids = trace.pages if page_ids is None else page_ids
@@ -108,23 +101,12 @@ def patch_pairs(
 ) -> tuple[PatchPair, ...]:
     """Return the pairs of patches that contribute most to the similarity of two pages.
 
-    Parameters
-    ----------
-    found
-        Result of a search.
-    corpus
-        All pages of the documents searched.
-    first, second
-        Ids of the two pages.
-
-    Returns
-    -------
-    tuple
-        At most six pairs, best first, without repetitions of the same two words. Empty if a page
-        has no weight.
+    ``corpus`` has all pages of the documents searched. Returns at most six pairs, best first,
+    without repetitions of the same two words; none if a page has no weight.
     """
     sides = [_weighted(found, corpus.page(*page_id)) for page_id in (first, second)]
-    products = sides[0].vectors @ sides[1].vectors.T
+    vectors, boxes, texts = zip(*sides, strict=True)
+    products = vectors[0] @ vectors[1].T
     if not products.size:
         return ()
     partners = products.argmax(axis=1)
@@ -134,37 +116,41 @@ def patch_pairs(
         if shared[source] <= 0 or len(pairs) == MAX_PAIRS:
             break
         patches = source, int(partners[source])
-        texts = [side.texts[patch] for side, patch in zip(sides, patches, strict=True)]
-        boxes = [side.boxes[patch] for side, patch in zip(sides, patches, strict=True)]
+        one, other = (side[patch] for side, patch in zip(boxes, patches, strict=True))
+        word, match = (side[patch] for side, patch in zip(texts, patches, strict=True))
         # Repeated words have many patches with similar matches.
-        key = (texts[0].lower(), texts[1].lower()) if all(texts) else source
-        pairs.setdefault(
-            key, PatchPair(boxes[0], boxes[1], (texts[0], texts[1]), float(shared[source]))
-        )
+        key = (word.lower(), match.lower()) if word and match else source
+        pairs.setdefault(key, PatchPair(one, other, (word, match), float(shared[source])))
     return tuple(pairs.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _WeightedPatches:
-    """The patches of a page with a positive weight."""
-
-    vectors: NDArray[np.float32]
-    """Weighted vectors u_pj = ŵ_pj v_pj."""
-    boxes: list[Box]
-    texts: list[str]
-
-
-def _weighted(found: SearchResult, page: Corpus) -> _WeightedPatches:
+def _weighted(
+    found: SearchResult, page: Corpus
+) -> tuple[NDArray[np.float32], list[Box], list[str]]:
+    """Return the weighted vectors u_pj = ŵ_pj v_pj of a page, and their boxes and words."""
     boxes, words = page.patches(0)
     weights = trace_of(found).patch_weights(*page.page_ids[0])
     if weights is None:  # a neighbor that the method didn't choose from
         weights = np.zeros(len(boxes), np.float32)
     active = np.flatnonzero(weights > 0)
     page_words = page.read()[0].words
-    return _WeightedPatches(
+    return (
         page.vectors(0)[active].astype(np.float32) * weights[active, None],
         [(left, top, right, bottom) for left, top, right, bottom in boxes[active].tolist()],
         [page_words[n].text if 0 <= n < len(page_words) else "" for n in words[active].tolist()],
+    )
+
+
+def patches(found: SearchResult, corpus: Corpus, document: str, number: int) -> Patches:
+    trace = trace_of(found)
+    page = corpus.page(document, number)
+    boxes, _ = page.patches(0)
+    cosines = trace.question @ page.vectors(0).astype(trace.question.dtype).T
+    weights = trace.patch_weights(document, number)
+    return Patches(
+        boxes=tuple(tuple(box) for box in boxes.tolist()),
+        weights=(0.0,) * len(boxes) if weights is None else tuple(weights.tolist()),
+        cosines=tuple(tuple(row) for row in cosines.tolist()),
     )
 
 
@@ -255,7 +241,10 @@ def _choices(
         {page for _, chosen, _ in results if len(chosen) <= _MAX_COUNTED for page in chosen}
     )
     read_pages = () if read is None else read(counted)
-    tokens = dict(zip(counted, map(_tokens, read_pages), strict=False))
+    tokens = {
+        page: ceil(sum(len(word.text) + 1 for word in one.words) / _CHARACTERS_PER_TOKEN)
+        for page, one in zip(counted, read_pages, strict=False)
+    }
     return tuple(
         MethodChoice(
             method=method.name,
@@ -277,8 +266,3 @@ def _methods(n_pages: int, *, calibrated: bool) -> list[Method]:
     if calibrated:
         names.append("calibrated")
     return [*(METHODS[name] for name in names), METHODS["top-k"].with_options(k=FIXED_K)]
-
-
-def _tokens(page: Page) -> int:
-    characters = sum(len(word.text) + 1 for word in page.words)
-    return -(-characters // _CHARACTERS_PER_TOKEN)

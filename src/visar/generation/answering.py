@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from visar.documents.page import Page
 from visar.errors import GenerationError, InvalidOption, NotInIndex, PromptTooLong, VisarError
@@ -18,6 +18,7 @@ from visar.generation.generator import (
     OnText,
     Prompt,
     Reply,
+    change_pieces,
     generate_each,
     ignore_text,
     read_pieces,
@@ -95,19 +96,9 @@ def answer_from(
 ) -> GeneratedAnswer:
     """Answer a question with a generator, from as much of the pages as the budget allows.
 
-    Parameters
-    ----------
-    question, pages
-        Pages hold images or texts, depending on ``generator.reads``.
-    on_text
-        Called with each piece of the answer's text as soon as it can be shown.
-    prompt
-        "paper" is the prompt of the paper's evaluation.
-
-    Raises
-    ------
-    GenerationError
-        The generator gave no reply.
+    Pages hold images or texts, depending on ``generator.reads``. ``on_text`` is called with each
+    piece of the answer's text as soon as it can be shown. The prompt "paper" is that of the paper's
+    evaluation. Raises GenerationError if the generator gave no reply.
     """
     return read_pieces(stream_answer(question, pages, generator, budget, prompt=prompt), on_text)
 
@@ -142,16 +133,12 @@ def _stream_request(
     answer = AnswerPieces()
     while True:
         sent = request.prompt(generator)
-        with closing(stream_reply(generator, sent, max_tokens=budget.answer_tokens)) as pieces:
-            try:
-                while True:
-                    if shown := answer.add(next(pieces)):
-                        yield shown
-            except StopIteration as end:
-                reply: Reply = end.value
-                break
-            except PromptTooLong as error:
-                request = request.shortened(error, generator)
+        pieces = stream_reply(generator, sent, max_tokens=budget.answer_tokens)
+        try:
+            reply = yield from change_pieces(pieces, answer.add)
+            break
+        except PromptTooLong as error:
+            request = request.shortened(error, generator)
     seconds = time.perf_counter() - started
     written = request.answer(sent, reply, generator, seconds)
     chat.set(
@@ -273,17 +260,13 @@ class _Request:
                 output_tokens=reply.output_tokens,
                 seconds=seconds,
                 raw=reply.text,
-                finish=_finish(reply),
+                finish="complete"
+                if reply.complete
+                else ("interrupted" if reply.interrupted else "length"),
                 well_formed=parsed.well_formed,
                 note=self.note,
             ),
         )
-
-
-def _finish(reply: Reply) -> Literal["complete", "length", "interrupted"]:
-    if reply.complete:
-        return "complete"
-    return "interrupted" if reply.interrupted else "length"
 
 
 def _fitted(
@@ -342,8 +325,7 @@ def quoted_answer(
     If quotes replace a generator's answer, ``problem`` has the reason and ``generation`` the
     details.
     """
-    text = extractive.quote(found.passages) if found.strength != "none" else ""
-    if text:
+    if text := extractive.quote(found.passages) if found.strength != "none" else "":
         yield text
     return Answer(
         text, extractive.NAME, found.passages, found, generation=generation, problem=problem
@@ -366,15 +348,18 @@ def written_answer(
             given += gather_pages(source, generator, [(hit.document, hit.page)], documents)
     if not given:
         raise NotInIndex("The documents with these pages have just been removed. Ask again.")
+    shown = CitedText()
     try:
-        written = yield from _with_numbers(
-            stream_answer(found.question, given, generator, budget, prompt="cited")
-        )
+        pieces = stream_answer(found.question, given, generator, budget, prompt="cited")
+        written = yield from change_pieces(pieces, shown.add)
+        if rest := shown.end():
+            yield rest
     except GenerationError as error:
-        return _last(quoted_answer(found, problem=str(error)))
+        return read_pieces(quoted_answer(found, problem=str(error)), ignore_text)
     if written.generation.finish == "interrupted":
         problem = f"The reply of {generator.name} broke off. Ask again for all of it."
-        return _last(quoted_answer(found, problem=problem, generation=written.generation))
+        quotes = quoted_answer(found, problem=problem, generation=written.generation)
+        return read_pieces(quotes, ignore_text)
     text = written.text
     if not any(f"[{cited.label}]" in text for cited in written.citations):
         # Some models reply in JSON without being asked to, with a list of pages.
@@ -389,27 +374,3 @@ def written_answer(
         citations=citations,
         generation=written.generation,
     )
-
-
-def _with_numbers(
-    pieces: abc.Generator[str, None, GeneratedAnswer],
-) -> abc.Generator[str, None, GeneratedAnswer]:
-    """Number the citations in the pieces of an answer."""
-    text = CitedText()
-    with closing(pieces):
-        while True:
-            try:
-                piece = next(pieces)
-            except StopIteration as end:
-                written: GeneratedAnswer = end.value
-                break
-            if shown := text.add(piece):
-                yield shown
-    if rest := text.end():
-        yield rest
-    return written
-
-
-def _last(pieces: abc.Generator[str, None, Answer]) -> Answer:
-    """Return an answer, discarding its pieces."""
-    return read_pieces(pieces, ignore_text)

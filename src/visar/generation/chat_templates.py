@@ -38,7 +38,11 @@ class ChatTemplate:
         self._with_images = with_images
         self._tokenizer = getattr(renderer, "tokenizer", renderer)
         self._special_tokens = _SpecialTokens(self._tokenizer, renderer)
-        self._require_template()
+        if not getattr(renderer, "chat_template", None):
+            raise CheckpointError(
+                f"{name} has no chat template: it completes text but doesn't answer questions. Use "
+                "its instruction-tuned version."
+            )
         self._has_system = self._keeps_system()
         self._has_order = not with_images or self._keeps_order()
 
@@ -47,7 +51,8 @@ class ChatTemplate:
 
         Raises GenerationError if a text contains a special token that can't be escaped.
         """
-        parts = _merge_texts(prompt)
+        # Adjacent texts are joined, so that no special token can form where two of them meet.
+        parts = _join_texts([one if isinstance(one, str) else None for one in prompt.parts])
         turn = functools.partial(self._chat, in_template_order=prompt.as_in_paper)
         rendered = turn(
             self._special_tokens.escape(prompt.system),
@@ -128,13 +133,6 @@ class ChatTemplate:
             )
         return keeps_order
 
-    def _require_template(self) -> None:
-        if not getattr(self._renderer, "chat_template", None):
-            raise CheckpointError(
-                f"{self._name} has no chat template: it completes text but doesn't answer "
-                "questions. Use its instruction-tuned version."
-            )
-
 
 class _SpecialTokens:
     """Special tokens: strings that a tokenizer or processor doesn't treat as text."""
@@ -177,11 +175,6 @@ def _escape_token(token: re.Match[str]) -> str:
 def tokenize(tokenizer: Any, text: str) -> list[int]:
     """Return the tokens of a text, without those that the tokenizer adds around it."""
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _merge_texts(prompt: Prompt) -> list[Part]:
-    """Join adjacent texts, so that no special token can form where two of them meet."""
-    return _join_texts([part if isinstance(part, str) else None for part in prompt.parts])
 
 
 def _join_texts(parts: Sequence[Part]) -> list[Part]:

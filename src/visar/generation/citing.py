@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 
 from visar.documents.page import Page
 from visar.errors import StoreError
@@ -25,16 +25,6 @@ _END_MARKS = " \t\n.!?:;,"
 _MIN_SHARED = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class _Marker:
-    """A citation in a text."""
-
-    label: str
-    number: int
-    start: int
-    """Position in the text with numbered markers."""
-
-
 class CitedText:
     """A text whose cited pages are numbered while it is written, in order of first citation."""
 
@@ -51,7 +41,6 @@ class CitedText:
         return self._show(certain)
 
     def end(self) -> str:
-        """Return the rest of the text."""
         return self._show(self._raw)
 
     def _show(self, certain: str) -> str:
@@ -61,10 +50,10 @@ class CitedText:
         return new
 
 
-def _numbered(text: str) -> tuple[str, list[_Marker]]:
-    """Return a text with numbered markers, and the markers."""
+def _numbered(text: str) -> tuple[str, list[tuple[str, int, int]]]:
+    """Return a text with numbered markers, and the label, number and start of each marker."""
     numbers: dict[str, int] = {}
-    markers: list[_Marker] = []
+    markers: list[tuple[str, int, int]] = []
     parts: list[str] = []
     length = end = 0
     for found in _MARKER.finditer(text):
@@ -72,7 +61,7 @@ def _numbered(text: str) -> tuple[str, list[_Marker]]:
         length += len(parts[-1])
         for label in re.findall(_LABEL, found[1]):
             number = numbers.setdefault(label, len(numbers) + 1)
-            markers.append(_Marker(label, number, length))
+            markers.append((label, number, length))
             parts.append(f"[{number}]")
             length += len(parts[-1])
         end = found.end()
@@ -84,48 +73,26 @@ def cite(
 ) -> tuple[str, tuple[Citation, ...]]:
     """Number the citations of an answer, and check each claim on the page it cites.
 
-    Parameters
-    ----------
-    text
-        Answer whose markers name pages by their labels.
-    given
-        Document ids and page numbers, by label.
-    read
-        Function that returns a page of a document.
+    Markers in the text name pages by labels; ``given`` has the document id and page number of each
+    label, and ``read`` returns a page.
     """
     numbered, markers = _numbered(text)
     pages: dict[str, _CitedPage | None] = {}
     citations: list[Citation] = []
-    for marker in markers:
-        claim = _claim(numbered, marker.start) or (citations[-1].claim if citations else "")
-        if marker.label not in given:
-            citations.append(Citation(marker.label, None, None, marker.number, claim))
+    for label, number, start in markers:
+        claim = _claim(numbered, start) or (citations[-1].claim if citations else "")
+        if label not in given:
+            citations.append(Citation(label, None, None, number, claim))
             continue
-        document, number = given[marker.label]
-        if marker.label not in pages:
-            pages[marker.label] = _cited_page(read, document, number)
-        page = pages[marker.label]
+        if label not in pages:
+            pages[label] = None
+            with suppress(StoreError):  # removed while the answer was written
+                pages[label] = _CitedPage(read(*given[label]))
+        page = pages[label]
         passage, verified = (None, False) if page is None else page.find(claim)
-        citations.append(
-            Citation(
-                marker.label,
-                document,
-                number,
-                marker.number,
-                claim,
-                quote="" if passage is None else passage.text,
-                boxes=() if passage is None else passage.boxes,
-                verified=verified,
-            )
-        )
+        quote, boxes = ("", ()) if passage is None else (passage.text, passage.boxes)
+        citations.append(Citation(label, *given[label], number, claim, quote, boxes, verified))
     return numbered, tuple(citations)
-
-
-def _cited_page(read: Callable[[str, int], Page], document: str, number: int) -> _CitedPage | None:
-    try:
-        return _CitedPage(read(document, number))
-    except StoreError:  # removed while the answer was written
-        return None
 
 
 def _claim(text: str, end: int) -> str:

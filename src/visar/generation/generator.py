@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Whole = TypeVar("Whole")
+Shown = TypeVar("Shown")
 Reads: TypeAlias = Literal["images", "text"]
 """Form in which a generator reads pages."""
 OnText: TypeAlias = Callable[[str], None]
@@ -94,16 +95,13 @@ class Generator(Protocol):
     @property
     def name(self) -> str:
         """Name that users choose it by."""
-        ...
 
     @property
     def reads(self) -> Reads:
         """Form of the pages in prompts: images or text."""
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text, or an upper estimate without a tokenizer."""
-        ...
 
     def generate(
         self,
@@ -131,7 +129,6 @@ class Generator(Protocol):
         GenerationError
             No reply was possible; the message says why, and what to do.
         """
-        ...
 
 
 @runtime_checkable
@@ -143,7 +140,6 @@ class StreamingGenerator(Generator, Protocol):
 
         Closing the iterator stops the reply.
         """
-        ...
 
 
 @runtime_checkable
@@ -154,7 +150,6 @@ class BatchGenerator(Generator, Protocol):
         self, prompts: Sequence[Prompt], *, max_tokens: int, choices: Sequence[str] = ()
     ) -> Sequence[Reply | Exception]:
         """Return the replies that ``generate`` would write; a prompt that fails has its error."""
-        ...
 
 
 def generate_each(
@@ -206,6 +201,20 @@ def read_pieces(pieces: abc.Generator[str, None, Whole], on_text: OnText) -> Who
             except StopIteration as end:
                 return cast("Whole", end.value)
             on_text(piece)
+
+
+def change_pieces(
+    pieces: abc.Generator[str, None, Whole], change: Callable[[str], Shown]
+) -> abc.Generator[Shown, None, Whole]:
+    """Yield ``change(piece)`` of each piece unless it is empty, and return what ``pieces`` does."""
+    with closing(pieces):
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration as end:
+                return cast("Whole", end.value)
+            if shown := change(piece):
+                yield shown
 
 
 class _Stopped(BaseException):

@@ -64,25 +64,14 @@ _SEND_LESS = "Send fewer pages (--max-k) or smaller ones (--send-megapixels)."
 
 
 class LocalGenerator:
-    """A checkpoint of a language model, loaded when first used.
+    """A checkpoint of a language model, loaded when first used. Threads that share it take turns.
 
-    Threads that share it take turns.
+    ``name`` is a model of the paper, also as NAME=FOLDER; the folder of a checkpoint; or a hub
+    name. ``source`` is the location of the checkpoint, if it differs from the name; ``device`` is
+    "auto", "cpu", "cuda" or "mps".
 
-    Parameters
-    ----------
-    name
-        A model of the paper, also as NAME=FOLDER; the folder of a checkpoint; or a hub name.
-    source
-        Location of the checkpoint, if it differs from the name.
-    device
-        "auto", "cpu", "cuda" or "mps".
-
-    Raises
-    ------
-    GeneratorUnavailable
-        Packages are missing.
-    CheckpointError
-        The name is not a model of the paper, and the checkpoint is missing or not a chat model.
+    Raises GeneratorUnavailable if packages are missing, and CheckpointError if the name is not a
+    model of the paper, and the checkpoint is missing or not a chat model.
     """
 
     def __init__(

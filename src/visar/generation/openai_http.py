@@ -15,7 +15,7 @@ from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 from visar.errors import GeneratorUnavailable, InvalidOption, extra_needed
-from visar.network import is_loopback
+from visar.network import is_loopback, parse_address
 from visar.text import clean_line
 
 with extra_needed("A model behind an OpenAI-compatible server", "openai"):
@@ -90,11 +90,9 @@ class Endpoint:
 
 
 def _checked(address: str) -> str:
-    with suppress(ValueError):
-        parts = urlsplit(address)
-        is_plain = address.isascii() and address.isprintable() and "@" not in address
-        is_bare = is_plain and not (parts.query or parts.fragment)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and is_bare:
+    with suppress(InvalidOption):
+        if "@" not in address:
+            parse_address(address)
             return address.rstrip("/")
     shown = "An address with a user or password" if "@" in address else repr(address)
     raise InvalidOption(

@@ -80,27 +80,13 @@ _MAX_PNG_COLORS = 64
 class OpenAIGenerator:
     """A model behind an OpenAI-compatible server, given the images or the text of pages.
 
-    The key comes from ``OPENAI_API_KEY``. All threads share one pool of connections.
+    The key comes from ``OPENAI_API_KEY``, and the address by default from ``OPENAI_BASE_URL``, or
+    else it is OpenAI's own. A request fails after ``timeout`` seconds without any output; it is
+    sent again up to ``retries`` times if the server is busy, fails or can't be reached. All threads
+    share one pool of connections.
 
-    Parameters
-    ----------
-    model
-        Name of the model at the server.
-    reads
-        Whether it gets page images or page texts.
-    base_url
-        Address of the server; by default ``OPENAI_BASE_URL``, then OpenAI's own.
-    timeout
-        Seconds without any output after which a request fails.
-    retries
-        Maximum number of retries if the server is busy, fails or can't be reached.
-
-    Raises
-    ------
-    InvalidOption
-        An argument is out of range, or the address is invalid.
-    GeneratorUnavailable
-        The key is missing or malformed, or must not be sent to that address.
+    Raises InvalidOption if an argument is out of range or the address is invalid, and
+    GeneratorUnavailable if the key is missing or malformed, or must not be sent to that address.
     """
 
     def __init__(
@@ -359,8 +345,10 @@ class _PartialReply:
         if event.model:
             self.model = str(event.model)
         if event.usage:
-            counts = event.usage.prompt_tokens, event.usage.completion_tokens
-            self.input_tokens, self.output_tokens = map(_count, counts)
+            counts: tuple[Any, ...] = event.usage.prompt_tokens, event.usage.completion_tokens
+            self.input_tokens, self.output_tokens = (
+                count if isinstance(count, int) else None for count in counts
+            )
         if not event.choices:  # the event with the token counts has none
             return ""
         choice: Any = event.choices[0]
@@ -376,10 +364,6 @@ class _PartialReply:
             text = "".join(part["text"] for part in text if part.get("type") == "text")
         self.pieces += [str(text)] if text else []
         return str(text)
-
-
-def _count(tokens: object) -> int | None:
-    return tokens if isinstance(tokens, int) else None
 
 
 def _whole(response: httpx2.Response) -> ChatCompletion:
@@ -421,7 +405,6 @@ def _reason(body: Any) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and its causes, back to the first."""
     while error is not None:
         yield error
         error = error.__cause__
@@ -458,7 +441,6 @@ def _without(
 
 
 def _part(part: str | Image) -> dict[str, Any]:
-    """Return a text or an image as a message part."""
     if isinstance(part, str):
         return {"type": "text", "text": encodable(part)}
     return {"type": "image_url", "image_url": {"url": _data_uri(part)}}

@@ -145,16 +145,14 @@ def fit_pixels(images: Sequence[Image], most: int = MAX_PIXELS) -> list[Image]:
     pixels = sum(image.width * image.height for image in images)
     if pixels <= most:
         return list(images)
-    factor = math.sqrt(most / pixels)
-    return [_scaled(image, factor) for image in images]
-
-
-def _scaled(image: Image, factor: float) -> Image:
     from PIL.Image import Resampling
 
+    factor = math.sqrt(most / pixels)
     # Rounding down keeps the sum within the budget; a side has at least one pixel.
-    size = max(1, int(image.width * factor)), max(1, int(image.height * factor))
-    return image.resize(size, Resampling.LANCZOS)
+    sizes = [(max(1, int(one.width * factor)), max(1, int(one.height * factor))) for one in images]
+    return [
+        image.resize(size, Resampling.LANCZOS) for image, size in zip(images, sizes, strict=True)
+    ]
 
 
 def fit_tokens(texts: Sequence[str], count: Callable[[str], int], most: int) -> list[str]:

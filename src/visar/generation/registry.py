@@ -1,23 +1,32 @@
-"""Registry of generators: those that can be chosen by name, and what they need to run."""
+"""Registry of generators: those that can be chosen by name, and what they need to run.
+
+It also finds the models of local servers: Ollama, LM Studio, vLLM and llama.cpp.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from visar.errors import GeneratorUnavailable, InvalidOption, install_hint
 from visar.generation import extractive
 from visar.generation.generator import Generator, Reads
-from visar.generation.servers import SERVERS, sees_images
 from visar.models.checkpoints import is_checkpoint_name
 from visar.models.devices import check_device
 from visar.models.hub import is_downloaded
 from visar.models.protocols import State
 from visar.plugins import entry_points, is_object_name, make, package_of, unknown_name
+from visar.text import clean_line
+
+if TYPE_CHECKING:
+    import httpx2
 
 GROUP = "visar.generators"
 """Entry point group of other packages: a class or function that returns a generator."""
@@ -27,6 +36,17 @@ INSTALL = install_hint("local")
 _PACKAGES = ("torch", "torchvision", "transformers")
 _SERVED: dict[str, Reads] = {"openai": "images", "openai-text": "text"}
 _ADDRESS = re.compile(r"@(https?://\S+)\Z")
+SERVERS = {
+    "ollama": "http://127.0.0.1:11434/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+}
+"""Local model servers, and their default addresses."""
+# A local server answers fast; otherwise it is busy, or something else.
+_TIMEOUT = 2.0
+_MAX_MODELS = 20
+_MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +56,13 @@ class PublishedModel:
     repository: str
     model_class: str
     """Class that its configuration must name."""
-    reads: Reads
     parameters: str
     gigabytes: int
     """Size of its bfloat16 weights."""
-    decoding: Literal["greedy", "checkpoint"]
-    """Greedy decoding, or sampling with its generation_config.json and a fixed seed."""
     description: str
+    reads: Reads = "images"
+    decoding: Literal["greedy", "checkpoint"] = "checkpoint"
+    """Greedy decoding, or sampling with its generation_config.json and a fixed seed."""
     paper_decoding: Literal["greedy", "checkpoint"] | None = None
     """Decoding in the paper's program, if it differs from ours."""
     half: Literal["bfloat16", "float16"] = "bfloat16"
@@ -55,68 +75,59 @@ PUBLISHED = {
     "qwen2.5-vl": PublishedModel(
         "Qwen/Qwen2.5-VL-7B-Instruct",
         "Qwen2_5_VLForConditionalGeneration",
-        "images",
         "8.3 B",
         17,
-        "greedy",
         "Qwen2.5-VL-7B-Instruct: the paper's first choice",
+        decoding="greedy",
     ),
     "qwen3-vl": PublishedModel(
         "Qwen/Qwen3-VL-8B-Instruct",
         "Qwen3VLForConditionalGeneration",
-        "images",
         "8.8 B",
         18,
-        "checkpoint",
         "Qwen3-VL-8B-Instruct",
     ),
     "internvl3.5": PublishedModel(
         "OpenGVLab/InternVL3_5-8B-HF",
         "InternVLForConditionalGeneration",
-        "images",
         "8.5 B",
         17,
-        "checkpoint",
         "InternVL3.5-8B (MPO): reads pages in tiles; not the paper's weights",
         paper_decoding="greedy",
     ),
     "idefics3": PublishedModel(
         "HuggingFaceM4/Idefics3-8B-Llama3",
         "Idefics3ForConditionalGeneration",
-        "images",
         "8.5 B",
         17,
-        "checkpoint",
         "Idefics3-8B-Llama3: reads pages in tiles",
     ),
     "llava-onevision": PublishedModel(
         "llava-hf/llava-onevision-qwen2-7b-ov-hf",
         "LlavaOnevisionForConditionalGeneration",
-        "images",
         "8.0 B",
         16,
-        "checkpoint",
         "LLaVA-OneVision-Qwen2-7B: reads several pages at low resolution",
         half="float16",
     ),
     "qwen2.5-7b": PublishedModel(
         "Qwen/Qwen2.5-7B-Instruct",
         "Qwen2ForCausalLM",
-        "text",
         "7.6 B",
         15,
-        "greedy",
         "Qwen2.5-7B-Instruct: reads text, as in the paper's ColBERTv2 row",
+        reads="text",
+        decoding="greedy",
         paper_decoding="checkpoint",
     ),
     "qwen2.5-14b": PublishedModel(
         "Qwen/Qwen2.5-14B-Instruct",
         "Qwen2ForCausalLM",
-        "text",
         "14.8 B",
         30,
-        "greedy",
         "Qwen2.5-14B-Instruct: reads text; the paper's judge",
+        reads="text",
+        decoding="greedy",
         paper_decoding="checkpoint",
     ),
 }
@@ -128,11 +139,11 @@ class GeneratorInfo:
 
     name: str
     description: str
-    reads: Reads | None
+    reads: Reads | None = None
     """None if it isn't known before loading."""
-    size: str
+    size: str = ""
     """Size of the model as text."""
-    install: str | None
+    install: str | None = None
     """Command that installs what is missing; None if nothing is."""
     download: int | None = None
     """Gigabytes to download on first use; None if there is nothing to download."""
@@ -211,25 +222,15 @@ def get_generator(
 ) -> Generator:
     """Return a generator by name; a generator is returned unchanged.
 
-    Parameters
-    ----------
-    generator
-        ``openai:MODEL`` (reads page images) or ``openai-text:MODEL`` (reads text) for a model
-        behind an OpenAI-compatible server, also with its address: ``openai:MODEL@URL``;
-        ``ollama:MODEL`` and other local `SERVERS`; a model of the paper, also from a local folder:
-        ``NAME=FOLDER``; an entry point of the group ``visar.generators``; ``module:Class``; or the
-        folder or hub name of a checkpoint.
-    base_url
-        Address of the server for ``openai:MODEL``, unless the name has one.
-    device
-        Device of a local model: "auto", "cpu", "cuda" or "mps". It is loaded on first use.
+    A name is ``openai:MODEL`` (reads page images) or ``openai-text:MODEL`` (reads text) for a model
+    behind an OpenAI-compatible server, also with its address: ``openai:MODEL@URL``;
+    ``ollama:MODEL`` and other local `SERVERS`; a model of the paper, also from a local folder:
+    ``NAME=FOLDER``; an entry point of the group ``visar.generators``; ``module:Class``; or the
+    folder or hub name of a checkpoint. ``base_url`` is the address for ``openai:MODEL``, unless the
+    name has one. A local model is loaded on ``device`` when it is first used.
 
-    Raises
-    ------
-    InvalidOption
-        There is no such generator, or it doesn't support an option.
-    GeneratorUnavailable
-        Packages, settings or a key are missing.
+    Raises InvalidOption if there is no such generator or it doesn't support an option, and
+    GeneratorUnavailable if packages, settings or a key are missing.
     """
     if not isinstance(generator, str):
         return generator
@@ -267,35 +268,21 @@ def _create(factory: str | EntryPoint, name: str, device: str) -> Generator:
 
 def available_generators() -> list[GeneratorInfo]:
     """Return every generator, default first, other packages' last, without importing any."""
-    missing = _missing_for_servers()
+    missing = no_client = None
+    if importlib.util.find_spec("openai") is None:
+        missing = no_client = install_hint("openai")
+    elif not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
+        missing = "set OPENAI_API_KEY, or use your own server with --base-url"
+    server = "model behind an OpenAI-compatible server"
+    local = "A local Ollama model; also lmstudio:, vllm: and llama.cpp:"
     return [
-        GeneratorInfo(
-            extractive.NAME, "Quotes the best passages; needs no model", "text", "", None
-        ),
-        GeneratorInfo(
-            "openai:MODEL",
-            "A vision model behind an OpenAI-compatible server",
-            "images",
-            "",
-            missing,
-        ),
-        GeneratorInfo(
-            "openai-text:MODEL",
-            "A text model behind an OpenAI-compatible server",
-            "text",
-            "",
-            missing,
-        ),
-        GeneratorInfo(
-            "ollama:MODEL",
-            "A local Ollama model; also lmstudio:, vllm: and llama.cpp:",
-            None,
-            "",
-            install_hint("openai") if importlib.util.find_spec("openai") is None else None,
-        ),
+        GeneratorInfo(extractive.NAME, "Quotes the best passages; needs no model", "text"),
+        GeneratorInfo("openai:MODEL", f"A vision {server}", "images", install=missing),
+        GeneratorInfo("openai-text:MODEL", f"A text {server}", "text", install=missing),
+        GeneratorInfo("ollama:MODEL", local, install=no_client),
         *available_local_generators(),
         *(
-            GeneratorInfo(name, f"{point.value} from {package_of(point)}", None, "", None)
+            GeneratorInfo(name, f"{point.value} from {package_of(point)}")
             for name, point in entry_points(GROUP).items()
         ),
     ]
@@ -318,13 +305,93 @@ def available_local_generators() -> list[GeneratorInfo]:
 
 
 def missing_packages() -> list[str]:
-    """Return the missing packages that local generators need."""
     return [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
 
 
-def _missing_for_servers() -> str | None:
-    if importlib.util.find_spec("openai") is None:
-        return install_hint("openai")
-    if os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"):
-        return None
-    return "set OPENAI_API_KEY, or use your own server with --base-url"
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model behind an OpenAI-compatible server."""
+
+    name: str
+    base_url: str
+    sees_images: bool
+    """Whether the model reads images; False if the server doesn't say so."""
+
+    @property
+    def generator(self) -> str:
+        """Name for ``--generator``."""
+        for server, address in SERVERS.items():
+            if self.base_url == address:
+                return f"{server}:{self.name}"
+        return f"{'openai' if self.sees_images else 'openai-text'}:{self.name}@{self.base_url}"
+
+
+def find_served_models(addresses: Iterable[str] | None = None) -> list[ServedModel]:
+    """Return the chat models of the servers at these addresses, by default those of `SERVERS`.
+
+    Models that see images come first. Servers that fail, or don't answer within two seconds, are
+    ignored.
+    """
+    with ThreadPoolExecutor() as pool:
+        found = [
+            model
+            for models in pool.map(_models_at, addresses or SERVERS.values())
+            for model in models
+        ]
+    return sorted(found, key=lambda model: not model.sees_images)
+
+
+def sees_images(server: str, model: str) -> bool:
+    """Return whether one of `SERVERS` reports that a model sees images; only Ollama does."""
+    import httpx2
+
+    with httpx2.Client(timeout=_TIMEOUT, trust_env=False) as client:
+        return "vision" in _capabilities(client, SERVERS[server], model)
+
+
+def _models_at(base_url: str) -> list[ServedModel]:
+    import httpx2
+
+    base_url = base_url.rstrip("/")
+    # A proxy may not reach local servers.
+    with httpx2.Client(timeout=_TIMEOUT, trust_env=False) as client:
+        listed = _fetch_object(client, "GET", f"{base_url}/models").get("data")
+        entries = listed[:_MAX_MODELS] if isinstance(listed, list) else []
+        names = [entry.get("id") for entry in entries if isinstance(entry, dict)]
+        found = []
+        for name in names:
+            if not isinstance(name, str) or name != clean_line(name) or not name:
+                continue
+            capabilities = _capabilities(client, base_url, name)
+            if not capabilities or "completion" in capabilities:
+                found.append(ServedModel(name, base_url, "vision" in capabilities))
+        return found
+
+
+def _capabilities(client: httpx2.Client, base_url: str, model: str) -> list[Any]:
+    """Return the capabilities of a model from Ollama's API; empty for other servers."""
+    parts = urlsplit(base_url)
+    address = f"{parts.scheme}://{parts.netloc}/api/show"
+    found = _fetch_object(client, "POST", address, json={"model": model}).get("capabilities")
+    return found if isinstance(found, list) else []
+
+
+def _fetch_object(client: httpx2.Client, method: str, url: str, **options: Any) -> dict[str, Any]:
+    """Return the JSON object at an address; an empty one if there is none."""
+    import json
+
+    import httpx2
+
+    received = bytearray()
+    try:
+        with client.stream(method, url, **options) as response:
+            if response.status_code != 200:
+                return {}
+            for part in response.iter_raw():
+                received += part
+                if len(received) > _MAX_BYTES:
+                    return {}
+        content = json.loads(received)
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -16,14 +16,6 @@ from visar.results.answers import (
     Turn,
     with_source,
 )
-from visar.results.explanations import (
-    Explanation,
-    MethodChoice,
-    Patches,
-    PatchPair,
-    QuestionWord,
-    SearchedPage,
-)
 from visar.results.library import (
     NO_TEXT,
     AccessKind,
@@ -38,10 +30,16 @@ from visar.results.library import (
 )
 from visar.results.search import (
     Decision,
+    Explanation,
     Likelihood,
+    MethodChoice,
     PageHit,
     Passage,
+    Patches,
+    PatchPair,
+    QuestionWord,
     QuotedCell,
+    SearchedPage,
     SearchResult,
     Strength,
 )

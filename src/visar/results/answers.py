@@ -179,10 +179,9 @@ class Thread(Result):
 def with_source(result: T, source: PageSource) -> T:
     """Return a result whose pages load their images and words from a library."""
     if isinstance(result, Thread):
-        exchanges = tuple(with_source(one, source) for one in result.exchanges)
-        return replace(result, exchanges=exchanges)
-    if isinstance(result, Exchange):
-        return replace(result, answer=with_source(result.answer, source))
+        answers = [with_source(one.answer, source) for one in result.exchanges]
+        both = zip(result.exchanges, answers, strict=True)
+        return replace(result, exchanges=tuple(replace(one, answer=new) for one, new in both))
     if isinstance(result, Answer):
         return replace(result, search=with_source(result.search, source))
     if isinstance(result, SearchResult):

@@ -12,15 +12,23 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
+from anyio import to_thread
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.responses import PlainTextResponse
+from fastapi.staticfiles import StaticFiles
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from visar._version import __version__
 from visar.errors import DiskFull, ReadOnlyIndex, StoreError
 from visar.index import Index
 from visar.network import session_key
-from visar.server import documents, openai_api, questions, threads, uploads
-from visar.server.access import check_operator, check_rights
-from visar.server.context import ERRORS, Context
+from visar.server import Settings, documents, openai_api, questions, uploads
+from visar.server.context import ERRORS, Context, State
 from visar.server.schemas import Available, Health, Problem, Readiness
-from visar.server.settings import Settings
+from visar.server.view import check_operator, check_rights
 from visar.serving import (
     GRANT,
     PROBLEM_TYPE,
@@ -31,16 +39,6 @@ from visar.serving import (
     problem,
     refusal,
 )
-
-# After visar.serving, which says what to install if they are missing.
-from anyio import CapacityLimiter, to_thread  # isort: skip
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response  # isort: skip
-from fastapi.responses import PlainTextResponse  # isort: skip
-from fastapi.staticfiles import StaticFiles  # isort: skip
-from starlette.datastructures import MutableHeaders  # isort: skip
-from starlette.routing import BaseRoute, Match, Route  # isort: skip
-from starlette.types import ASGIApp, Message, Receive, Scope, Send  # isort: skip
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest  # isort: skip
 
 PREFIX = "/api/v1"
 PRIVATE = ("/api/", f"{openai_api.PREFIX}/")
@@ -64,25 +62,10 @@ RATE_SECONDS = 60.0
 MAX_BATCH = 10
 
 
-def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
-    """Create the application that serves an index.
-
-    Parameters
-    ----------
-    index
-        Index to serve. The caller has to close it.
-    settings
-        Access, models and limits.
-
-    Returns
-    -------
-    FastAPI
-        Application for any ASGI server. It can also be mounted in another application, whose
-        lifespan must then enter this one's, since it starts and stops the jobs.
-    """
-    settings = settings or Settings()
+def make_app(index: Index, settings: Settings) -> FastAPI:
+    """Create the application; see `visar.server.create_app`."""
     context = Context(index, settings)
-    metrics = _Metrics()
+    metrics = CollectorRegistry()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -107,12 +90,12 @@ def create_app(index: Index, settings: Settings | None = None) -> FastAPI:
         responses={"default": {"model": Problem, "description": "Error."}},
     )
     app.state.context = context
-    app.include_router(uploads.router(context), prefix=PREFIX)
-    app.include_router(documents.router(context), prefix=PREFIX)
-    app.include_router(questions.router(context), prefix=PREFIX)
-    app.include_router(threads.router, prefix=PREFIX)
-    app.include_router(_server_routes(context, metrics), prefix=PREFIX)
-    app.include_router(openai_api.router(context), prefix=openai_api.PREFIX)
+    app.state.metrics = metrics
+    for part in (uploads, documents, questions):
+        app.include_router(part.routes, prefix=PREFIX)
+    app.include_router(questions.conversations, prefix=PREFIX)
+    app.include_router(routes, prefix=PREFIX)
+    app.include_router(openai_api.routes, prefix=openai_api.PREFIX)
     unmatched = _Unmatched([*app.routes])
     for prefix in PRIVATE:
         app.router.routes.append(Route(f"{prefix}{{path:path}}", unmatched))
@@ -180,61 +163,63 @@ class _Unmatched:
         raise HTTPException(404)
 
 
-def _server_routes(context: Context, metrics: _Metrics) -> APIRouter:
-    router = APIRouter(tags=["server"])
+routes = APIRouter(tags=["server"])
+_OPERATOR_ONLY = [Depends(check_operator)]
 
-    @router.get("/health")
-    async def health() -> Health:
-        """Check that the server responds."""
-        return Health(version=__version__)
 
-    # A thread of its own, since questions and images may take all others.
-    thread = CapacityLimiter(1)
+@routes.get("/health")
+async def health() -> Health:
+    """Check that the server responds."""
+    return Health(version=__version__)
 
-    operator_only = [Depends(check_operator)]
 
-    @router.get("/ready", dependencies=operator_only)
-    async def ready() -> Readiness:
-        """Check that questions can be answered and documents added.
+@routes.get("/ready", dependencies=_OPERATOR_ONLY)
+async def ready(context: State) -> Readiness:
+    """Check that questions can be answered and documents added.
 
-        Returns an error if the index can't be read, or if the job queue has stopped although the
-        disk is writable. Only for the operator.
-        """
-        return await to_thread.run_sync(_readiness, context, limiter=thread)
+    Returns an error if the index can't be read, or if the job queue has stopped although the
+    disk is writable. Only for the operator.
+    """
+    return await to_thread.run_sync(_readiness, context, limiter=context.checks)
 
-    @router.post("/session", status_code=204, tags=["session"])
-    async def session(request: Request, response: Response) -> None:
-        """Exchange a token for a session cookie."""
-        if request.scope[GRANT] is not None and (token := bearer_token(request)):
-            response.set_cookie(
-                SESSION,
-                session_key(token),
-                httponly=True,
-                samesite="strict",
-                secure=request.url.scheme == "https",
-            )
 
-    @router.get("/encoders")
-    async def encoders() -> Available:
-        """List the encoders that questions and documents can choose from."""
-        return Available(names=list(context.settings.encoders))
+@routes.post("/session", status_code=204, tags=["session"])
+async def session(request: Request, response: Response) -> None:
+    """Exchange a token for a session cookie."""
+    if request.scope[GRANT] is not None and (token := bearer_token(request)):
+        response.set_cookie(
+            SESSION,
+            session_key(token),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
 
-    @router.get("/generators")
-    async def generators() -> Available:
-        """List the generators that questions can choose from."""
-        return Available(names=list(context.settings.generators))
 
-    @router.get("/methods")
-    async def methods() -> Available:
-        """List the methods that choose the pages."""
-        return Available(names=list(questions.METHOD_NAMES))
+@routes.get("/encoders")
+async def encoders(context: State) -> Available:
+    """List the encoders that questions and documents can choose from."""
+    return Available(names=list(context.settings.encoders))
 
-    @router.get("/metrics", dependencies=operator_only, response_class=PlainTextResponse)
-    async def read_metrics() -> Response:
-        """Return metrics for Prometheus. Only for the operator."""
-        return Response(generate_latest(metrics.registry), media_type="text/plain; version=0.0.4")
 
-    return router
+@routes.get("/generators")
+async def generators(context: State) -> Available:
+    """List the generators that questions can choose from."""
+    return Available(names=list(context.settings.generators))
+
+
+@routes.get("/methods")
+async def methods() -> Available:
+    """List the methods that choose the pages."""
+    return Available(names=list(questions.METHOD_NAMES))
+
+
+@routes.get("/metrics", dependencies=_OPERATOR_ONLY, response_class=PlainTextResponse)
+async def read_metrics(request: Request) -> Response:
+    """Return metrics for Prometheus. Only for the operator."""
+    return Response(
+        generate_latest(request.app.state.metrics), media_type="text/plain; version=0.0.4"
+    )
 
 
 def _readiness(context: Context) -> Readiness:
@@ -266,24 +251,6 @@ class _Page(StaticFiles):
         return response
 
 
-class _Metrics:
-    """The metrics that ``/metrics`` reports."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "visar_requests", "Requests by route and status.", ("route", "status"),
-            registry=self.registry,
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "visar_request_seconds", "Time to the start of the response.", ("route",),
-            registry=self.registry,
-        )  # fmt: skip
-        self.running = Gauge(
-            "visar_requests_running", "Requests in progress.", registry=self.registry
-        )
-
-
 class _Rate:
     """A limit on the number of requests that each client may make per minute."""
 
@@ -311,10 +278,20 @@ class _Rate:
 class _Observer:
     """ASGI middleware that limits each client's rate, adds security headers and counts requests."""
 
-    def __init__(self, app: ASGIApp, *, metrics: _Metrics, requests_per_minute: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: CollectorRegistry, requests_per_minute: int
+    ) -> None:
         self._app = app
-        self._metrics = metrics
         self._rate = _Rate(requests_per_minute)
+        self._requests = Counter(
+            "visar_requests", "Requests by route and status.", ("route", "status"),
+            registry=metrics,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "visar_request_seconds", "Time to the start of the response.", ("route",),
+            registry=metrics,
+        )  # fmt: skip
+        self._running = Gauge("visar_requests_running", "Requests in progress.", registry=metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -340,7 +317,7 @@ class _Observer:
                 self._count(scope, message["status"], time.perf_counter() - started)
             await send(message)
 
-        with self._metrics.running.track_inprogress():
+        with self._running.track_inprogress():
             try:
                 await self._app(scope, receive, send_observed)
             except Exception:
@@ -349,5 +326,5 @@ class _Observer:
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        self._metrics.requests.labels(route, str(status)).inc()
-        self._metrics.seconds.labels(route).observe(seconds)
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
+from anyio import CapacityLimiter, Lock, to_thread
+from fastapi import Depends, Request
+from fastapi.responses import JSONResponse
+
+from visar.access import AccessTokens
 from visar.errors import (
     DiskFull,
     DocumentError,
@@ -24,19 +32,20 @@ from visar.generation import extractive
 from visar.generation.generator import Generator
 from visar.generation.registry import is_served
 from visar.index import Index
-from visar.public import public_message
-from visar.server.access import Access, StoredTokens
+from visar.library import public_message
+from visar.server import Settings
 from visar.server.jobs import JobQueue, TooManyJobs, job_folders
-from visar.server.settings import Settings
-from visar.server.view import LibraryView
-from visar.serving import problem
+from visar.server.view import Access, LibraryView, access_of
+from visar.serving import problem, refusal
 
-# After visar.serving, which says what to install if they are missing.
-from fastapi.responses import JSONResponse  # isort: skip
-
-
+MAX_BATCHES = 8
+"""Maximum number of batches of uploads to read at the same time; others wait."""
 RESERVED_BYTES = 16_000_000
 """Disk space that uploads leave free, so that the index and the job queue can still be written."""
+
+# Tokens of an index in object storage are cached for this time.
+_SECONDS_PER_READ = 1.0
+_logger = logging.getLogger(__name__)
 
 
 class TooManyQuestions(VisarError):
@@ -45,57 +54,66 @@ class TooManyQuestions(VisarError):
     code = "busy"
 
 
-_STATUS = {
-    "busy": 429,
-    "not_found": 404,
-    "password": 409,
-    "document": 409,
-    "empty_question": 422,
-    "invalid": 422,
-    "generator": 502,
-    "disk_full": 507,
-    "read_only": 503,
-    "index": 503,
+_STATUS: Mapping[type[VisarError], int] = {
+    TooManyJobs: 429,
+    TooManyQuestions: 429,
+    NotInIndex: 404,
+    EncryptedDocument: 409,
+    DocumentError: 409,
+    EmptyQuestion: 422,
+    InvalidOption: 422,
+    GenerationError: 502,
+    DiskFull: 507,
+    ReadOnlyIndex: 503,
+    StoreError: 503,
 }
-_REPORTED: tuple[type[VisarError], ...] = (
-    TooManyJobs,
-    TooManyQuestions,
-    NotInIndex,
-    EncryptedDocument,
-    DocumentError,
-    EmptyQuestion,
-    InvalidOption,
-    GenerationError,
-    DiskFull,
-    ReadOnlyIndex,
-    StoreError,
-)
 ERRORS: Mapping[type[Exception], tuple[int, str]] = {
-    kind: (_STATUS[kind.code], kind.code) for kind in _REPORTED
+    kind: (status, kind.code) for kind, status in _STATUS.items()
 }
 """Status and code of the errors whose message is sent. The first matching class applies."""
 
 
-class QuestionGate:
-    """A limit on the number of concurrent questions."""
+class StoredTokens:
+    """The tokens that are stored in the index.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._running = 0
-        self._lock = threading.Lock()
+    They are read for every request, so that a revoked token is refused immediately; if
+    ``is_remote``, only once a second. If ``needed``, requests need a token even if there are none.
+    """
 
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        """Context manager: answer a question; raises TooManyQuestions if the limit is reached."""
-        with self._lock:
-            if self._running >= self._limit:
-                raise TooManyQuestions("Too many concurrent questions: try again in a moment.")
-            self._running += 1
+    def __init__(self, tokens: AccessTokens, *, is_remote: bool, needed: bool) -> None:
+        self._tokens = tokens
+        self._max_age = _SECONDS_PER_READ if is_remote else 0.0
+        self._needed = needed
+        # A thread of its own, since questions and images may take all others.
+        self._thread = CapacityLimiter(1)
+        self._lock = Lock()
+        self._cached: tuple[float, Mapping[str, Access]] | None = None
+
+    async def grants(self) -> Mapping[str, Access] | None:
+        """Return the access that each token grants, by its hash; None if no token is needed.
+
+        Once the server has seen a token, requests need one until it stops: revoking the last token
+        must not open the library to everyone.
+        """
+        async with self._lock:
+            if self._cached is None or time.monotonic() - self._cached[0] >= self._max_age:
+                now = time.monotonic()
+                self._cached = now, await to_thread.run_sync(self._load, limiter=self._thread)
+            grants = self._cached[1]
+        self._needed = self._needed or bool(grants)
+        return grants if self._needed else None
+
+    def _load(self) -> Mapping[str, Access]:
         try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
+            tokens = self._tokens.all()
+        except VisarError as error:
+            _logger.warning("Can't read the tokens of the index: %s", error)
+            message = "Can't read the tokens of the index: try again in a moment."
+            raise refusal(503, "index", message, {"Retry-After": "2"}) from error
+        hashes = [(one, key) for one in tokens for key in (one.sha256, one.session_sha256)]
+        return {
+            key: Access(one.id, one.collection, writes=one.access == "write") for one, key in hashes
+        }
 
 
 class Context:
@@ -103,10 +121,14 @@ class Context:
 
     def __init__(self, index: Index, settings: Settings) -> None:
         self.settings = settings
-        self.gate = QuestionGate(settings.max_questions)
+        self._questions = threading.BoundedSemaphore(settings.max_questions)
         self.tokens = StoredTokens(
             index.tokens, is_remote="://" in index.location, needed=settings.needs_token
         )
+        # A thread of its own for health checks, since questions and images may take all others.
+        self.checks = CapacityLimiter(1)
+        # Separate threads, since batches on slow networks must not block those of questions.
+        self.batches = CapacityLimiter(MAX_BATCHES)
         self._index = index
         self._jobs: JobQueue | None = None
         self._lock = threading.Lock()
@@ -114,6 +136,16 @@ class Context:
     def library(self, access: Access) -> LibraryView:
         """Return the library as a request with these access rights may see and change it."""
         return LibraryView(self._index, self.job_queue, access)
+
+    @contextlib.contextmanager
+    def question(self) -> Iterator[None]:
+        """Context manager: answer a question; raises TooManyQuestions if the limit is reached."""
+        if not self._questions.acquire(blocking=False):
+            raise TooManyQuestions("Too many concurrent questions: try again in a moment.")
+        try:
+            yield
+        finally:
+            self._questions.release()
 
     async def still_has(self, access: Access) -> bool:
         """Return whether the token of a request that is in progress is still valid."""
@@ -130,11 +162,9 @@ class Context:
             return self._jobs
 
     def check_index(self) -> None:
-        """Raise StoreError if the index can't be read."""
         self._index.collections()
 
     def close(self) -> None:
-        """Close the job queue."""
         if self._jobs is not None:
             self._jobs.close()
 
@@ -150,7 +180,6 @@ class Context:
             raise DiskFull("The server's disk is full: free some space to add documents.")
 
     def problem(self, error: Exception) -> JSONResponse:
-        """Return the response to a request that failed with this error."""
         if type(error) is StoreError:
             # SQLite only says "disk I/O error" if it can't create or extend a file.
             try:
@@ -164,7 +193,6 @@ class Context:
         return public_message(error, self._index)
 
     def encoder(self, name: str | None) -> str:
-        """Return the index's name for an encoder that a request names."""
         return _choose("encoder", self.settings.encoders, name)
 
     def writer(self, name: str | None) -> str | Generator:
@@ -182,3 +210,20 @@ def _choose(kind: str, allowed: Mapping[str, str], name: str | None) -> str:
     if name not in allowed:
         raise InvalidOption(f"No {kind} {name!r}. This server offers: {', '.join(allowed)}.")
     return allowed[name]
+
+
+async def _context(request: Request) -> Context:
+    context: Context = request.app.state.context
+    return context
+
+
+State = Annotated[Context, Depends(_context)]
+"""Route parameter: the settings and the state of the server."""
+
+
+async def _library(request: Request, context: State) -> LibraryView:
+    return context.library(access_of(request))
+
+
+Library = Annotated[LibraryView, Depends(_library)]
+"""Route parameter: the library as the request may see and change it."""

@@ -27,7 +27,7 @@ from visar.errors import DocumentError, StoreError
 from visar.index import Index
 from visar.ingest.jobs import JobStore, jobs_folder, translate_errors
 from visar.results import Job, JobState
-from visar.server.settings import Settings
+from visar.server import Settings
 
 _logger = logging.getLogger(__name__)
 _UNFINISHED = ("waiting", "running")
@@ -87,7 +87,6 @@ class JobQueue:
         return self._store.changes
 
     def jobs(self) -> list[Job]:
-        """Return all jobs, newest first."""
         return self._store.jobs()
 
     def get(self, id_: str) -> Job:
@@ -161,7 +160,6 @@ class JobQueue:
         return self.get(id_)
 
     def forget(self, id_: str) -> None:
-        """Delete a finished job and its upload."""
         self.get(id_)
         self._store.forget(id_)
 
@@ -196,7 +194,6 @@ class JobQueue:
                 self._wake.wait(_SECONDS_PER_POLL)
 
     def _pause(self, error: Exception) -> None:
-        """Report an error, and wait before the next attempt."""
         if self.problem is None:
             _logger.error("The job queue has stopped. Retrying.", exc_info=error)
         self._problems[threading.get_ident()] = str(error)

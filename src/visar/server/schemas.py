@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from visar.query import MAX_COLLECTION_NAME_LENGTH, Query, check_collection
 from visar.results import Turn
+from visar.serialization import to_plain
 from visar.threads import MAX_NAME_LENGTH
 
 CollectionName = Annotated[
@@ -132,3 +134,10 @@ class Readiness(Health):
     """State of the disk for uploads."""
     jobs: Literal["ok", "stopped"]
     """State of the job queue, which adds uploads to the index."""
+
+
+def as_json(
+    value: Any, status_code: int = 200, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    """Return a JSON response with a result, without fields that must not leave the server."""
+    return JSONResponse(to_plain(value, public=True), status_code, headers)

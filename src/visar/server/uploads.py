@@ -16,28 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, TypeAlias
 
+import anyio
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from starlette.requests import ClientDisconnect
+
 from visar.errors import InvalidOption, VisarError
 from visar.results import Job
 from visar.samples import REPORT
 from visar.serialization import Result
-from visar.server.context import Context
-from visar.server.responses import as_json
-from visar.server.schemas import CollectionName
-from visar.server.view import Library, LibraryView
+from visar.server.context import Context, Library, State
+from visar.server.schemas import CollectionName, as_json
+from visar.server.view import LibraryView
 from visar.serving import refusal
 from visar.store.filters import parse_metadata
 from visar.text import clean_line
 
-# After visar.serving, which says what to install if they are missing.
-import anyio  # isort: skip
-from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response  # isort: skip
-from starlette.requests import ClientDisconnect  # isort: skip
-
 _MAX_NAME_LENGTH = 200
 MAX_FILES = 1_000
 """Maximum number of files in a request."""
-MAX_BATCHES = 8
-"""Maximum number of batches to read at the same time; others wait."""
 _CHUNK = 1 << 18
 # Maximum size of a file's header, with a name that needs an extended header.
 _MAX_HEADER_SIZE = 2 * _CHUNK
@@ -67,87 +63,93 @@ class BatchUpload(Result):
     """Error in the format of RFC 9457."""
 
 
-def router(context: Context) -> APIRouter:
-    """Return the routes for uploads."""
-    routes = APIRouter(tags=["documents"])
-    # Separate threads, since batches on slow networks must not block those that answer questions.
-    threads = anyio.CapacityLimiter(MAX_BATCHES)
+def _body(kind: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a body of bytes."""
+    content = {kind: {"schema": {"type": "string", "format": "binary"}}}
+    return {"requestBody": {"required": True, "content": content}}
 
-    async def submission(
-        library: Library,
-        request: Request,
-        encoder: str | None = None,
-        collection: Collection = None,
-        metadata: Metadata = None,
-    ) -> Submit:
-        """Return a function that queues an upload with these options."""
-        context.encoder(encoder)
-        into = library.collection_for(collection)
-        size = int(request.headers.get("content-length", 0))
-        await asyncio.to_thread(context.check_disk, size)
-        values, limit = _read_metadata(metadata), context.settings.options.limits.max_bytes
 
-        def submit(upload: Path, size: int, name: str) -> Job:
-            if not size:
-                raise _FileError(422, "empty", "The file is empty.")
-            if size > limit:
-                raise _FileError(413, "too_large", f"The file has more than {limit} bytes.")
-            chosen = encoder or next(iter(context.settings.encoders))
-            return library.submit(
-                upload, _display_name(name), encoder=chosen, collection=into, metadata=values
-            )
+routes = APIRouter(tags=["documents"])
 
-        return submit
 
-    options = Depends(submission)
+async def _submission(
+    library: Library,
+    context: State,
+    request: Request,
+    encoder: str | None = None,
+    collection: Collection = None,
+    metadata: Metadata = None,
+) -> Submit:
+    """Return a function that queues an upload with these options."""
+    context.encoder(encoder)
+    into = library.collection_for(collection)
+    size = int(request.headers.get("content-length", 0))
+    await asyncio.to_thread(context.check_disk, size)
+    values, limit = _read_metadata(metadata), context.settings.options.limits.max_bytes
 
-    @routes.post(
-        "/documents",
-        status_code=202,
-        response_model=Job,
-        openapi_extra=_body("application/octet-stream"),
+    def submit(upload: Path, size: int, name: str) -> Job:
+        if not size:
+            raise _FileError(422, "empty", "The file is empty.")
+        if size > limit:
+            raise _FileError(413, "too_large", f"The file has more than {limit} bytes.")
+        chosen = encoder or next(iter(context.settings.encoders))
+        return library.submit(
+            upload, _display_name(name), encoder=chosen, collection=into, metadata=values
+        )
+
+    return submit
+
+
+Submission = Annotated[Submit, Depends(_submission)]
+
+
+@routes.post(
+    "/documents",
+    status_code=202,
+    response_model=Job,
+    openapi_extra=_body("application/octet-stream"),
+)
+async def upload(library: Library, request: Request, name: Name, submit: Submission) -> Response:
+    """Upload a file as the request body. Returns the job that adds it."""
+    with library.upload() as path:
+        size = 0
+        with path.open("wb") as file:
+            async for part in request.stream():
+                size += len(part)
+                await asyncio.to_thread(file.write, part)
+            await asyncio.to_thread(_sync, file)
+        if await request.is_disconnected():  # the upload was cancelled
+            raise ClientDisconnect
+        job = await asyncio.to_thread(submit, path, size, name)
+    return _accepted(request, job)
+
+
+@routes.post("/documents/sample", status_code=202, response_model=Job)
+def add_sample(library: Library, request: Request, submit: Submission) -> Response:
+    """Add the sample report, to try ViSAR with. Returns the job that does so."""
+    with library.upload() as path:
+        shutil.copyfile(REPORT, path)
+        return _accepted(request, submit(path, path.stat().st_size, REPORT.name))
+
+
+@routes.post(
+    "/documents/batch",
+    status_code=202,
+    response_model=list[BatchUpload],
+    openapi_extra=_body("application/x-tar"),
+)
+async def upload_several(
+    library: Library, context: State, request: Request, submit: Submission
+) -> Response:
+    """Upload several files as a tar stream. A file that is refused doesn't stop the others.
+
+    Returns a job or a problem for each file, in the order of the stream. Files in folders are
+    included; links, and names that start with a dot, are skipped.
+    """
+    run, body = anyio.to_thread.run_sync, _Body(request.stream())
+    return as_json(
+        await run(_add_all, context, library, body, submit, limiter=context.batches), 202
     )
-    async def upload(
-        library: Library, request: Request, name: Name, submit: Submit = options
-    ) -> Response:
-        """Upload a file as the request body. Returns the job that adds it."""
-        with library.upload() as path:
-            size = 0
-            with path.open("wb") as file:
-                async for part in request.stream():
-                    size += len(part)
-                    await asyncio.to_thread(file.write, part)
-                await asyncio.to_thread(_sync, file)
-            if await request.is_disconnected():  # the upload was cancelled
-                raise ClientDisconnect
-            job = await asyncio.to_thread(submit, path, size, name)
-        return _accepted(request, job)
-
-    @routes.post("/documents/sample", status_code=202, response_model=Job)
-    def add_sample(library: Library, request: Request, submit: Submit = options) -> Response:
-        """Add the sample report, to try ViSAR with. Returns the job that does so."""
-        with library.upload() as path:
-            shutil.copyfile(REPORT, path)
-            return _accepted(request, submit(path, path.stat().st_size, REPORT.name))
-
-    @routes.post(
-        "/documents/batch",
-        status_code=202,
-        response_model=list[BatchUpload],
-        openapi_extra=_body("application/x-tar"),
-    )
-    async def upload_several(
-        library: Library, request: Request, submit: Submit = options
-    ) -> Response:
-        """Upload several files as a tar stream. A file that is refused doesn't stop the others.
-
-        Returns a job or a problem for each file, in the order of the stream. Files in folders are
-        included; links, and names that start with a dot, are skipped.
-        """
-        run, body = anyio.to_thread.run_sync, _Body(request.stream())
-        return as_json(await run(_add_all, context, library, body, submit, limiter=threads), 202)
-
-    return routes
 
 
 def _accepted(request: Request, job: Job) -> Response:
@@ -253,12 +255,6 @@ def _sync(file: IO[bytes]) -> None:
 def _problem(error: Exception, context: Context) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(bytes(context.problem(error).body))
     return content
-
-
-def _body(kind: str) -> dict[str, Any]:
-    """Return the OpenAPI description of a body of bytes."""
-    content = {kind: {"schema": {"type": "string", "format": "binary"}}}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 class _FileError(HTTPException):

@@ -1,13 +1,15 @@
-"""`LibraryView`: the library as one request may see and change it."""
+"""`LibraryView`: the library as one request may see and change it, by its access rights."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
+
+from fastapi import Request
 
 from visar.documents.page import Page
 from visar.errors import NotInIndex
@@ -29,24 +31,52 @@ from visar.results import (
     Thread,
     Turn,
 )
-from visar.server.access import Access, access_of
 from visar.server.jobs import JobQueue
+from visar.serving import GRANT, refusal
 from visar.store.checks import find_document
 from visar.threads import unknown_thread
 from visar.trace import PageId
 
-# After visar.serving, which says what to install if they are missing.
-from fastapi import Depends, Request  # isort: skip
-
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+READING_TAGS = ("questions", "session")
+"""Tags of routes that change nothing, even if their method is POST."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The access rights of a request."""
+
+    token: str | None = None
+    """Id of the stored token; None for the operator."""
+    collection: str | None = None
+    """The only accessible collection; None for the whole library."""
+    writes: bool = True
+    """Whether the request may change anything."""
+
+    @property
+    def is_operator(self) -> bool:
+        """True for the server's own token, or if no token is needed."""
+        return self.token is None
+
+    def check_writes(self) -> None:
+        """Refuse the request if its token is read-only."""
+        if not self.writes:
+            message = "This token is read-only: use one with write access to make changes."
+            # Clients raise ReadOnlyIndex for this code.
+            raise refusal(403, "read_only", message)
+
+
+OPERATOR = Access()
 
 
 class LibraryView:
     """The library as a request may see and change it. Routes only access the index through this.
 
-    For a token that is limited to a collection, nothing outside that collection exists, not even
-    the names of other collections that a document is in.
+    The methods are those of `visar.Library` and `JobQueue`. For a token that is limited to a
+    collection, nothing outside that collection exists, not even the names of other collections
+    that a document is in.
     """
 
     def __init__(self, index: Index, queue: Callable[[], JobQueue], access: Access) -> None:
@@ -60,17 +90,12 @@ class LibraryView:
     def documents(
         self, *, where: str | None = None, collection: str | None = None
     ) -> list[Document]:
-        """Return all documents, or those that match, in the order they were added."""
         if self._only is not None and collection not in (None, self._only):
             return []
         documents = self._index.documents(where=where, collection=self._only or collection)
         return self._hide_collections(documents)
 
     def get(self, document: str) -> Document:
-        """Return a document by its id, a prefix of its id, or its name.
-
-        Raises NotInIndex if no document matches, or several do.
-        """
         if self._only is None:
             return self._index.get(document)
         known = {one.id: one for one in self.documents()}
@@ -88,23 +113,18 @@ class LibraryView:
         return stored
 
     def unlock(self, document: str, password: str) -> None:
-        """Keep the password of an encrypted document in memory, so that its pages can be shown."""
         self._index.unlock(self.get(document).id, password)
 
     def original(self, document: str) -> Path | None:
-        """Return the original file or folder of a document, if the index keeps it."""
         return self._index.original(self.get(document).id)
 
     def page(self, document: str, number: int) -> Page:
-        """Return a page of a document with its words and blocks. The first page is 1."""
         return self._index.page(self.get(document).id, number)
 
     def pages(self, document: str) -> tuple[Page, ...]:
-        """Return all pages of a document."""
         return self._index.pages(self.get(document).id)
 
     def image(self, document: str, number: int, dpi: float = 144) -> Image:
-        """Render a page as an image."""
         return self._index.image(self.get(document).id, number, dpi)
 
     def _hide_collections(self, documents: Iterable[Document]) -> list[Document]:
@@ -116,30 +136,25 @@ class LibraryView:
     # Collections
 
     def collections(self) -> list[Collection]:
-        """Return the collections, sorted by name."""
         return [one for one in self._index.collections() if self._only in (None, one.name)]
 
     def collection(self, name: str) -> Collection:
-        """Return a collection; raises NotInIndex if it doesn't exist."""
         for collection in self.collections():
             if collection.name == name:
                 return collection
         raise _unknown_collection(name)
 
     def collect(self, name: str, documents: Iterable[str]) -> Collection:
-        """Add documents to a collection, and create it if needed."""
         self._check_collection(name)
         self._index.collect(name, [self.get(one).id for one in documents])
         return self.collection(name)
 
     def uncollect(self, name: str, documents: Iterable[str] | None = None) -> None:
-        """Remove documents from a collection, by default all; the library keeps them."""
         self.collection(name)
         chosen = None if documents is None else [self.get(one).id for one in documents]
         self._index.uncollect(name, chosen)
 
     def rename(self, name: str, new: str) -> Collection:
-        """Rename a collection. If the new name exists, the two are merged."""
         self.collection(name)
         self._check_collection(new)
         self._index.collect(new, [one.id for one in self._index.documents(collection=name)])
@@ -155,34 +170,27 @@ class LibraryView:
 
     @property
     def changes(self) -> int:
-        """A number that changes whenever a job changes."""
         return self._queue().changes
 
     def jobs(self) -> list[Job]:
-        """Return the jobs, newest first."""
         return [job for job in self._queue().jobs() if self._only in (None, job.collection)]
 
     def job(self, id_: str) -> Job:
-        """Return a job by its id; raises NotInIndex if it doesn't exist."""
         job = self._queue().get(id_)
         if self._only not in (None, job.collection):
             raise unknown_job(id_)
         return job
 
     def cancel(self, id_: str) -> Job:
-        """Cancel a waiting or running job. A finished job stays as it is."""
         return self._queue().cancel(self.job(id_).id)
 
     def retry(self, id_: str, password: str | None) -> Job:
-        """Retry a job that failed or was cancelled, perhaps with a password."""
         return self._queue().retry(self.job(id_).id, password)
 
     def forget(self, id_: str) -> None:
-        """Delete a finished job and its upload."""
         self._queue().forget(self.job(id_).id)
 
     def upload(self) -> AbstractContextManager[Path]:
-        """Context manager: a path for an upload, which is deleted unless it is submitted."""
         return self._queue().upload()
 
     def collection_for(self, name: str | None) -> str | None:
@@ -194,28 +202,16 @@ class LibraryView:
             self._check_collection(name)
         return self._only or name
 
-    def submit(
-        self,
-        upload: Path,
-        name: str,
-        *,
-        encoder: str,
-        collection: str | None,
-        metadata: Mapping[str, Any],
-    ) -> Job:
-        """Queue an uploaded file. The job is on disk when this method returns."""
+    def submit(self, upload: Path, name: str, *, collection: str | None, **more: Any) -> Job:
         into = self.collection_for(collection)
-        queue = self._queue()
-        return queue.submit(upload, name, encoder=encoder, collection=into, metadata=metadata)
+        return self._queue().submit(upload, name, collection=into, **more)
 
     # Conversations
 
     def threads(self) -> list[Thread]:
-        """Return the saved conversations without their exchanges, latest first."""
         return [one for one in self._index.threads() if self._only in (None, one.collection)]
 
     def thread(self, thread: str) -> Thread:
-        """Return a saved conversation with its exchanges."""
         stored = self._index.thread(self._find_thread(thread).id)
         exchanges = [
             replace(one, answer=replace(one.answer, search=self._hide_others(one.answer.search)))
@@ -224,15 +220,12 @@ class LibraryView:
         return replace(stored, exchanges=tuple(exchanges))
 
     def create_thread(self, name: str, collection: str | None) -> Thread:
-        """Save a new conversation."""
         return self._index.create_thread(name, self.collection_for(collection))
 
     def rename_thread(self, thread: str, name: str) -> Thread:
-        """Rename a saved conversation."""
         return self._index.rename_thread(self._find_thread(thread).id, name)
 
     def delete_thread(self, thread: str) -> None:
-        """Delete a saved conversation."""
         self._index.delete_thread(self._find_thread(thread).id)
 
     def _find_thread(self, thread: str) -> Thread:
@@ -246,7 +239,6 @@ class LibraryView:
     # that came from another query.
 
     def search(self, query: Query, **options: Unpack[SearchOptions]) -> SearchResult:
-        """Find the pages a question needs."""
         return self._with_query(self._search(query, options), query)
 
     def stream(
@@ -292,21 +284,17 @@ class LibraryView:
         return AnswerStream(found, conversations.save_answer(thread, question, pieces()))
 
     def explain(self, query: Query, **options: Unpack[SearchOptions]) -> Explanation:
-        """Explain a search: weights, similarities, cost, and the choices of other methods."""
         return self._index.explain(self._search(query, options))
 
     def pairs(
         self, query: Query, first: PageId, second: PageId, **options: Unpack[SearchOptions]
     ) -> tuple[PatchPair, ...]:
-        """Return the best matching patches of two searched pages."""
         return self._index.pairs(self._search(query, options), first, second)
 
     def patches(self, query: Query, page: PageId, **options: Unpack[SearchOptions]) -> Patches:
-        """Return the patches of a searched page with their weights for the question."""
         return self._index.patches(self._search(query, options), *page)
 
     def _search(self, query: Query, options: SearchOptions) -> SearchResult:
-        """Search, or return the cached result of an equal search."""
         return self._index.search(query.question, **self._restrict(options))
 
     def _restrict(self, options: SearchOptions) -> SearchOptions:
@@ -339,10 +327,21 @@ def _unknown_collection(name: str) -> NotInIndex:
     return NotInIndex(f"No collection {name!r}.")
 
 
-async def _view(request: Request) -> LibraryView:
-    view: LibraryView = request.app.state.context.library(access_of(request))
-    return view
+def access_of(request: Request) -> Access:
+    """Return the access rights of a request, from the token that `RequestGuard` has checked."""
+    grant = request.scope[GRANT]
+    return grant if isinstance(grant, Access) else OPERATOR
 
 
-Library = Annotated[LibraryView, Depends(_view)]
-"""Route parameter: the library as the request may see and change it."""
+async def check_rights(request: Request) -> None:
+    """Refuse requests with a read-only token, except reads and questions."""
+    tags = request.scope["route"].tags
+    if request.method in ("GET", "HEAD") or not {*READING_TAGS}.isdisjoint(tags):
+        return
+    access_of(request).check_writes()
+
+
+async def check_operator(request: Request) -> None:
+    """Refuse requests that don't come from the operator."""
+    if not access_of(request).is_operator:
+        raise refusal(403, "operator", "Only the operator may do this: use the server's own token.")

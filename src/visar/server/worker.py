@@ -42,12 +42,9 @@ def main() -> None:
         os.nice(_NICENESS)
     try:
         send(_add(task, send))
-    except EncryptedDocument as error:
-        send({"code": "password", "reason": _reason(error, task)})
-    except DocumentError as error:
-        send({"code": "document", "reason": _reason(error, task)})
     except VisarError as error:
-        send({"code": "failed", "reason": _reason(error, task)})
+        code = error.code if isinstance(error, DocumentError) else VisarError.code
+        send({"code": code, "reason": _reason(error, task)})
 
 
 def _add(task: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

@@ -27,8 +27,7 @@ from visar._version import __version__
 from visar.errors import NotInIndex
 from visar.explain.report import html_app
 from visar.generation.generator import Generator
-from visar.integrations.mcp.output import output_schema
-from visar.integrations.mcp.tools import Roots, Tools
+from visar.integrations.mcp.tools import Roots, Tools, output_schema
 from visar.library import Library
 from visar.serving import RequestGuard, answer_errors, first_mistake, problem, refusal
 
@@ -58,13 +57,9 @@ def create_server(
 ) -> MCPServer[Any]:
     """Create an MCP server for a library, which the caller closes.
 
-    Parameters
-    ----------
-    encoder, generator
-        Encoder of searches and writer of answers; the library's defaults if None.
-    roots
-        Folders that documents may be added from. Without them the server is read-only: it has no
-        tools that change the library. Raises InvalidOption if one isn't a folder.
+    ``encoder`` and ``generator`` are the library's defaults if None. Documents may be added from
+    the folders in ``roots``; without them, the server has no tools that change the library. Raises
+    InvalidOption if one isn't a folder.
     """
     tools = Tools(library, encoder, generator, Roots(roots or ()))
     offered = [

@@ -1,4 +1,4 @@
-"""The tools and resources of an MCP server. The server calls each in a thread."""
+"""The tools and resources of an MCP server, and their output. The server calls each in a thread."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import base64
 import contextlib
 import io
 import itertools
+import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from anyio import from_thread
 from mcp.server.mcpserver import Context
-from mcp_types import CallToolResult, ImageContent
-from pydantic import Field
+from mcp_types import CallToolResult, ContentBlock, ImageContent, ResourceLink, TextContent
+from pydantic import Field, TypeAdapter
 
 from visar.documents import find_documents
 from visar.documents.finding import page_images
@@ -25,20 +26,19 @@ from visar.explain.report import report_data
 from visar.generation.answering import page_text, quoted_answer
 from visar.generation.generator import Generator
 from visar.generation.prompts import fit_pixels
-from visar.integrations.mcp.output import limit_left_out, make_result, page_link, page_links
-from visar.library import MAX_PAGES, AnswerStream, Library, SearchOptions
-from visar.public import public_message
+from visar.library import MAX_PAGES, AnswerStream, Library, SearchOptions, public_message
 from visar.results import (
     Additions,
     Answer,
     Collection,
+    Decision,
     Document,
     QuestionWord,
     Refusal,
     SearchResult,
 )
 from visar.retrieval.wording import numbers
-from visar.serialization import Result
+from visar.serialization import Result, to_plain
 
 REPORT = "visar/report"
 """Key of the app's data in the metadata of a result of ``explain``; models don't get it."""
@@ -58,6 +58,21 @@ CollectionName = Annotated[str | None, Field(description="Only use this collecti
 MaxPages = Annotated[int, Field(ge=1, le=100, description="Most questions need fewer.")]
 DocumentName = Annotated[str, Field(description="Id or name of a document.")]
 PageNumber = Annotated[int, Field(ge=1, description="Page number, from 1.")]
+MAX_RESULT = 1_000_000
+"""Maximum size of a result, in bytes of JSON. Claude Desktop accepts 1 MiB with its envelope."""
+MAX_LEFT_OUT = 20
+"""Maximum number of documents listed as not searched; a library may have thousands."""
+# Models don't need these fields, and they can be long.
+_OMITTED: Mapping[type, Sequence[str]] = {
+    SearchResult: ("documents", "encoder", "calibration"),
+    Decision: ("cost", "timings"),
+    Document: ("encoders", "invalid"),
+    Answer: ("passages",),  # its search has the same
+}
+# Every tool takes the beginning of a document's id.
+_IDS = ("id", "document")
+_ID_LENGTH = 16
+_DECIMALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,3 +336,67 @@ def _line(page: Page, indices: Iterable[int]) -> Line:
     left, top, right, bottom = zip(*(word.box for word in words), strict=True)
     box = (min(left), min(top), max(right), max(bottom))
     return Line(" ".join(word.text for word in words), box)
+
+
+def output_schema(kind: type) -> dict[str, Any]:
+    """Return the JSON schema of a result, without the fields that `shorten` omits."""
+    schema = TypeAdapter(kind).json_schema(mode="serialization")
+    omitted = {one.__name__: names for one, names in _OMITTED.items()}
+    for described in (schema, *schema.get("$defs", {}).values()):
+        for name in omitted.get(described.get("title"), ()):
+            described["properties"].pop(name)
+            described["required"] = [one for one in described["required"] if one != name]
+    return schema
+
+
+def shorten(value: Any) -> Any:
+    """Convert a result to JSON values, with short ids and numbers and without long details."""
+    return _shorten(value, to_plain(value, public=True))
+
+
+def _shorten(value: Any, plain: Any) -> Any:
+    if isinstance(plain, dict) and not isinstance(value, Mapping):
+        shown = {name: plain[name] for name in plain if name not in _OMITTED.get(type(value), ())}
+        short = {name: _shorten(getattr(value, name), item) for name, item in shown.items()}
+        ids = {name: short[name][:_ID_LENGTH] for name in _IDS if isinstance(short.get(name), str)}
+        return short | ids
+    if isinstance(plain, list):
+        return [_shorten(one, item) for one, item in zip(value, plain, strict=True)]
+    return round(plain, _DECIMALS) if isinstance(plain, float) else plain
+
+
+def limit_left_out(found: SearchResult) -> SearchResult:
+    """Return a result that lists few of the documents left out, and counts them in its summary."""
+    if not found.left_out:
+        return found
+    documents = "1 document" if len(found.left_out) == 1 else f"{len(found.left_out):,} documents"
+    summary = f"{found.summary} · {documents} not searched: no vectors of this encoder"
+    return replace(found, left_out=found.left_out[:MAX_LEFT_OUT], summary=summary)
+
+
+def page_link(document: str, name: str, page: int) -> ResourceLink:
+    """Return the resource of a page's image."""
+    uri = f"visar://{document[:_ID_LENGTH]}/{page}"
+    return ResourceLink(uri=uri, name=f"{name}, page {page}", mime_type="image/jpeg")
+
+
+def page_links(found: SearchResult) -> list[ResourceLink]:
+    """Return the pages of a search as resources."""
+    return [page_link(hit.document, hit.name, hit.page) for hit in found.pages]
+
+
+def make_result(
+    value: Result, *more: ContentBlock, meta: dict[str, Any] | None = None
+) -> CallToolResult:
+    """Return a tool's result: data, the same as text, then other content; ``meta`` is for an app.
+
+    Raises InvalidOption if it has more than `MAX_RESULT` bytes.
+    """
+    data = shorten(value)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    result = CallToolResult(
+        content=[TextContent(text=text), *more], structured_content=data, _meta=meta
+    )
+    if len(result.model_dump_json(by_alias=True).encode()) > MAX_RESULT:
+        raise InvalidOption("The result is too long to send. Ask for fewer pages or documents.")
+    return result
