@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.evaluation.judge.generators import Grader, Says, same_text
 from visar.errors import GenerationError, InvalidOption
 from visar.evaluation.judge import LLMJudge
-from visar.evaluation.judge.llm import CHOICES
-from visar.evaluation.judge.model import case_line
+from visar.evaluation.judge.models import CHOICES, case_line
 
 
 def test_the_model_gets_the_case_and_decides() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.evaluation.judge.generators import Says
 from visar.errors import GenerationError
 from visar.evaluation.judge import BenchmarkJudge, LLMJudge, PaperJudge
-from visar.evaluation.judge.paper import as_alternatives, says_correct
+from visar.evaluation.judge.models import as_alternatives, says_correct
 from visar.evaluation.questions import write_list
 from visar.generation.generator import Reply
 
