@@ -17,10 +17,10 @@ from tests.evaluation.datasets.beir_sets import (
     write_parquet,
     write_table,
 )
-from tests.evaluation.datasets.layouts import write_lines
+from tests.evaluation.datasets.layouts import missing_documents, write_lines
 from visar.documents import open_document
 from visar.errors import DatasetError
-from visar.evaluation.datasets import missing_documents, open_dataset
+from visar.evaluation.datasets import open_dataset
 from visar.evaluation.plan import Plan, open_question_sets
 from visar.evaluation.questions import EvidenceBox
 

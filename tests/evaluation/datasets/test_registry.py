@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluation.datasets.layouts import missing_documents
 from visar import plugins
 from visar.errors import DatasetError, InvalidOption
-from visar.evaluation.datasets import dataset_names, missing_documents, open_dataset
+from visar.evaluation.datasets import dataset_names, open_dataset
 from visar.evaluation.datasets.converters import convert, converter_names
 from visar.evaluation.questions import Dataset, Question
 

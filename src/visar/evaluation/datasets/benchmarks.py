@@ -12,19 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from pydantic import AliasChoices, Field, PositiveInt
 
-from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder
-from visar.evaluation.datasets.schemas import (
+from visar.evaluation.datasets.entries import (
     Answer,
     DocumentName,
+    Entry,
     Identity,
     OptionalText,
     Schema,
     Text,
     WrittenPages,
     filled,
+    leaves_folder,
     read_questions,
 )
 from visar.evaluation.questions import Question
@@ -90,17 +92,6 @@ class LongDocURL:
         if name not in images or self._first_missing(document):
             return None
         return self._folder_of_images(name)
-
-    def incomplete_documents(self) -> dict[str, int]:
-        """Return documents with only some of their page images, with the first missing page."""
-        documents = dict.fromkeys(question.document for question in self._questions)
-        names = {document: document.removesuffix(".pdf") for document in documents}
-        return {
-            document: missing
-            for document, name in names.items()
-            if name in self._found[1] and name not in self._found[0]
-            if (missing := self._first_missing(document))
-        }
 
     def _first_missing(self, document: str) -> int | None:
         images = self._found[1].get(document.removesuffix(".pdf"), {})
@@ -173,11 +164,7 @@ class OwnQuestion(Schema):
 
 
 def published_questions(
-    entries: Sequence[Entry],
-    problems: Problems,
-    *,
-    first_page: int = 1,
-    raise_to_first: bool = False,
+    file: Path, entries: Sequence[Entry], *, first_page: int = 1, raise_to_first: bool = False
 ) -> list[Question]:
     """Return the questions of either benchmark; raises DatasetError if an entry is invalid.
 
@@ -185,7 +172,8 @@ def published_questions(
     lower numbers also mean the first page.
     """
 
-    def question(row: PublishedQuestion) -> Question:
+    def question(values: dict[str, Any]) -> Question:
+        row = PublishedQuestion.model_validate(values)
         pages = [page + 1 - first_page for page in row.evidence_pages]
         if raise_to_first:
             pages = [max(1, page) for page in pages]
@@ -198,17 +186,18 @@ def published_questions(
             kind=row.kind,
         )
 
-    return read_questions(entries, PublishedQuestion, problems, question)
+    return read_questions(file, entries, question)
 
 
-def own_questions(entries: Sequence[Entry], problems: Problems) -> list[Question]:
+def own_questions(file: Path, entries: Sequence[Entry]) -> list[Question]:
     """Return custom questions; raises DatasetError if an entry is invalid."""
 
-    def question(row: OwnQuestion) -> Question:
+    def question(values: dict[str, Any]) -> Question:
+        row = OwnQuestion.model_validate(values)
         pages = tuple(dict.fromkeys(row.evidence_pages))
         return Question(row.id or "", row.document, row.text, pages, tuple(row.answers))
 
-    return read_questions(entries, OwnQuestion, problems, question)
+    return read_questions(file, entries, question)
 
 
 def page_counts(entries: Sequence[Entry]) -> dict[str, int]:
