@@ -28,17 +28,16 @@ from visar.cli.options import (
     with_options,
 )
 from visar.cli.output import complain, console, print_json
-from visar.cli.progress import ProgressDisplay, progress_shown
+from visar.cli.progress import progress_shown
 from visar.errors import InvalidOption, extra_needed
 from visar.index import Index
-from visar.ingest.pipeline import Progress as PageProgress
 from visar.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from visar.evaluation.run import Outcome
     from visar.evaluation.state import Progress, RunState
-    from visar.evaluation.work import Outcome, ProgressListener
 
 app = App("Run benchmarks and report the results.", no_args_is_help=True)
 
@@ -233,7 +232,7 @@ def run_evaluation(
     """Encode, retrieve, answer and judge. Re-run the same command to resume."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation.plan import open_question_sets, read_plan
-        from visar.evaluation.run import Run
+        from visar.evaluation.run import run
 
     plan = read_plan(
         config,
@@ -262,10 +261,16 @@ def run_evaluation(
         for name in plan.encoders:
             fetch_model(library.encoder(name), quiet=quiet)
         with progress_shown(quiet=quiet) as display:
-            listener = _listener(display)
-            run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)
+
+            def step(name: str, done: int, total: int) -> None:
+                display.step(name, done, total)
+                if name == "documents" and done == total:
+                    display.clear("pages")
+
             with ray_messages_on_stderr(ray is not None):
-                outcome = run.run()
+                outcome = run(
+                    folder, plan, question_sets, library, step, base_url=base_url, ray=ray
+                )
     if as_json:
         print_json(outcome.model_dump())
     else:
@@ -367,7 +372,7 @@ def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = 
 
     converted = convert_file(name, source, out)
     if as_json:
-        print_json(converted.to_json())
+        print_json(asdict(converted))
         return
     lines = [
         f"{counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
@@ -397,21 +402,6 @@ def _share(text: str) -> tuple[int, int]:
     if not (slash and mine.isdecimal() and shares.isdecimal()):
         raise InvalidOption(f"--share {text}: not a share. Use I/N, such as 1/2.")
     return int(mine), int(shares)
-
-
-def _listener(display: ProgressDisplay) -> ProgressListener:
-    """Return a listener that shows the progress of a run, and of the pages of new documents."""
-    from visar.evaluation.work import ProgressListener
-
-    def step(name: str, done: int, total: int) -> None:
-        display.step(name, done, total)
-        if name == "documents" and done == total:
-            display.clear("pages")
-
-    def document(_: Path) -> PageProgress:
-        return lambda _, done, total: step("pages", done, total)
-
-    return ProgressListener(document, step)
 
 
 def _print_outcome(folder: Path, outcome: Outcome) -> None:
