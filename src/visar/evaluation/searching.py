@@ -40,7 +40,7 @@ class Search:
             setting
             for setting in planned(work.manifest, work.asked)["retrieved"]
             if setting[2] == self._encoder.name
-            and not self._is_sufficient(work.state.retrieved.get(setting))
+            and not self._is_sufficient(work.state.retrieved.get(setting), setting)
         ]
         missing: dict[Setting, list[Setting]] = {}
         methods: dict[Setting, list[str]] = {}
@@ -78,11 +78,11 @@ class Search:
                 selection = select(query, searcher.pages, full_matrix=True)
                 write_details(path, asked, name, selection, inputs)
 
-    def _is_sufficient(self, found: RetrievalRecord | None) -> bool:
+    def _is_sufficient(self, found: RetrievalRecord | None, setting: Setting) -> bool:
         """Return whether a retrieval has enough pages for the budgets, and is timed if needed."""
         if found is None:
             return False
-        plan, asked = self._work.plan, self._work.rows[found.key[:2]].asked
+        plan, asked = self._work.plan, self._work.rows[setting[:2]].asked
         depth = 1 if self._adaptive[found.method] else min(plan.depth, asked.pages)
         return len(found.pages) >= depth and (found.alone or not plan.measure_latency)
 

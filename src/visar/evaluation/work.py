@@ -74,7 +74,7 @@ class Work:
         self,
         kind: type[Result],
         settings: Iterable[Setting],
-        is_sufficient: Callable[[Result], bool] = lambda _: True,
+        is_sufficient: Callable[[Result, Setting], bool] = lambda _, __: True,
     ) -> list[list[Setting]]:
         """Store known results for missing ones with the same inputs.
 
@@ -87,7 +87,7 @@ class Work:
         missing = []
         for inputs, group in groups.items():
             known = self.state.known.get(inputs)
-            if isinstance(known, kind) and is_sufficient(known):
+            if isinstance(known, kind) and is_sufficient(known, group[0]):
                 self.keep(known, group)
             else:
                 missing.append(group)

@@ -34,6 +34,9 @@ def tides(source):
     for line in source.read_text().splitlines():
         yield Question(line, "ports.pdf", f"When is {line} tide?", (1,), ("noon",))
 
+def texts(source):
+    return [source.stem]
+
 def broken(data):
     raise KeyError("ports")
 
@@ -126,6 +129,8 @@ def test_a_plugin_converter_cannot_replace_ours_and_its_errors_are_reported(
     assert "KeyError" not in str(ours.value)
     with pytest.raises(DatasetError, match="The converter sunk failed: KeyError: 'ports'"):
         convert("sunk", source, tmp_path / "questions.jsonl")
+    with pytest.raises(DatasetError, match=r"'tides'.*Question"):
+        convert("visar_ports:texts", source, tmp_path / "questions.jsonl")
 
 
 class CustomDataset:

@@ -87,20 +87,16 @@ class BeirDataset:
     """A data set in BEIR's layout. Raises DatasetError if its folder is invalid."""
 
     def __init__(self, folder: Path, name: str, options: BeirOptions) -> None:
+        parts = [name, options.language]
+        parts.append(None if options.split == "test" else options.split)
+        parts.append(None if options.grade == 1 else f"grade {options.grade}")
+        self.name = ", ".join(part for part in parts if part)
+        """The name of the data set, with options that aren't the default."""
         self._folder = folder
         self._document = name
         self._options = options
         self._corpus = _files_of(folder, "corpus", options)
         self._questions = self._read()
-
-    @property
-    def name(self) -> str:
-        """The name of the data set, with options that aren't the default."""
-        options = self._options
-        parts = [self._document, options.language]
-        parts.append(None if options.split == "test" else options.split)
-        parts.append(None if options.grade == 1 else f"grade {options.grade}")
-        return ", ".join(part for part in parts if part)
 
     def questions(self) -> list[Question]:
         """Return all queries with evidence pages, in the order of the file."""

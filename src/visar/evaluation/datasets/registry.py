@@ -16,7 +16,6 @@ from visar.evaluation.datasets.benchmarks import (
     QuestionFile,
     if_exists,
     own_questions,
-    page_counts,
     published_questions,
 )
 from visar.evaluation.datasets.entries import Entry, read_entries
@@ -206,7 +205,12 @@ def _open_file(file: Path, benchmark: str | None) -> Dataset:
         # The authors number pages from 1, but the collection, which has this file, from 0.
         first_page = 0 if file.name == _SAMPLES else 1
         questions = published_questions(file, entries, first_page=first_page)
-        return LongDocURL(questions, page_counts(entries), file.parent)
+        counts = {
+            str(one.values.get("doc_no")): count
+            for one in entries
+            if (count := one.values.get("total_pages")) is not None
+        }
+        return LongDocURL(LONGDOCURL, questions, file.parent, counts)
     return QuestionFile(file.stem, own_questions(file, entries), file.parent)
 
 
