@@ -30,9 +30,10 @@ Answers = Sequence[AnswerRecord | VisarError]
 
 def quote(work: Work, search: Search, encoder: Encoder) -> None:
     """Answer with quotes from the pages chosen with an encoder."""
-    groups = [group for group in _missing(work, extractive.NAME) if group[0][2] == encoder.name]
+    groups = _missing(work, extractive.NAME, encoder.name)
     groups.sort(key=lambda group: work.rows[group[0][:2]].search_order)
-    results = search.weights([work.rows[key] for key in {group[0][:2]: 0 for group in groups}])
+    questions = dict.fromkeys(group[0][:2] for group in groups)
+    results = search.weights([work.rows[question] for question in questions])
     searchers: dict[str, Searcher] = {}
 
     def quote_one(settings: Sequence[Setting]) -> Answers:
@@ -97,12 +98,17 @@ def judge_answers(work: Work, judge: Judge, pace: Pace) -> None:
     )
 
 
-def _missing(work: Work, generator: str) -> list[list[Setting]]:
-    """Return the missing answers of a generator for which pages have been chosen."""
+def _missing(work: Work, generator: str, encoder: str | None = None) -> list[list[Setting]]:
+    """Return the missing answers of a generator for which pages have been chosen.
+
+    ``encoder`` limits them to one encoder, since the next one hasn't chosen its pages yet.
+    """
     settings = [
         setting
         for setting in planned(work.manifest, work.asked)["answered"]
-        if setting[4] == generator and setting not in work.state.answered
+        if setting[4] == generator
+        and encoder in (None, setting[2])
+        and setting not in work.state.answered
     ]
     return work.reuse(AnswerRecord, settings)
 
