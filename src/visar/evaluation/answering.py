@@ -170,12 +170,15 @@ def _write_answers(
     answers = answer_each(list(given.values()), generator, BUDGETS[prompt], prompt=prompt)
     answered = dict(zip(given, answers, strict=True)) | failed
     return [
-        one if isinstance(one, VisarError) else _fill_in(blank, one, concurrency)
-        for blank, one in ((blank, answered[position]) for position, blank in enumerate(blanks))
+        _fill_in(blank, answered[position], concurrency) for position, blank in enumerate(blanks)
     ]
 
 
-def _fill_in(blank: AnswerRecord, answer: GeneratedAnswer, concurrency: int) -> AnswerRecord:
+def _fill_in(
+    blank: AnswerRecord, answer: GeneratedAnswer | VisarError, concurrency: int
+) -> AnswerRecord | VisarError:
+    if isinstance(answer, VisarError):
+        return answer
     generation = answer.generation
     return replace(
         blank,
