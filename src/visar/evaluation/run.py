@@ -195,7 +195,8 @@ def _pace(generator: Generator, concurrency: int) -> Pace:
     """Return the pace for a generator: threads if it is served, a batch if it runs here."""
     if not isinstance(generator, Releasable):
         return Pace(threads=concurrency)
-    return Pace(batch=concurrency) if isinstance(generator, BatchGenerator) else ONE_BY_ONE
+    can_batch = isinstance(generator, BatchGenerator)
+    return Pace(batch=concurrency) if can_batch else ONE_BY_ONE
 
 
 def _run_stages(work: Work, question_sets: Sequence[QuestionSet], models: _Models) -> None:
