@@ -128,13 +128,17 @@ def test_a_single_file_of_judgments_has_no_splits(tmp_path: Path) -> None:
 
 def test_invalid_rows_are_reported(tmp_path: Path) -> None:
     folder = write_json_lines(tmp_path / "harbour")
-    write_lines(folder / "queries.jsonl", [{"_id": "10", "text": 5}, {"text": "?"}])
-    with pytest.raises(DatasetError) as caught:
-        open_dataset(folder)
-    assert str(caught.value).splitlines()[1:] == [
-        '  line 1: "text" must be text, not 5',
-        '  line 2: has no "query-id"',
-    ]
+    rows = [{"_id": "10", "text": 5, "language": "english"}, {"text": "?", "language": "english"}]
+    queries = write_lines(folder / "queries.jsonl", rows)
+    queries.write_text(queries.read_text() + "no JSON\n")
+    for options in ("", "?language=english"):
+        with pytest.raises(DatasetError) as caught:
+            open_dataset(f"{folder}{options}")
+        assert str(caught.value).splitlines()[1:] == [
+            '  line 1: "text" must be text, not 5',
+            '  line 2: has no "query-id"',
+            "  line 3: isn't JSON (Expecting value)",
+        ]
 
 
 def test_judgments_of_missing_pages_are_errors(tmp_path: Path) -> None:

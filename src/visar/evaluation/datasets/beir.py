@@ -124,7 +124,11 @@ class BeirDataset:
         language = self._options.language
         languages = {entry.values.get("language") for entry in entries} - {None}
         if language is not None and languages:
-            entries = [entry for entry in entries if entry.values.get("language") == language]
+            entries = [
+                entry
+                for entry in entries
+                if entry.fault or entry.values.get("language") == language
+            ]
             if not entries:
                 known = ", ".join(sorted(map(str, languages)))
                 raise DatasetError(
