@@ -166,14 +166,16 @@ class Progress:
 
 def progress(state: RunState) -> dict[str, Progress]:
     """Return the progress of each kind of result."""
-    plans = [planned(call, state.asked.values()) for call in state.calls]
+    plans: dict[str, set[Setting]] = {kind.FILE: set() for kind in RESULTS}
+    for call in state.calls:
+        for name, settings in planned(call, state.asked.values()).items():
+            plans[name].update(settings)
     found = {}
     for name, kind in zip(("retrievals", "answers", "verdicts"), RESULTS, strict=True):
         current = state.current(kind)
-        settings = {setting for plan in plans for setting in plan[kind.FILE]}
         missing = Counter(
             " · ".join(str(part) for part in (setting[0], *setting[2:]))
-            for setting in settings - current.keys()
+            for setting in plans[kind.FILE] - current.keys()
         )
         found[name] = Progress(len(current), state.stale[kind.FILE], dict(missing))
     return found
