@@ -12,8 +12,7 @@ import pytest
 
 from visar.encoders import registry as encoder_registry
 from visar.evaluation.plan import open_question_sets, read_plan
-from visar.evaluation.run import Run
-from visar.evaluation.work import Outcome, ProgressListener
+from visar.evaluation.run import Outcome, run
 from visar.generation import registry as generator_registry
 from visar.index import Index
 
@@ -55,8 +54,7 @@ def evaluate(
     """Run a call as on the command line, with plugin models."""
     plan = read_plan(None, settings)
     index = Index.open(folder / "index")
-    listener = ProgressListener(lambda _: lambda *_: None, step)
-    return Run(folder, plan, open_question_sets(plan), index, listener).run()
+    return run(folder, plan, open_question_sets(plan), index, step)
 
 
 @pytest.fixture

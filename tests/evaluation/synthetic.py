@@ -15,7 +15,7 @@ from visar.evaluation.inputs import Definitions
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.methods import METHODS
 from visar.evaluation.records import (
-    FILE_NAMES,
+    RESULTS,
     AnswerRecord,
     QuestionRecord,
     RetrievalRecord,
@@ -66,13 +66,13 @@ def stamp(folder: Path) -> Path:
             Definitions.model_validate(manifest.get("definitions", {}))
         )
     state = RunState(read_by_key(folder, QuestionRecord), (), definitions)
-    for kind in (RetrievalRecord, AnswerRecord, VerdictRecord):
+    for kind in RESULTS:
         schema: TypeAdapter[Any] = TypeAdapter(kind)
-        for path in sorted(folder.glob(f"{FILE_NAMES[kind]}*.jsonl")):
+        for path in sorted(folder.glob(f"{kind.FILE}*.jsonl")):
             records = []
             for line in path.read_text(encoding="utf-8").splitlines():
                 record = schema.validate_json(line)
-                records.append(replace(record, inputs=state.inputs(record) or ""))
+                records.append(replace(record, inputs=state.inputs(kind, record.key) or ""))
                 state.keep(records[-1:])
             path.unlink()
             write_records(path, records)

@@ -30,10 +30,10 @@ from visar.evaluation.records import (
 )
 
 
-def test_a_run_with_the_papers_prompt_and_judge(
+def test_a_run_with_both_prompts_and_all_judges(
     visar: Visar, data: Path, tmp_path: Path, smollm: SmolLM
 ) -> None:
-    """A real small model answers with both prompts in one folder, and judges its answers."""
+    """A real small model answers with both prompts in one folder, and judges with both."""
     model = f"openai-text:{smollm.model}"
     folder = tmp_path / "run"
     write_questions(data, QUESTIONS[:2])
@@ -43,17 +43,18 @@ def test_a_run_with_the_papers_prompt_and_judge(
         "--json",
     )
     assert json.loads(visar(*call).out)["answered"] == 2 * 2
-    papers = (*call, "--prompt", "paper", "--judge", f"paper:{model}")
+    papers = (*call, "--prompt", "paper", "--judge", f"paper:{model}", "--judge", model)
     ran = visar(*papers)
     assert ran.code == 0, ran.err
-    # Quotes have no prompt and exist already. The judge gets all generated answers.
-    assert (json.loads(ran.out)["answered"], json.loads(ran.out)["judged"]) == (2, 2 * 3)
+    # Quotes have no prompt and exist already. Both judges get all answers.
+    assert (json.loads(ran.out)["answered"], json.loads(ran.out)["judged"]) == (2, 2 * 2 * 3)
     answers = read_by_key(folder, AnswerRecord).values()
     by_prompt = {
         prompt: [a for a in answers if a.prompt == prompt] for prompt in ("default", "paper")
     }
     assert [len(by_prompt["default"]), len(by_prompt["paper"])] == [4, 2]
     assert {answer.generator for answer in by_prompt["paper"]} == {model}
+    assert {answer.model for answer in by_prompt["paper"]} == {smollm.model}
     assert all(answer.raw and answer.input_tokens for answer in by_prompt["paper"])
     judged = read_by_key(folder, VerdictRecord).values()
     by_paper = [verdict for verdict in judged if verdict.judge.startswith("paper ")]
@@ -62,6 +63,8 @@ def test_a_run_with_the_papers_prompt_and_judge(
     again = json.loads(visar(*papers).out)
     assert (again["answered"], again["judged"]) == (0, 0)
     assert read_manifests(folder)[-1]["plan"]["prompt"] == "paper"
+    assert visar("eval", "report", folder).code == 0
+    assert "Agreement of judges" in (folder / "report.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

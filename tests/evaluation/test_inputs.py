@@ -112,6 +112,19 @@ def test_results_are_reused_when_inputs_are_restored(data: Path, tmp_path: Path)
     assert _verdict(folder, "q0")
 
 
+def test_results_are_reused_in_a_data_set_with_the_same_question(
+    data: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    evaluate(folder, data=(str(data),), methods=("visar",))
+    other = write_questions(tmp_path / "other.jsonl", [TAX])
+    evaluate(folder, data=(str(other),), methods=("visar",))
+    found = read_state(folder).retrieved
+    keys = [(name, "q0", "embedded", "visar") for name in ("questions", "other")]
+    # Stored under another key, with the times of the first search.
+    assert found[keys[0]].seconds == found[keys[1]].seconds
+
+
 def test_quotes_depend_on_the_calibration(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

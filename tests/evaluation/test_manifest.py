@@ -11,7 +11,7 @@ from visar.evaluation.manifest import (
     Manifest,
     Skipped,
     describe_machine,
-    finish,
+    now,
     read_manifests,
     write_manifest,
 )
@@ -23,8 +23,8 @@ def _write_manifests(folder: Path, share: int) -> None:
         manifest = Manifest(plan={"share": [share, 2]})
         writer = writer_name()
         write_manifest(folder, writer, manifest)
-        skipped = Skipped(missing={"D": [f"{share}.pdf"]})
-        write_manifest(folder, writer, finish(manifest, skipped, {}))
+        ended = {"finished": now(), "skipped": Skipped(missing={"D": [f"{share}.pdf"]})}
+        write_manifest(folder, writer, manifest.model_copy(update=ended))
 
 
 def test_concurrent_processes_keep_each_others_manifests(tmp_path: Path) -> None:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from tests.evaluation.synthetic import write_records
 from visar.errors import NotARun
 from visar.evaluation.records import (
     AnswerRecord,
     QuestionRecord,
-    RecordWriter,
     RetrievalRecord,
     VerdictRecord,
-    key_of,
     read_by_key,
     read_lines,
+    write_records,
+    writer_name,
 )
 
 ASKED = QuestionRecord("q1", "data", "a.pdf", 12, (3, 4), answerable=True)
@@ -35,36 +34,18 @@ def retrieved(question: str = "q1", k: int = 2) -> RetrievalRecord:
 
 
 def test_records_round_trip(tmp_path: Path) -> None:
-    with (
-        RecordWriter(tmp_path, QuestionRecord) as questions,
-        RecordWriter(tmp_path, RetrievalRecord) as pages,
-        RecordWriter(tmp_path, AnswerRecord) as answers,
-        RecordWriter(tmp_path, VerdictRecord) as verdicts,
-    ):
-        questions.write([ASKED])
-        pages.write([retrieved()])
-        answers.write([ANSWERED])
-        verdicts.write([JUDGED])
-    assert read_by_key(tmp_path, QuestionRecord) == {key_of(ASKED): ASKED}
-    assert read_by_key(tmp_path, RetrievalRecord) == {key_of(retrieved()): retrieved()}
-    assert read_by_key(tmp_path, AnswerRecord) == {key_of(ANSWERED): ANSWERED}
-    assert read_by_key(tmp_path, VerdictRecord) == {key_of(JUDGED): JUDGED}
-
-
-def test_records_are_flushed_immediately(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, RetrievalRecord) as writer:
-        writer.write([retrieved()])
-        assert len(read_by_key(tmp_path, RetrievalRecord)) == 1
+    for record in (ASKED, retrieved(), ANSWERED, JUDGED):
+        write_records(tmp_path, [record], "one")
+        assert read_by_key(tmp_path, type(record)) == {record.key: record}
 
 
 def test_an_incomplete_line_is_skipped(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, RetrievalRecord) as writer:
-        writer.write([retrieved("q1"), retrieved("q2")])
+    write_records(tmp_path, [retrieved("q1"), retrieved("q2")], "one")
     (file,) = tmp_path.glob("retrieved*.jsonl")
     whole = file.read_bytes()
     for end in range(len(whole) - 2, len(whole) // 2, -7):
         file.write_bytes(whole[:end])
-        assert set(read_by_key(tmp_path, RetrievalRecord)) == {key_of(retrieved("q1"))}
+        assert set(read_by_key(tmp_path, RetrievalRecord)) == {retrieved("q1").key}
 
 
 def test_an_incomplete_character_is_skipped(tmp_path: Path) -> None:
@@ -74,24 +55,22 @@ def test_an_incomplete_character_is_skipped(tmp_path: Path) -> None:
 
 def test_writers_use_separate_files_and_the_last_one_counts(tmp_path: Path) -> None:
     for k in range(2, 8):
-        with RecordWriter(tmp_path, RetrievalRecord) as writer:
-            writer.write([retrieved("q1", k), retrieved(f"of writer {k}")])
+        records = [retrieved("q1", k), retrieved(f"of writer {k}")]
+        write_records(tmp_path, records, writer_name())
     assert len(list(tmp_path.iterdir())) == 6
     found = read_by_key(tmp_path, RetrievalRecord)
     assert len(found) == 7
-    assert found[key_of(retrieved("q1"))].k == 7
+    assert found[retrieved("q1").key].k == 7
 
 
 def test_the_last_record_of_a_key_counts(tmp_path: Path) -> None:
-    later = VerdictRecord(**{**asdict(JUDGED), "correct": False})
-    other = VerdictRecord(**{**asdict(JUDGED), "max_k": 10})
-    write_records(tmp_path / "judged.jsonl", [JUDGED, other, later])
+    later, other = replace(JUDGED, correct=False), replace(JUDGED, max_k=10)
+    write_records(tmp_path, [JUDGED, other, later], "one")
     assert read_lines(tmp_path, VerdictRecord)[0] == [other, later]
 
 
-def test_a_writer_without_records_creates_no_file(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, RetrievalRecord) as writer:
-        writer.write([])
+def test_no_records_create_no_file(tmp_path: Path) -> None:
+    write_records(tmp_path, [], "one")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -110,26 +89,27 @@ def test_the_error_for_an_invalid_value_names_the_line(
 ) -> None:
     (tmp_path / "asked.jsonl").write_text(json.dumps(asdict(ASKED) | change) + "\n")
     with pytest.raises(NotARun, match=message):
-        read_lines(tmp_path, QuestionRecord)[0]
-
-
-def test_nan_is_an_error(tmp_path: Path) -> None:
-    line = json.dumps(asdict(retrieved())).replace('"sparsity": 0.5', '"sparsity": NaN')
-    (tmp_path / "retrieved.jsonl").write_text(line + "\n")
-    with pytest.raises(NotARun, match="sparsity must be a finite number, not nan"):
-        read_lines(tmp_path, RetrievalRecord)[0]
+        read_lines(tmp_path, QuestionRecord)
 
 
 @pytest.mark.parametrize("line", ["[1]", "7", "null"])
 def test_other_json_values_are_errors(tmp_path: Path, line: str) -> None:
     (tmp_path / "asked.jsonl").write_text(line + "\n")
     with pytest.raises(NotARun, match=r"asked\.jsonl, line 1: .* must be an object"):
-        read_lines(tmp_path, QuestionRecord)[0]
+        read_lines(tmp_path, QuestionRecord)
 
 
-def test_the_error_for_a_missing_field_names_it(tmp_path: Path) -> None:
-    raw = asdict(retrieved())
-    del raw["ranking"]
-    (tmp_path / "retrieved.jsonl").write_text(json.dumps(raw) + "\n")
-    with pytest.raises(NotARun, match=r"retrieved\.jsonl, line 1: 'ranking' is missing"):
-        read_lines(tmp_path, RetrievalRecord)[0]
+@pytest.mark.parametrize(
+    ("field", "changed", "message"),
+    [
+        ('"sparsity": 0.5', '"sparsity": NaN', "sparsity must be a finite number, not nan"),
+        ('"ranking": [3, 1, 2], ', "", r"retrieved\.jsonl, line 1: 'ranking' is missing"),
+    ],
+)
+def test_nan_and_missing_fields_are_errors(
+    tmp_path: Path, field: str, changed: str, message: str
+) -> None:
+    line = json.dumps(asdict(retrieved())).replace(field, changed)
+    (tmp_path / "retrieved.jsonl").write_text(line + "\n")
+    with pytest.raises(NotARun, match=message):
+        read_lines(tmp_path, RetrievalRecord)

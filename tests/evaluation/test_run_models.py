@@ -20,35 +20,12 @@ from tests.evaluation.small_run import PAGES, evaluate, write_questions
 from tests.evaluation.small_run import data as data
 from tests.evaluation.small_run import models as models
 from tests.generation import tiny_models
-from tests.generation.smollm import SmolLM
 from visar.errors import GenerationError
 from visar.evaluation.calls import MAX_FAILURES
 from visar.evaluation.manifest import read_manifests
 from visar.evaluation.records import AnswerRecord, RetrievalRecord, VerdictRecord, read_by_key
 from visar.generation.generator import Prompt, Reply
 from visar.generation.local import LocalGenerator
-
-
-def test_a_model_behind_a_server_answers_and_judges(
-    visar: Visar, data: Path, tmp_path: Path, smollm: SmolLM
-) -> None:
-    """A real small model answers and judges; its verdicts are compared with the rules."""
-    model = f"openai-text:{smollm.model}"
-    folder = tmp_path / "run"
-    ran = visar(
-        *("eval", "run", folder, "--data", data, "--method", "visar", "--max-k", "2"),
-        *("--generator", model, "--judge", "rules", "--judge", model),
-        *("--base-url", smollm.base_url, "--json"),
-    )
-    assert ran.code == 0, ran.err
-    answers = read_by_key(folder, AnswerRecord).values()
-    assert len(answers) == 4
-    assert {answer.model for answer in answers} == {smollm.model}
-    assert all(answer.input_tokens and answer.raw for answer in answers)
-    judges = {verdict.judge for verdict in read_by_key(folder, VerdictRecord).values()}
-    assert len(judges) == 2
-    assert visar("eval", "report", folder).code == 0
-    assert "Agreement of judges" in (folder / "report.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.padding import Padding
@@ -19,6 +19,7 @@ from visar.cli.help import ANSWER, DOCUMENTS, MODELS, READING, SEARCH, App
 from visar.cli.options import (
     BaseUrl,
     DeviceChoice,
+    IndexOptions,
     Json,
     Quiet,
     RayAddress,
@@ -28,17 +29,16 @@ from visar.cli.options import (
     with_options,
 )
 from visar.cli.output import complain, console, print_json
-from visar.cli.progress import ProgressDisplay, progress_shown
+from visar.cli.progress import progress_shown
 from visar.errors import InvalidOption, extra_needed
 from visar.index import Index
-from visar.ingest.pipeline import Progress as PageProgress
 from visar.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from visar.evaluation.run import Outcome
     from visar.evaluation.state import Progress, RunState
-    from visar.evaluation.work import Outcome, ProgressListener
 
 app = App("Run benchmarks and report the results.", no_args_is_help=True)
 
@@ -50,111 +50,8 @@ Folder = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run.")]
 Config = Annotated[Path | None, option("--config FILE", "TOML file with these options.")]
-Data = Annotated[
-    list[str] | None,
-    option(
-        "--data NAME",
-        "Questions: a benchmark on the hub, a file, a folder or NAME=FOLDER. Repeatable.",
-    ),
-]
-Encoders = Annotated[
-    list[str] | None,
-    option(
-        "--encoder NAME",
-        "Encoder, as for `visar ask`. Repeatable. [default: embedded]",
-        autocompletion=completion.encoders,
-        show_default=False,
-    ),
-]
-Methods = Annotated[
-    list[str] | None,
-    option(
-        "--method NAME",
-        "Method, group (main, others, ablation, T, gamma, acceleration) or module:function. "
-        "Repeatable. [default: all groups]",
-        autocompletion=completion.evaluated_methods,
-    ),
-]
-Generators = Annotated[
-    list[str] | None,
-    option(
-        "--generator NAME",
-        "Generator to evaluate. Repeatable. Without one, only retrieval is evaluated.",
-        autocompletion=completion.generators,
-    ),
-]
-PromptChoice = Annotated[
-    Literal["default", "paper"] | None,
-    option("--prompt NAME", "Prompt for generators: default, or paper. [default: default]", ANSWER),
-]
-AsAuthors = Annotated[
-    bool | None,
-    option(
-        "--as-authors/--as-ours",
-        "Prompt, decode and judge as the authors of the paper did. [default: as ours]",
-        ANSWER,
-    ),
-]
 KnownAs = Annotated[
     str | None, option("--as NAME", "Model of a checkpoint in a folder, such as colpali.", MODELS)
-]
-Judges = Annotated[
-    list[str] | None,
-    option(
-        "--judge NAME",
-        "Judge: rules, quotes, llm, paper, paper:GENERATOR or a generator. Repeatable. "
-        "[default: rules]",
-        ANSWER,
-    ),
-]
-MaxKs = Annotated[
-    list[int] | None,
-    option("--max-k N", "Maximum number of pages. Repeatable. [default: 5 and 10]", min=1),
-]
-Concurrency = Annotated[
-    int | None,
-    option(
-        "--concurrency N",
-        "Questions at a time for a served model, or per batch for a local one. [default: 1]",
-        ANSWER,
-        min=1,
-    ),
-]
-MeasureLatency = Annotated[
-    bool | None,
-    option(
-        "--measure-latency/--no-measure-latency",
-        "Also time retrieval, one question at a time on all cores.",
-        SEARCH,
-    ),
-]
-Corrections = Annotated[
-    str | None,
-    option("--corrections FILE", "Corrections of the data; results come with and without them."),
-]
-Details = Annotated[
-    list[str] | None,
-    option("--detail ID", "Keep the similarity matrix of this question. Repeatable.", SEARCH),
-]
-Share = Annotated[
-    str | None,
-    option("--share I/N", "Only run this share of the documents, such as 1/2. [default: 1/1]"),
-]
-Ocr = Annotated[
-    Literal["auto", "always", "never"] | None,
-    option(
-        "--ocr WHEN", "OCR: auto (where text is missing), always or never. [default: auto]", READING
-    ),
-]
-OcrEngineName = Annotated[
-    Literal["rapidocr", "tesseract"] | None,
-    option("--ocr-engine NAME", "OCR engine: rapidocr or tesseract. [default: rapidocr]", READING),
-]
-IndexFolder = Annotated[
-    str | None,
-    option(
-        "--index LOCATION", "Index of the documents. [default: in the folder of the run]", DOCUMENTS
-    ),
 ]
 Out = Annotated[
     Path | None,
@@ -201,31 +98,148 @@ InvalidPages = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(IndexOptions):
+    """Options of `visar eval run` that are settings of its plan, and the index."""
+
+    data: Annotated[
+        list[str] | None,
+        option(
+            "--data NAME",
+            "Questions: a benchmark on the hub, a file, a folder or NAME=FOLDER. Repeatable.",
+        ),
+    ] = None
+    encoder: Annotated[
+        list[str] | None,
+        option(
+            "--encoder NAME",
+            "Encoder, as for `visar ask`. Repeatable. [default: embedded]",
+            autocompletion=completion.encoders,
+            show_default=False,
+        ),
+    ] = None
+    method: Annotated[
+        list[str] | None,
+        option(
+            "--method NAME",
+            "Method, group (main, others, ablation, T, gamma, acceleration) or module:function. "
+            "Repeatable. [default: all groups]",
+            autocompletion=completion.evaluated_methods,
+        ),
+    ] = None
+    generator: Annotated[
+        list[str] | None,
+        option(
+            "--generator NAME",
+            "Generator to evaluate. Repeatable. Without one, only retrieval is evaluated.",
+            autocompletion=completion.generators,
+        ),
+    ] = None
+    prompt: Annotated[
+        Literal["default", "paper"] | None,
+        option(
+            "--prompt NAME", "Prompt for generators: default, or paper. [default: default]", ANSWER
+        ),
+    ] = None
+    as_authors: Annotated[
+        bool | None,
+        option(
+            "--as-authors/--as-ours",
+            "Prompt, decode and judge as the authors of the paper did. [default: as ours]",
+            ANSWER,
+        ),
+    ] = None
+    judge: Annotated[
+        list[str] | None,
+        option(
+            "--judge NAME",
+            "Judge: rules, quotes, llm, paper, paper:GENERATOR or a generator. Repeatable. "
+            "[default: rules]",
+            ANSWER,
+        ),
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        option(
+            "--concurrency N",
+            "Questions at a time for a served model, or per batch for a local one. [default: 1]",
+            ANSWER,
+            min=1,
+        ),
+    ] = None
+    max_k: Annotated[
+        list[int] | None,
+        option("--max-k N", "Maximum number of pages. Repeatable. [default: 5 and 10]", min=1),
+    ] = None
+    measure_latency: Annotated[
+        bool | None,
+        option(
+            "--measure-latency/--no-measure-latency",
+            "Also time retrieval, one question at a time on all cores.",
+            SEARCH,
+        ),
+    ] = None
+    corrections: Annotated[
+        str | None,
+        option(
+            "--corrections FILE", "Corrections of the data; results come with and without them."
+        ),
+    ] = None
+    detail: Annotated[
+        list[str] | None,
+        option("--detail ID", "Keep the similarity matrix of this question. Repeatable.", SEARCH),
+    ] = None
+    share: Annotated[
+        str | None,
+        option("--share I/N", "Only run this share of the documents, such as 1/2. [default: 1/1]"),
+    ] = None
+    ocr: Annotated[
+        Literal["auto", "always", "never"] | None,
+        option(
+            "--ocr WHEN",
+            "OCR: auto (where text is missing), always or never. [default: auto]",
+            READING,
+        ),
+    ] = None
+    ocr_engine: Annotated[
+        Literal["rapidocr", "tesseract"] | None,
+        option(
+            "--ocr-engine NAME", "OCR engine: rapidocr or tesseract. [default: rapidocr]", READING
+        ),
+    ] = None
+    index: Annotated[
+        str | None,
+        option(
+            "--index LOCATION",
+            "Index of the documents. [default: in the folder of the run]",
+            DOCUMENTS,
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the plan by name; None if they aren't given."""
+        plurals = {
+            name: f"{name}s" for name in ("encoder", "method", "generator", "judge", "detail")
+        }
+        others = {"index", "sources", "share"}
+        given = {
+            plurals.get(one.name, one.name): getattr(self, one.name)
+            for one in fields(self)
+            if one.name not in others
+        }
+        return {**given, "share": None if self.share is None else _share(self.share)}
+
+
 @app.command("run")
 @with_options
 def run_evaluation(
     folder: Folder,
     *,
     config: Config = None,
-    data: Data = None,
-    encoder: Encoders = None,
-    method: Methods = None,
-    generator: Generators = None,
+    options: PlanOptions,
     base_url: BaseUrl = None,
-    prompt: PromptChoice = None,
-    as_authors: AsAuthors = None,
     known_as: KnownAs = None,
-    judge: Judges = None,
-    concurrency: Concurrency = None,
-    max_k: MaxKs = None,
-    measure_latency: MeasureLatency = None,
-    corrections: Corrections = None,
-    detail: Details = None,
-    share: Share = None,
-    ocr: Ocr = None,
-    ocr_engine: OcrEngineName = None,
     device: DeviceChoice = "auto",
-    index: IndexFolder = None,
     ray: RayAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -233,39 +247,25 @@ def run_evaluation(
     """Encode, retrieve, answer and judge. Re-run the same command to resume."""
     with extra_needed("An evaluation", "eval"):
         from visar.evaluation.plan import open_question_sets, read_plan
-        from visar.evaluation.run import Run
+        from visar.evaluation.run import run
 
-    plan = read_plan(
-        config,
-        {
-            "data": data,
-            "encoders": encoder,
-            "methods": method,
-            "generators": generator,
-            "prompt": prompt,
-            "as_authors": as_authors,
-            "judges": judge,
-            "max_k": max_k,
-            "corrections": corrections,
-            "details": detail,
-            "ocr": ocr,
-            "ocr_engine": ocr_engine,
-            "concurrency": concurrency,
-            "measure_latency": measure_latency,
-            "share": None if share is None else _share(share),
-        },
-        checkpoint_is=known_as,
-    )
+    plan = read_plan(config, options.settings(), checkpoint_is=known_as)
     question_sets = open_question_sets(plan)
-    location = index or folder / plan.index_name
+    location = options.index or folder / plan.index_name
     with Index.open(location, device=device, reader="none") as library:
         for name in plan.encoders:
             fetch_model(library.encoder(name), quiet=quiet)
         with progress_shown(quiet=quiet) as display:
-            listener = _listener(display)
-            run = Run(folder, plan, question_sets, library, listener, base_url=base_url, ray=ray)
+
+            def step(name: str, done: int, total: int) -> None:
+                display.step(name, done, total)
+                if name == "documents" and done == total:
+                    display.clear("pages")
+
             with ray_messages_on_stderr(ray is not None):
-                outcome = run.run()
+                outcome = run(
+                    folder, plan, question_sets, library, step, base_url=base_url, ray=ray
+                )
     if as_json:
         print_json(outcome.model_dump())
     else:
@@ -367,7 +367,7 @@ def convert(name: Benchmark, source: Source, *, out: Questions, as_json: Json = 
 
     converted = convert_file(name, source, out)
     if as_json:
-        print_json(converted.to_json())
+        print_json(asdict(converted))
         return
     lines = [
         f"{counted(converted.questions, 'question')}, {converted.with_evidence} with evidence "
@@ -397,21 +397,6 @@ def _share(text: str) -> tuple[int, int]:
     if not (slash and mine.isdecimal() and shares.isdecimal()):
         raise InvalidOption(f"--share {text}: not a share. Use I/N, such as 1/2.")
     return int(mine), int(shares)
-
-
-def _listener(display: ProgressDisplay) -> ProgressListener:
-    """Return a listener that shows the progress of a run, and of the pages of new documents."""
-    from visar.evaluation.work import ProgressListener
-
-    def step(name: str, done: int, total: int) -> None:
-        display.step(name, done, total)
-        if name == "documents" and done == total:
-            display.clear("pages")
-
-    def document(_: Path) -> PageProgress:
-        return lambda _, done, total: step("pages", done, total)
-
-    return ProgressListener(document, step)
 
 
 def _print_outcome(folder: Path, outcome: Outcome) -> None:

@@ -413,7 +413,7 @@ def _refuse_options_before(command: str, sources: Mapping[str, str]) -> None:
 def _parameters(group: type[IndexOptions]) -> list[inspect.Parameter]:
     """Return the options of a class, then those of its base classes."""
     hints = get_type_hints(group, include_extras=True)
-    names = [name for base in group.__mro__ for name in inspect.get_annotations(base)]
+    names = dict.fromkeys(n for base in group.__mro__ for n in inspect.get_annotations(base))
     return [_parameter(n, hints[n], getattr(group, n)) for n in names if n != "sources"]
 
 

@@ -50,14 +50,14 @@ def fit_logistic(
     weights apply to the original features. A constant feature gets weight 0.
     """
     from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
 
-    mean = np.average(features, axis=0, weights=sample_weights)
-    deviation = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=sample_weights))
-    scale = np.where(deviation > 1e-9, deviation, np.inf)
+    scaler = StandardScaler()
+    standard = scaler.fit_transform(features, sample_weight=sample_weights)
     model = LogisticRegression(C=1 / ridge, solver="newton-cholesky", tol=1e-10, max_iter=1000)
-    model.fit((features - mean) / scale, labels, sample_weight=sample_weights)
-    weights = model.coef_[0] / scale
-    return float(model.intercept_[0] - mean @ weights), weights
+    model.fit(standard, labels, sample_weight=sample_weights)
+    weights = model.coef_[0] / scaler.scale_
+    return float(model.intercept_[0] - scaler.mean_ @ weights), weights
 
 
 def fit(

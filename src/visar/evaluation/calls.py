@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from queue import SimpleQueue
 from typing import TypeVar
 
 from visar.errors import DocumentError, VisarError
@@ -35,14 +35,6 @@ class Pace:
 
 
 ONE_BY_ONE = Pace()
-
-
-def group_by(jobs: Iterable[Job], key: Callable[[Job], Hashable]) -> list[list[Job]]:
-    """Group jobs by key, in the order of each group's first job."""
-    groups: dict[Hashable, list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(key(job), []).append(job)
-    return list(groups.values())
 
 
 class ModelCalls:
@@ -93,14 +85,13 @@ class ModelCalls:
         done = 0
 
         def call_with(batch: Sequence[Sequence[Job]]) -> Sequence[Result | Exception]:
-            return call([group[0] for group in batch])
+            try:
+                return call([group[0] for group in batch])
+            except Exception as error:  # raised again by receive
+                return [error] * len(batch)
 
-        def receive(
-            batch: Sequence[Sequence[Job]], results: Sequence[Result | Exception] | Exception
-        ) -> bool:
+        def receive(batch: Sequence[Sequence[Job]], results: Sequence[Result | Exception]) -> bool:
             nonlocal done
-            if isinstance(results, Exception):
-                results = [results] * len(batch)
             for group, result in zip(batch, results, strict=True):
                 with self.caught(model, question(group[0])):
                     if isinstance(result, Exception):
@@ -114,7 +105,9 @@ class ModelCalls:
             self._progress(stage, 0, total)
             batches = [groups[at : at + pace.batch] for at in range(0, len(groups), pace.batch)]
             if pace.threads == 1:
-                _in_turn(batches, call_with, receive)
+                for batch in batches:
+                    if not receive(batch, call_with(batch)):
+                        break
             else:
                 _in_threads(batches, call_with, receive, pace.threads)
             self._progress(stage, total, total)
@@ -143,65 +136,36 @@ class ModelCalls:
         }
 
 
-def _result_of(call: Callable[[Job], Result], job: Job) -> Result | Exception:
-    try:
-        return call(job)
-    except Exception as error:  # raised again by the receiver
-        return error
-
-
-def _in_turn(
+def _in_threads(
     jobs: Iterable[Job],
     call: Callable[[Job], Result],
-    receive: Callable[[Job, Result | Exception], bool],
-) -> None:
-    """Run jobs one by one until ``receive`` returns False."""
-    for job in jobs:
-        if not receive(job, _result_of(call, job)):
-            return
-
-
-def _in_threads(
-    jobs: Sequence[Job],
-    call: Callable[[Job], Result],
-    receive: Callable[[Job, Result | Exception], bool],
+    receive: Callable[[Job, Result], bool],
     concurrency: int,
 ) -> None:
     """Run jobs in threads until ``receive``, called in this thread, returns False.
 
-    The threads are daemons, so that after Ctrl-C a call waiting for a server doesn't keep the
-    process alive. Otherwise all calls are finished when this returns.
+    The threads are daemons, unlike those of an executor, so that after Ctrl-C a call waiting for a
+    server doesn't keep the process alive. Otherwise all calls are finished when this returns.
     """
-    concurrency = min(concurrency, len(jobs))
     remaining = iter(jobs)
-    pending: SimpleQueue[Job | None] = SimpleQueue()
-    finished: SimpleQueue[tuple[Job, Result | Exception]] = SimpleQueue()
+    running: dict[Future[Result], Job] = {}
 
-    def work() -> None:
-        while (job := pending.get()) is not None:
-            finished.put((job, _result_of(call, job)))
+    def start(job: Job) -> None:
+        future: Future[Result] = Future()
+        running[future] = job
+        threading.Thread(target=lambda: future.set_result(call(job)), daemon=True).start()
 
-    def submit(count: int) -> int:
-        jobs = list(islice(remaining, count))
-        for job in jobs:
-            pending.put(job)
-        return len(jobs)
-
-    for _ in range(concurrency):
-        threading.Thread(target=work, daemon=True).start()
+    proceed = True
     try:
-        running = submit(concurrency)
-        proceed = True
-        while running:
-            result = finished.get()
-            proceed = receive(*result) and proceed
-            # Submit one job per finished job, so that a failing model gets no further calls.
-            running += submit(1 if proceed else 0) - 1
+        while True:
+            for job in islice(remaining, concurrency - len(running) if proceed else 0):
+                start(job)
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                proceed = receive(running.pop(future), future.result()) and proceed
     except BaseException:
         # Keep the results that are already available.
-        for _ in range(finished.qsize()):
-            receive(*finished.get())
+        for future in [future for future in running if future.done()]:
+            receive(running[future], future.result())
         raise
-    finally:
-        for _ in range(concurrency):
-            pending.put(None)

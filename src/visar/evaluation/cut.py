@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from visar.core import baselines
 from visar.core.vectors import Float64
@@ -33,6 +34,10 @@ THRESHOLD = "threshold"
 _META = "mteb_model_meta"
 
 Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
+Scores: TypeAlias = dict[str, dict[str, FiniteFloat]]
+"""The scores of documents by query."""
+Predictions: TypeAlias = dict[str, dict[str, Scores]]
+_SCHEMA: TypeAdapter[Predictions] = TypeAdapter(Predictions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +106,16 @@ def cut(
     if depth < 1 or any(k < 1 for k in fixed):
         raise InvalidOption(f"depth {depth} and k {list(fixed)} must be at least 1.")
     rows: list[CutRow] = []
-    for subset, split, scores in read_predictions(predictions):
-        judged = None
-        if qrels is not None:
-            judged = read_qrels(qrels, BeirOptions(language=_language(subset), split=split))
-        queries = _queries(scores, judged, split, grade, depth)
-        rows += _measure(f"{subset}/{split}", queries, methods or default_methods(judged), fixed)
+    for subset, splits in read_predictions(predictions).items():
+        # Mteb calls a single subset "default"; others are languages.
+        language = None if subset == "default" else subset
+        for split, scores in splits.items():
+            judged = None
+            if qrels is not None:
+                judged = read_qrels(qrels, BeirOptions(language=language, split=split))
+            queries = _queries(scores, judged, split, grade, depth)
+            names = methods or default_methods(judged)
+            rows += _measure(f"{subset}/{split}", queries, names, fixed)
     return rows
 
 
@@ -123,8 +132,8 @@ def default_methods(judged: object | None = None) -> list[str]:
     return [*names, THRESHOLD]
 
 
-def read_predictions(file: Path) -> list[tuple[str, str, dict[str, dict[str, float]]]]:
-    """Read predictions: subset, split, and the document scores of each query.
+def read_predictions(file: Path) -> Predictions:
+    """Read predictions: the document scores of each query, by subset and split.
 
     Raises DatasetError if the file isn't in mteb's format.
     """
@@ -134,43 +143,26 @@ def read_predictions(file: Path) -> list[tuple[str, str, dict[str, dict[str, flo
         raise DatasetError(f"Can't read {file}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{file} isn't valid JSON: {error}.") from error
-    found = []
-    for subset, splits in _object(values, str(file)).items():
-        if subset == _META:
-            continue
-        for split, queries in _object(splits, f"{file}, {subset}").items():
-            location = f"{file}, {subset}/{split}"
-            scores = {
-                query: _scores(documents, f"{location}, query {query}")
-                for query, documents in _object(queries, location).items()
-            }
-            found.append((subset, split, {query: one for query, one in scores.items() if one}))
-    if not any(scores for _, _, scores in found):
+    if isinstance(values, dict):
+        values.pop(_META, None)
+    try:
+        predictions = _SCHEMA.validate_python(values, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        *location, name = [str(file), *map(str, first["loc"])]
+        if first["type"] == "dict_type":
+            fault = f"{', '.join([*location, name])}: expected an object, not"
+        else:
+            fault = f"{', '.join(location)}: the score of {name} must be a number, not"
+        raise DatasetError(f"{fault} {shown(first['input'])}.") from None
+    found = [scores for splits in predictions.values() for scores in splits.values()]
+    if not any(documents for scores in found for documents in scores.values()):
         raise DatasetError(f"{file} has no predictions: give a file saved by mteb.")
-    return found
-
-
-def _object(value: Any, location: str) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    raise DatasetError(f"{location}: expected an object, not {shown(value)}.")
-
-
-def _scores(value: Any, location: str) -> dict[str, float]:
-    documents = _object(value, location)
-    for name, score in documents.items():
-        if not isinstance(score, int | float) or isinstance(score, bool) or not np.isfinite(score):
-            raise DatasetError(f"{location}: the score of {name} must be a number, not {score!r}.")
-    return documents
-
-
-def _language(subset: str) -> str | None:
-    """Return the language of a subset; None for "default", mteb's name for a single subset."""
-    return None if subset == "default" else subset
+    return predictions
 
 
 def _queries(
-    predicted: Mapping[str, Mapping[str, float]],
+    predicted: Scores,
     judged: Qrels | None,
     split: str,
     grade: int,
@@ -179,6 +171,8 @@ def _queries(
     """Return the queries of a subset; with judgments, only those with evidence."""
     queries = []
     for identity, documents in predicted.items():
+        if not documents:
+            continue
         # Sorting is stable: equal scores stay in the order of the file.
         names = sorted(documents, key=lambda name: -documents[name])[:depth]
         scores = np.array([documents[name] for name in names])

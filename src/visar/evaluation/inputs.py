@@ -18,11 +18,6 @@ from pydantic import BaseModel, Field
 from visar.evaluation.methods import ComparedMethod, is_answered
 from visar.evaluation.records import AnswerRecord, QuestionRecord
 from visar.generation import extractive
-from visar.generation.answering import prompt_digest
-from visar.generation.generator import Generator
-from visar.generation.prompts import PromptName
-from visar.models.protocols import identity_of
-from visar.retrieval.calibration import Calibration
 
 
 def digest(*values: Any) -> str:
@@ -153,16 +148,6 @@ def define_method(method: ComparedMethod) -> MethodDefinition:
         max_pages=method.max_pages,
         answered=is_answered(method),
     )
-
-
-def define_calibration(calibration: Calibration | None) -> str:
-    """Return the digest of an encoder's calibration; empty if it has none."""
-    return "" if calibration is None else digest(repr(calibration))
-
-
-def define_generator(generator: Generator, prompt: PromptName) -> str:
-    """Return the digest of a generator with a prompt."""
-    return digest(identity_of(generator), prompt_digest(generator, prompt))
 
 
 def _source_digest(method: ComparedMethod) -> str:

@@ -77,7 +77,8 @@ def _packages() -> dict[str, str]:
     return found
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time for manifests."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -104,7 +105,7 @@ class Manifest(BaseModel):
     visar: str = __version__
     commit: str | None = Field(default_factory=lambda: _commit())
     """The commit of the source tree; None for an installed package."""
-    started: str = Field(default_factory=_now)
+    started: str = Field(default_factory=now)
     finished: str | None = None
     """The time it finished; None if it is running or was interrupted."""
     plan: dict[str, Any] = Field(default_factory=dict)
@@ -129,16 +130,6 @@ def write_manifest(folder: Path, writer: str, manifest: Manifest) -> None:
     """Write the manifest of a call; ``writer`` is the name of its record files."""
     content = manifest.model_dump_json(indent=2) + "\n"
     write_whole(folder / f"manifest.{writer}.json", content.encode())
-
-
-def finish(
-    manifest: Manifest, skipped: Skipped, failures: dict[str, str], *, interrupted: bool = False
-) -> Manifest:
-    """Return the manifest of a finished or interrupted call."""
-    finished = None if interrupted else _now()
-    return manifest.model_copy(
-        update={"finished": finished, "skipped": skipped, "failures": failures}
-    )
 
 
 def read_manifests(folder: Path) -> tuple[dict[str, Any], ...]:

@@ -12,10 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from visar.errors import DatasetError, InvalidOption
 from visar.evaluation.authors import as_authors, declare_checkpoint
-from visar.evaluation.datasets import correct, open_dataset, read_corrections
+from visar.evaluation.datasets import (
+    correct,
+    find_revision,
+    open_dataset,
+    published_edition,
+    read_corrections,
+)
+from visar.evaluation.inputs import digest
+from visar.evaluation.manifest import DataRead
 from visar.evaluation.methods import DEPTH, GROUPS, ComparedMethod, find_methods
 from visar.evaluation.questions import Dataset, Question
 from visar.evaluation.records import describe_problem
+from visar.evaluation.state import CORRECTED
 from visar.generation.prompts import PromptName
 
 _Count = Annotated[int, Field(strict=True, ge=1)]
@@ -132,12 +141,33 @@ class QuestionSet:
     name: str
     dataset: Dataset
     questions: Sequence[Question]
+    source: str
+    """The data set's name or path in the plan."""
     changed: frozenset[str] = frozenset()
     """Ids of questions changed by corrections."""
     published: str | None = None
     """The name of the published question set that it corrects; None if it isn't a correction."""
-    source: str = ""
-    """The data set's name or path in the plan."""
+
+    def documents(self, share: tuple[int, int]) -> list[str]:
+        """Return the documents in a share of the run."""
+        mine, shares = share
+        return sorted({question.document for question in self.questions})[mine - 1 :: shares]
+
+    def data_read(self) -> DataRead:
+        """Return the entry of the manifest."""
+        count = len(self.questions)
+        content = [
+            (one.id, one.document, one.text, one.evidence_pages, one.answers, one.kind)
+            for one in self.questions
+        ]
+        path = self.dataset.path(self.questions[0].document) if count else None
+        return DataRead(
+            source=self.source,
+            questions=count,
+            edition=published_edition(self.name, count),
+            revision=None if path is None else find_revision(path),
+            digest=digest(content),
+        )
 
 
 def open_question_sets(plan: Plan) -> list[QuestionSet]:
@@ -156,23 +186,15 @@ def open_question_sets(plan: Plan) -> list[QuestionSet]:
             raise DatasetError(
                 f"{data}: this run already has a data set named {dataset.name}. Remove one."
             )
-        published = QuestionSet(dataset.name, dataset, dataset.questions(), source=data)
+        published = QuestionSet(dataset.name, dataset, dataset.questions(), data)
         opened.append(published)
         if plan.corrections is not None:
-            opened.append(_corrected(published, Path(plan.corrections)))
+            corrections = read_corrections(Path(plan.corrections))
+            questions, changed = correct(published.questions, corrections)
+            name = dataset.name + CORRECTED
+            opened.append(QuestionSet(name, dataset, questions, data, changed, dataset.name))
     known = {question.id for one in opened for question in one.questions}
     for detail in plan.details:
         if detail not in known:
             raise InvalidOption(f"No question has the id {detail!r}: check --detail.")
     return opened
-
-
-def _corrected(published: QuestionSet, file: Path) -> QuestionSet:
-    corrected = correct(published.questions, read_corrections(file))
-    return QuestionSet(
-        name=f"{published.name}, corrected",
-        dataset=published.dataset,
-        questions=corrected.questions,
-        changed=corrected.changed,
-        published=published.name,
-    )

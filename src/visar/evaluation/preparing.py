@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
-from pathlib import Path
 
 from visar.documents import Limits, ReadOptions
 from visar.encoders.encoder import Encoder
@@ -13,23 +12,28 @@ from visar.evaluation.datasets.beir import CORPUS_LIMITS, BeirDataset
 from visar.evaluation.inputs import digest
 from visar.evaluation.plan import QuestionSet
 from visar.evaluation.questions import Question
-from visar.evaluation.records import QuestionRecord, key_of, read_by_key
+from visar.evaluation.records import QuestionRecord, read_by_key, write_records
 from visar.evaluation.state import read_state
 from visar.evaluation.work import Row, Work
 from visar.generation.parsing import is_not_answerable
+from visar.ingest.pipeline import Stage
 from visar.results import Document
 
 
 def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder: Encoder) -> None:
     """Add all documents to the index, skipping those that are already there."""
-    plan, skipped = work.plan, work.outcome.skipped
+    plan, skipped = work.plan, work.skipped
     address = work.addresses[encoder.name]
     invalid = 0
+
+    def pages_done(_: Stage, done: int, total: int) -> None:
+        work.step("pages", done, total)
+
     documents = [
         (questions, name)
         for questions in question_sets
         if questions.published is None
-        for name in documents_of(questions, plan.share)
+        for name in questions.documents(plan.share)
     ]
     has_corpus = any(isinstance(questions.dataset, BeirDataset) for questions in question_sets)
     limits = CORPUS_LIMITS if has_corpus else Limits()
@@ -41,29 +45,26 @@ def prepare_documents(work: Work, question_sets: Sequence[QuestionSet], encoder:
             paths,
             encoder=address,
             options=options,
-            progress=lambda path: work.listener.document(Path(path)),
+            progress=lambda _: pages_done,
             ray=work.ray,
         )
     for done, (questions, name) in enumerate(documents):
-        work.listener.step("documents", done, len(documents))
+        work.step("documents", done, len(documents))
         path = questions.dataset.path(name)
         if path is None:
             missing = skipped.missing.setdefault(questions.name, [])
             missing += [] if name in missing else [name]
             continue
         try:
-            document = work.index.add(
-                path, encoder=address, options=options, progress=work.listener.document(path)
-            )
+            document = work.index.add(path, encoder=address, options=options, progress=pages_done)
         except DocumentError as error:
             skipped.refused.setdefault(questions.name, {})[name] = str(error)
             continue
         work.documents[questions.name, name] = document
         invalid += len(document.failed_pages(encoder.name))
-    work.listener.step("documents", len(documents), len(documents))
+    work.step("documents", len(documents), len(documents))
     if invalid:
         skipped.invalid_pages[encoder.name] = invalid
-    work.outcome.documents = len(work.documents)
 
 
 def write_questions(work: Work, question_sets: Sequence[QuestionSet]) -> None:
@@ -76,20 +77,18 @@ def write_questions(work: Work, question_sets: Sequence[QuestionSet]) -> None:
             document = work.documents.get(source)
             if document is None:
                 continue
-            record = question_record(questions, question, document, contents[document.id])
-            work.rows[key_of(record)] = Row(question, record, source)
+            record = _question_record(questions, question, document, contents[document.id])
+            work.rows[record.key] = Row(question, record, source)
             if len(record.evidence_pages) < len(question.evidence_pages):
                 outside.append(question.id)
         if outside:
-            work.outcome.skipped.pages_outside[questions.name] = outside
-    work.outcome.questions = len(work.rows)
+            work.skipped.pages_outside[questions.name] = outside
     known = read_by_key(work.folder, QuestionRecord)
-    with work.writer(QuestionRecord) as writer:
-        changed = [one for one in work.asked if known.get(key_of(one)) != one]
-        writer.write([*changed, *_removed_questions(known.values(), question_sets)])
+    changed = [one for one in work.asked if known.get(one.key) != one]
+    changed += _removed_questions(known.values(), question_sets)
+    write_records(work.folder, changed, work.writer)
     if work.rows:
         work.state = read_state(work.folder)
-        work.outcome.stale = sum(work.state.stale.values())
 
 
 def _removed_questions(
@@ -122,13 +121,7 @@ def _document_digest(work: Work, document: Document) -> str:
     return digest(document.id, [[word.text for word in page.words] for page in pages])
 
 
-def documents_of(questions: QuestionSet, share: tuple[int, int]) -> list[str]:
-    """Return the documents of a question set in a share of the run."""
-    mine, shares = share
-    return sorted({question.document for question in questions.questions})[mine - 1 :: shares]
-
-
-def question_record(
+def _question_record(
     questions: QuestionSet, question: Question, document: Document, document_digest: str
 ) -> QuestionRecord:
     """Return the record of a question, with the evidence pages within its document."""

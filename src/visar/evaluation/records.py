@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Self, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
@@ -25,9 +24,26 @@ from visar.errors import NotARun
 from visar.generation.prompts import NOT_ANSWERABLE
 
 
+class Record:
+    """Base class of records."""
+
+    __slots__ = ()
+    FILE: ClassVar[str]
+    """The prefix of the names of its files."""
+    KEY: ClassVar[tuple[str, ...]]
+    """The fields that identify it."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.KEY])
+
+
 @dataclass(frozen=True, slots=True)
-class QuestionRecord:
+class QuestionRecord(Record):
     """A question of the run without its text, sufficient to compute all tables and figures."""
+
+    FILE = "asked"
+    KEY = ("dataset", "question")
 
     question: str
     """The question's id."""
@@ -53,8 +69,11 @@ class QuestionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievalRecord:
+class RetrievalRecord(Record):
     """The pages that a method chose for a question."""
+
+    FILE = "retrieved"
+    KEY = (*QuestionRecord.KEY, "encoder", "method")
 
     dataset: str
     question: str
@@ -85,8 +104,11 @@ class RetrievalRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRecord:
+class AnswerRecord(Record):
     """A generator's answer from the pages that a method chose."""
+
+    FILE = "answered"
+    KEY = (*RetrievalRecord.KEY, "generator", "max_k", "prompt")
 
     dataset: str
     question: str
@@ -125,8 +147,11 @@ class AnswerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictRecord:
+class VerdictRecord(Record):
     """A judge's verdict on an answer."""
+
+    FILE = "judged"
+    KEY = (*AnswerRecord.KEY, "judge")
 
     dataset: str
     question: str
@@ -145,33 +170,14 @@ class VerdictRecord:
     inputs: str = ""
 
 
-Record = TypeVar("Record", QuestionRecord, RetrievalRecord, AnswerRecord, VerdictRecord)
-
-_ANSWER = ("dataset", "question", "encoder", "method", "generator", "max_k", "prompt")
-KEYS: dict[type[Any], tuple[str, ...]] = {
-    QuestionRecord: ("dataset", "question"),
-    RetrievalRecord: ("dataset", "question", "encoder", "method"),
-    AnswerRecord: _ANSWER,
-    VerdictRecord: (*_ANSWER, "judge"),
+AnyResult: TypeAlias = RetrievalRecord | AnswerRecord | VerdictRecord
+RESULTS: tuple[type[AnyResult], ...] = (RetrievalRecord, AnswerRecord, VerdictRecord)
+"""The kinds of results. Answers depend on retrievals, and verdicts on answers."""
+Result = TypeVar("Result", RetrievalRecord, AnswerRecord, VerdictRecord)
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+_SCHEMAS: dict[type[Record], TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind) for kind in (QuestionRecord, *RESULTS)
 }
-"""The fields that identify a record."""
-FILE_NAMES: dict[type[Any], str] = {
-    QuestionRecord: "asked",
-    RetrievalRecord: "retrieved",
-    AnswerRecord: "answered",
-    VerdictRecord: "judged",
-}
-"""The prefix of the names of files with records of a kind."""
-_SCHEMAS: dict[type[Any], TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in KEYS}
-_GETTERS = {kind: attrgetter(*names) for kind, names in KEYS.items()}
-
-
-def key_of(
-    record: QuestionRecord | RetrievalRecord | AnswerRecord | VerdictRecord,
-) -> tuple[Any, ...]:
-    """Return the key that identifies a record."""
-    key: tuple[Any, ...] = _GETTERS[type(record)](record)
-    return key
 
 
 def writer_name() -> str:
@@ -180,53 +186,33 @@ def writer_name() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{host}-{uuid.uuid4().hex[:8]}"
 
 
-class RecordWriter(Generic[Record]):
-    """A writer that appends records of one kind to a file in a run's folder."""
-
-    def __init__(self, folder: Path, kind: type[Record], name: str | None = None) -> None:
-        self._path = folder / f"{FILE_NAMES[kind]}.{name or writer_name()}.jsonl"
-        self._schema = _SCHEMAS[kind]
-        self._file: BinaryIO | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def write(self, records: Iterable[Record]) -> None:
-        """Write records and flush them, so that they survive a crash of the process."""
-        lines = b"".join(self._schema.dump_json(record) + b"\n" for record in records)
-        if not lines:
-            return
-        if self._file is None:
-            self._file = self._path.open("ab")
-        self._file.write(lines)
-        self._file.flush()
+def write_records(folder: Path, records: Sequence[AnyRecord], writer: str) -> None:
+    """Append records of one kind to a writer's file, so that they survive a crash."""
+    if records:
+        with (folder / f"{records[0].FILE}.{writer}.jsonl").open("ab") as file:
+            schema = _SCHEMAS[type(records[0])]
+            file.write(b"".join(schema.dump_json(record) + b"\n" for record in records))
 
 
-def read_by_key(folder: Path, kind: type[Record]) -> dict[tuple[Any, ...], Record]:
+def read_by_key(folder: Path, kind: type[AnyRecord]) -> dict[tuple[Any, ...], AnyRecord]:
     """Read the last record for each key, including stale ones."""
-    return {key_of(record): record for record in read_lines(folder, kind)[0]}
+    return {record.key: record for record in read_lines(folder, kind)[0]}
 
 
-def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str]]:
+def read_lines(folder: Path, kind: type[AnyRecord]) -> tuple[list[AnyRecord], list[str]]:
     """Read the records of a kind, and the locations of complete lines that aren't JSON.
 
     Of records with the same key and inputs, the last one counts, in the order of file names and
     lines. An incomplete last line is skipped. Raises NotARun if a line is JSON but not a valid
     record.
     """
-    schema = _SCHEMAS[kind]
-    found: dict[tuple[Any, ...], Record] = {}
+    found: dict[tuple[Any, ...], AnyRecord] = {}
     unreadable: list[str] = []
-    for path in sorted(folder.glob(f"{FILE_NAMES[kind]}*.jsonl")):
+    for path in sorted(folder.glob(f"{kind.FILE}*.jsonl")):
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
-                    record: Record = schema.validate_json(line, strict=True)
+                    record: AnyRecord = _SCHEMAS[kind].validate_json(line, strict=True)
                 except ValidationError as error:
                     if error.errors(include_input=False)[0]["type"] != "json_invalid":
                         raise NotARun(
@@ -236,7 +222,7 @@ def read_lines(folder: Path, kind: type[Record]) -> tuple[list[Record], list[str
                     if line.strip() and line.endswith(b"\n"):
                         unreadable.append(f"{path.name}, line {number}")
                 else:
-                    key = (*key_of(record), getattr(record, "inputs", ""))
+                    key = (*record.key, getattr(record, "inputs", ""))
                     found.pop(key, None)
                     found[key] = record
     return list(found.values()), unreadable

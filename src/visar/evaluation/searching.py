@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable
 
 from visar.core import select
 from visar.encoders.encoder import Encoder
 from visar.evaluation.details import details_path, read_inputs, write_details
 from visar.evaluation.methods import ComparedMethod
 from visar.evaluation.records import QuestionRecord, RetrievalRecord
-from visar.evaluation.state import CORRECTED, Setting, planned_retrievals
+from visar.evaluation.state import CORRECTED, Setting, planned
 from visar.evaluation.work import Row, Work
-from visar.evaluation.workers import SearchResult, Task, retrieve
+from visar.evaluation.workers import SearchResult, Task, run_tasks
 from visar.results import EncoderRef
 
 
@@ -39,55 +36,29 @@ class Search:
         Questions with the same inputs share one result.
         """
         work = self._work
-        missing = self._missing()
-        with work.writer(RetrievalRecord) as writer:
+        settings = [
+            setting
+            for setting in planned(work.manifest, work.asked)["retrieved"]
+            if setting[2] == self._encoder.name
+            and not self._is_sufficient(work.state.retrieved.get(setting), setting)
+        ]
+        missing: dict[Setting, list[Setting]] = {}
+        methods: dict[Setting, list[str]] = {}
+        for group in work.reuse(RetrievalRecord, settings, self._is_sufficient):
+            missing[group[0]] = group
+            methods.setdefault(group[0][:2], []).append(group[0][-1])
 
-            def keep(chosen: RetrievalRecord, inputs: str) -> None:
-                found = [
-                    replace(chosen, dataset=dataset, question=question, inputs=inputs)
-                    for dataset, question, *_ in missing.pop(inputs)
-                ]
-                work.keep(writer, found)
-                work.outcome.retrieved += len(found)
+        def keep(result: SearchResult) -> None:
+            for chosen in result.retrieved:
+                work.keep(chosen, missing[chosen.key])
 
-            def keep_result(result: SearchResult) -> None:
-                for chosen in result.retrieved:
-                    keep(chosen, work.state.inputs(chosen) or "")
-                self._keep_result(result)
-
-            for inputs, settings in list(missing.items()):
-                known = work.state.known.get(inputs)
-                if isinstance(known, RetrievalRecord) and self._is_sufficient(known, settings[0]):
-                    keep(known, inputs)
-            methods: dict[tuple[str, str], list[str]] = {}
-            for (dataset, question, _, method), *_ in missing.values():
-                methods.setdefault((dataset, question), []).append(method)
-            tasks = [
-                task
-                for key in sorted(methods, key=lambda key: work.rows[key].search_order)
-                for task in self._task(work.rows[key], tuple(methods[key]))
-            ]
-            retrieve(
-                work.index.location,
-                tasks,
-                keep_result,
-                partial(work.listener.step, "retrieval"),
-                alone=work.plan.measure_latency,
-                ray=work.ray,
-            )
+        rows = [work.rows[key] for key in methods]
+        self._run([(row, tuple(methods[row.asked.key])) for row in rows], keep)
 
     def weights(self, rows: list[Row]) -> dict[tuple[str, str], SearchResult]:
         """Return the search results for questions, by `search_key`."""
-        work = self._work
-        tasks = [
-            task
-            for row in sorted(rows, key=lambda row: row.search_order)
-            # Search again for pages chosen in an earlier call, whose weights weren't stored.
-            if search_key(row.asked) not in self._results
-            for task in self._task(row, ())
-        ]
-        progress = partial(work.listener.step, "retrieval")
-        retrieve(work.index.location, tasks, self._keep_result, progress, ray=work.ray)
+        # Search again for pages chosen in an earlier call, whose weights weren't stored.
+        self._run([(row, ()) for row in rows if search_key(row.asked) not in self._results])
         return self._results
 
     def write_details(self) -> None:
@@ -107,19 +78,6 @@ class Search:
                 selection = select(query, searcher.pages, full_matrix=True)
                 write_details(path, asked, name, selection, inputs)
 
-    def _missing(self) -> dict[str, list[Setting]]:
-        """Return the settings of missing retrievals, by the digest of their inputs."""
-        work, missing = self._work, defaultdict(list)
-        for setting in planned_retrievals(work.manifest, work.asked):
-            dataset, question, encoder, method = setting
-            if encoder == self._encoder.name and not self._is_sufficient(
-                work.state.retrieved.get(setting), setting
-            ):
-                asked = work.rows[dataset, question].asked
-                inputs = work.state.definitions.retrieval(asked, encoder, method)
-                missing[inputs].append(setting)
-        return missing
-
     def _is_sufficient(self, found: RetrievalRecord | None, setting: Setting) -> bool:
         """Return whether a retrieval has enough pages for the budgets, and is timed if needed."""
         if found is None:
@@ -128,18 +86,46 @@ class Search:
         depth = 1 if self._adaptive[found.method] else min(plan.depth, asked.pages)
         return len(found.pages) >= depth and (found.alone or not plan.measure_latency)
 
-    def _task(self, row: Row, methods: tuple[str, ...]) -> Iterator[Task]:
-        """Yield the task for a question, if its document and words can be encoded."""
+    def _run(
+        self,
+        asked: Iterable[tuple[Row, tuple[str, ...]]],
+        keep: Callable[[SearchResult], None] = lambda _: None,
+    ) -> None:
+        """Run methods on questions, and call ``keep`` with each result."""
+        work, done = self._work, 0
+        ordered = sorted(asked, key=lambda pair: pair[0].search_order)
+        tasks = [task for row, methods in ordered if (task := self._task(row, methods))]
+
+        def receive(result: SearchResult) -> None:
+            nonlocal done
+            if self._keep_weights:
+                self._results[search_key(result.asked)] = result
+            keep(result)
+            done += 1
+            work.step("retrieval", done, len(tasks))
+
+        if tasks:
+            work.step("retrieval", 0, len(tasks))
+            run_tasks(work.index.location, tasks, receive, ray=work.ray)
+
+    def _task(self, row: Row, methods: tuple[str, ...]) -> Task | None:
+        """Return the task for a question; None if its document or words can't be encoded."""
         work = self._work
         document, reference = work.document(row), EncoderRef.of(self._encoder)
         query = work.encode(self._encoder, row.question) if document.has(reference) else None
-        if query is not None:
-            invalid = len(document.failed_pages(self._encoder.name))
-            yield Task(row.asked, document.id, reference, query, methods, work.plan.depth, invalid)
-
-    def _keep_result(self, result: SearchResult) -> None:
-        if self._keep_weights:
-            self._results[search_key(result.asked)] = result
+        if query is None:
+            return None
+        return Task(
+            asked=row.asked,
+            document=document.id,
+            encoder=reference,
+            query=query,
+            methods=methods,
+            depth=work.plan.depth,
+            invalid_pages=len(document.failed_pages(self._encoder.name)),
+            # Without methods, there is nothing to time.
+            alone=work.plan.measure_latency and bool(methods),
+        )
 
 
 def search_key(asked: QuestionRecord) -> tuple[str, str]:

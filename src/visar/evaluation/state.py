@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from visar.errors import NotARun
 from visar.evaluation.inputs import Definitions
 from visar.evaluation.manifest import Manifest, read_manifests
 from visar.evaluation.records import (
-    FILE_NAMES,
+    RESULTS,
     AnswerRecord,
+    AnyResult,
     QuestionRecord,
+    Record,
     RetrievalRecord,
     VerdictRecord,
-    key_of,
     read_lines,
 )
 
 CORRECTED = ", corrected"
 """Suffix of a data set's name with corrections. It shares the documents of the published one."""
 
-Result = TypeVar("Result", RetrievalRecord, AnswerRecord, VerdictRecord)
 Setting = tuple[Any, ...]
+"""The key of a result."""
 
 
 @dataclass
 class RunState:
     """The questions of a run, its current results, and the number of stale ones."""
 
-    asked: dict[tuple[str, str], QuestionRecord]
+    asked: dict[tuple[str, str], QuestionRecord] = field(default_factory=dict)
     """The questions by data set and id."""
-    calls: tuple[Manifest, ...]
+    calls: tuple[Manifest, ...] = ()
     """The manifests of all calls of the run, in order."""
-    definitions: Definitions
+    definitions: Definitions = field(default_factory=Definitions)
     """The current definitions, each from the last call that used it."""
     retrieved: dict[Setting, RetrievalRecord] = field(default_factory=dict)
     answered: dict[Setting, AnswerRecord] = field(default_factory=dict)
@@ -45,52 +46,49 @@ class RunState:
     """The number of stale results by kind."""
     unreadable: tuple[str, ...] = ()
     """Locations of lines that aren't JSON, left by crashed writers."""
-    known: dict[str, RetrievalRecord | AnswerRecord | VerdictRecord] = field(default_factory=dict)
+    known: dict[str, AnyResult] = field(default_factory=dict)
     """One result for each digest of inputs, regardless of its setting."""
 
-    def inputs(self, record: RetrievalRecord | AnswerRecord | VerdictRecord) -> str | None:
-        """Return the current digest of a record's inputs.
+    def current(self, kind: type[Record]) -> dict[Setting, Any]:
+        """Return the current results of a kind."""
+        results: dict[Setting, Any] = getattr(self, kind.FILE)
+        return results
+
+    def inputs(self, kind: type[Record], setting: Setting) -> str | None:
+        """Return the current digest of the inputs of a result.
 
         Returns None if the question no longer exists or a result it depends on is missing.
         """
-        asked = self.asked.get((record.dataset, record.question))
+        asked = self.asked.get(setting[:2])
         if asked is None:
             return None
-        if isinstance(record, RetrievalRecord):
-            return self.definitions.retrieval(asked, record.encoder, record.method)
-        if isinstance(record, AnswerRecord):
-            chosen = self.retrieved.get(key_of(record)[:4])
+        if kind is RetrievalRecord:
+            return self.definitions.retrieval(asked, *setting[2:])
+        if kind is AnswerRecord:
+            encoder, _, generator, max_k, prompt = setting[2:]
+            chosen = self.retrieved.get(setting[:4])
             if chosen is None:
                 return None
-            pages = chosen.pages[: record.max_k]
-            return self.definitions.answer(
-                asked, record.encoder, record.generator, record.prompt, pages
-            )
-        answered = self.answered.get(key_of(record)[:-1])
-        if answered is None:
-            return None
-        return self.definitions.verdict(asked, answered, record.judge)
+            pages = chosen.pages[:max_k]
+            return self.definitions.answer(asked, encoder, generator, prompt, pages)
+        answered = self.answered.get(setting[:-1])
+        return None if answered is None else self.definitions.verdict(asked, answered, setting[-1])
 
-    def keep(self, results: Iterable[RetrievalRecord | AnswerRecord | VerdictRecord]) -> None:
+    def keep(self, results: Iterable[AnyResult]) -> None:
         """Add current results."""
         for one in results:
             self.known[one.inputs] = one
-            if isinstance(one, RetrievalRecord):
-                self.retrieved[key_of(one)] = one
-            elif isinstance(one, AnswerRecord):
-                self.answered[key_of(one)] = one
-            else:
-                self.judged[key_of(one)] = one
+            self.current(type(one))[one.key] = one
 
-    def read(self, folder: Path, kind: type[Result]) -> None:
+    def read(self, folder: Path, kind: type[AnyResult]) -> None:
         """Read the results of a kind, keeping those whose inputs haven't changed."""
         found, unreadable = read_lines(folder, kind)
         self.unreadable += tuple(unreadable)
-        current = [one for one in found if self.inputs(one) == one.inputs]
+        current = [one for one in found if self.inputs(kind, one.key) == one.inputs]
         for one in found:
             self.known.setdefault(one.inputs, one)
         self.keep(current)
-        self.stale[FILE_NAMES[kind]] += len(found) - len(current)
+        self.stale[kind.FILE] += len(found) - len(current)
 
 
 def read_state(folder: Path) -> RunState:
@@ -106,56 +104,48 @@ def read_state(folder: Path) -> RunState:
             f"No run in {folder}: no questions in asked*.jsonl. Start one with `visar eval run` or "
             "pass another folder."
         )
-    calls = tuple(Manifest.model_validate(one) for one in read_manifests(folder))
-    definitions = Definitions()
-    for call in calls:
-        definitions = definitions.updated(call.definitions)
     state = RunState(
         asked={(one.dataset, one.question): one for one in asked if not one.dropped},
-        calls=calls,
-        definitions=definitions,
+        calls=tuple(Manifest.model_validate(one) for one in read_manifests(folder)),
         unreadable=tuple(unreadable),
     )
-    # The order matters: answers depend on retrievals, and verdicts on answers.
-    state.read(folder, RetrievalRecord)
-    state.read(folder, AnswerRecord)
-    state.read(folder, VerdictRecord)
+    for call in state.calls:
+        state.definitions = state.definitions.updated(call.definitions)
+    for kind in RESULTS:
+        state.read(folder, kind)
     return state
 
 
-def questions_of(call: Manifest, asked: Iterable[QuestionRecord]) -> list[QuestionRecord]:
-    """Return the questions of a call's data sets, with or without corrections."""
-    return [one for one in asked if one.dataset.removesuffix(CORRECTED) in call.data]
-
-
-def planned_retrievals(call: Manifest, asked: Iterable[QuestionRecord]) -> Iterator[Setting]:
-    """Yield the settings of all retrievals that a call plans."""
-    for one in questions_of(call, asked):
-        for encoder in call.definitions.encoders:
-            for name, method in call.definitions.methods.items():
+def planned(call: Manifest, asked: Iterable[QuestionRecord]) -> dict[str, list[Setting]]:
+    """Return the settings of all results that a call plans, by the names of their files."""
+    retrievals: list[Setting] = []
+    answers: list[Setting] = []
+    verdicts: list[Setting] = []
+    definitions = call.definitions
+    writers = [
+        (generator, max_k, prompt)
+        for generator, prompts in definitions.generators.items()
+        for max_k in call.plan.get("max_k", ())
+        for prompt in prompts
+    ]
+    for one in asked:
+        if one.dataset.removesuffix(CORRECTED) not in call.data:
+            continue
+        for encoder in definitions.encoders:
+            for name, method in definitions.methods.items():
                 if method.needs_evidence and not one.evidence_pages:
                     continue
                 if method.max_pages is not None and one.pages > method.max_pages:
                     continue
-                yield (*key_of(one), encoder, name)
-
-
-def planned_answers(call: Manifest, asked: Iterable[QuestionRecord]) -> Iterator[Setting]:
-    """Yield the settings of all answers that a call plans."""
-    methods = call.definitions.methods
-    for setting in planned_retrievals(call, asked):
-        if methods[setting[-1]].answered:
-            for generator, prompts in call.definitions.generators.items():
-                for max_k in call.plan["max_k"]:
-                    yield from ((*setting, generator, max_k, prompt) for prompt in prompts)
-
-
-def planned_verdicts(call: Manifest, asked: Iterable[QuestionRecord]) -> Iterator[Setting]:
-    """Yield the settings of all verdicts that a call plans."""
-    # Questions without a reference answer can't be judged.
-    with_reference = [one for one in asked if one.answers_digest]
-    for setting in planned_answers(call, with_reference):
-        yield from ((*setting, judge) for judge in call.definitions.judges)
+                retrievals.append((*one.key, encoder, name))
+                if not method.answered:
+                    continue
+                written = [(*one.key, encoder, name, *writer) for writer in writers]
+                answers += written
+                # Questions without a reference answer can't be judged.
+                if one.answers_digest:
+                    verdicts += [(*each, judge) for each in written for judge in definitions.judges]
+    return {"retrieved": retrievals, "answered": answers, "judged": verdicts}
 
 
 @dataclass(frozen=True)
@@ -176,18 +166,16 @@ class Progress:
 
 def progress(state: RunState) -> dict[str, Progress]:
     """Return the progress of each kind of result."""
-    asked = list(state.asked.values())
-    kinds = (
-        ("retrievals", planned_retrievals, state.retrieved, "retrieved"),
-        ("answers", planned_answers, state.answered, "answered"),
-        ("verdicts", planned_verdicts, state.judged, "judged"),
-    )
+    plans: dict[str, set[Setting]] = {kind.FILE: set() for kind in RESULTS}
+    for call in state.calls:
+        for name, settings in planned(call, state.asked.values()).items():
+            plans[name].update(settings)
     found = {}
-    for name, planned, current, stale in kinds:
-        settings = {setting for call in state.calls for setting in planned(call, asked)}
+    for name, kind in zip(("retrievals", "answers", "verdicts"), RESULTS, strict=True):
+        current = state.current(kind)
         missing = Counter(
             " · ".join(str(part) for part in (setting[0], *setting[2:]))
-            for setting in settings - current.keys()
+            for setting in plans[kind.FILE] - current.keys()
         )
-        found[name] = Progress(len(current), state.stale[stale], dict(missing))
+        found[name] = Progress(len(current), state.stale[kind.FILE], dict(missing))
     return found

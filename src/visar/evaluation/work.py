@@ -2,57 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-from pydantic import BaseModel, Field
+from typing import Any
 
 from visar.core.vectors import Float32
 from visar.encoders.encoder import Encoder
 from visar.errors import EmptyQuestion
 from visar.evaluation.calls import ModelCalls
-from visar.evaluation.inputs import Definitions
 from visar.evaluation.manifest import Manifest, Skipped
 from visar.evaluation.plan import Plan
 from visar.evaluation.questions import Question
-from visar.evaluation.records import (
-    AnswerRecord,
-    QuestionRecord,
-    Record,
-    RecordWriter,
-    RetrievalRecord,
-    VerdictRecord,
-)
-from visar.evaluation.state import RunState
+from visar.evaluation.records import QuestionRecord, Result, write_records
+from visar.evaluation.state import RunState, Setting
 from visar.index import Index
-from visar.ingest.pipeline import Progress as PageProgress
 from visar.results import Document
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressListener:
-    """Callbacks for the progress of a run."""
-
-    document: Callable[[Path], PageProgress]
-    """A function of a document's path that returns a callback for its pages."""
-    step: Callable[[str, int, int], None]
-    """A function of stage, number of steps done, and total number of steps."""
-
-
-class Outcome(BaseModel):
-    """The result of a call of a run."""
-
-    questions: int = 0
-    documents: int = 0
-    retrieved: int = 0
-    answered: int = 0
-    judged: int = 0
-    stale: int = 0
-    """The number of stale results in the folder."""
-    skipped: Skipped = Field(default_factory=Skipped)
-    failures: dict[str, str] = Field(default_factory=dict)
-    """The number of failures and the last reason, by encoder, generator or judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +41,25 @@ class Work:
     """A call of a run, with its questions and results."""
 
     folder: Path
-    writer_name: str
+    writer: str
+    """The name of this call's files."""
     plan: Plan
     manifest: Manifest
     index: Index
     addresses: dict[str, str]
     """The names or addresses of the encoders in the index."""
-    listener: ProgressListener
+    step: Callable[[str, int, int], None]
+    """A callback for progress: stage, number of steps done, and total number of steps."""
     ray: str | None
     calls: ModelCalls
-    outcome: Outcome = field(default_factory=Outcome)
+    skipped: Skipped = field(default_factory=Skipped)
+    stored: Counter[str] = field(default_factory=Counter)
+    """The number of new results by kind."""
     documents: dict[tuple[str, str], Document] = field(default_factory=dict)
     """The indexed documents, by data set and name."""
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+    rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     """The questions about indexed documents, by data set and id."""
-    state: RunState = field(default_factory=lambda: RunState({}, (), Definitions()))
+    state: RunState = field(default_factory=RunState)
     _queries: dict[tuple[str, str], Float32 | None] = field(default_factory=dict)
 
     @property
@@ -100,20 +70,39 @@ class Work:
         """Return the document that a question is about."""
         return self.documents[row.document]
 
-    def writer(self, kind: type[Record]) -> RecordWriter[Record]:
-        """Return this call's writer for records of a kind."""
-        return RecordWriter(self.folder, kind, self.writer_name)
-
-    def keep(
+    def reuse(
         self,
-        writer: RecordWriter[RetrievalRecord]
-        | RecordWriter[AnswerRecord]
-        | RecordWriter[VerdictRecord],
-        results: list[RetrievalRecord] | list[AnswerRecord] | list[VerdictRecord],
-    ) -> None:
-        """Write results and add them to the state."""
-        writer.write(results)  # type: ignore[arg-type]
-        self.state.keep(results)
+        kind: type[Result],
+        settings: Iterable[Setting],
+        is_sufficient: Callable[[Result, Setting], bool] = lambda _, __: True,
+    ) -> list[list[Setting]]:
+        """Store known results for missing ones with the same inputs.
+
+        Returns the settings of all others that can be computed, grouped by their inputs.
+        """
+        groups: dict[str, list[Setting]] = {}
+        for setting in settings:
+            if (inputs := self.state.inputs(kind, setting)) is not None:
+                groups.setdefault(inputs, []).append(setting)
+        missing = []
+        for inputs, group in groups.items():
+            known = self.state.known.get(inputs)
+            if isinstance(known, kind) and is_sufficient(known, group[0]):
+                self.keep(known, group)
+            else:
+                missing.append(group)
+        return missing
+
+    def keep(self, result: Result, settings: Sequence[Setting]) -> None:
+        """Write a result for all settings with its inputs, and add it to the state."""
+        inputs = self.state.inputs(type(result), settings[0]) or ""
+        found = [
+            replace(result, inputs=inputs, **dict(zip(result.KEY, setting, strict=True)))
+            for setting in settings
+        ]
+        write_records(self.folder, found, self.writer)
+        self.state.keep(found)
+        self.stored[result.FILE] += len(found)
 
     def encode(self, encoder: Encoder, question: Question) -> Float32 | None:
         """Return a question's vectors, cached; None if it has no words to encode."""

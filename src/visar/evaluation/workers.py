@@ -6,10 +6,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import groupby
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -46,6 +46,8 @@ class Task:
     """The number of pages of a ranking to store."""
     invalid_pages: int = 0
     """The number of pages without vectors."""
+    alone: bool = False
+    """True to run it with all cores and no concurrent tasks, to measure latencies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,13 +62,11 @@ class SearchResult:
     """The cosine of the question with its best page."""
 
 
-def retrieve(
+def run_tasks(
     location: str,
     tasks: Sequence[Task],
     keep: Callable[[SearchResult], None],
-    progress: Callable[[int, int], None],
     *,
-    alone: bool = False,
     ray: str | None = None,
 ) -> None:
     """Run methods on the documents of an index, using all cores.
@@ -81,33 +81,40 @@ def retrieve(
         Tasks, sorted by document, because each process caches the current document.
     keep
         Function called with each result as soon as it is available.
-    progress
-        Function called with the numbers of completed and of all tasks.
-    alone
-        Run one task at a time with all cores, to measure latencies.
     ray
         Address of a cluster to run the tasks on.
     """
-    if not tasks:
-        return
-    progress(0, len(tasks))
-    if alone or len(tasks) <= FEW:
+    if len(tasks) <= FEW or tasks[0].alone:
         _open(location)
         try:
-            _retrieve_here(tasks, keep, progress, alone=alone)
+            _run_here(tasks, keep)
         finally:
             _close()
-        return
-    if ray is not None:
-        _retrieve_on_cluster(ray, location, tasks, keep, progress)
-        return
+    elif ray is not None:
+        _run_on_cluster(ray, location, tasks, keep)
+    else:
+        _run_in_processes(location, tasks, keep)
+
+
+def _run_here(tasks: Sequence[Task], keep: Callable[[SearchResult], None]) -> None:
+    document = None
+    for task in tasks:
+        if task.alone and task.document != document:
+            # Warm up: the first call fills caches and may import packages.
+            _run_task(task)
+            document = task.document
+        keep(_run_task(task))
+
+
+def _run_in_processes(
+    location: str, tasks: Sequence[Task], keep: Callable[[SearchResult], None]
+) -> None:
     context = get_context("spawn")
     with ProcessPoolExecutor(usable_cores(), context, _start_worker, (location,)) as pool:
-        futures: list[Future[SearchResult]] = [pool.submit(_run_task, task) for task in tasks]
+        futures = [pool.submit(_run_task, task) for task in tasks]
         try:
-            for done, future in enumerate(as_completed(futures), start=1):
+            for future in as_completed(futures):
                 keep(future.result())
-                progress(done, len(tasks))
         except BrokenProcessPool as error:
             raise VisarError(
                 "A worker process died, probably because memory ran out. Results so far are kept. "
@@ -121,67 +128,32 @@ def retrieve(
             raise
 
 
-def _retrieve_here(
-    tasks: Sequence[Task],
-    keep: Callable[[SearchResult], None],
-    progress: Callable[[int, int], None],
-    *,
-    alone: bool,
-) -> None:
-    document = None
-    for done, task in enumerate(tasks, start=1):
-        if alone and task.document != document:
-            # Warm up: the first call fills caches and may import packages.
-            _run_task(task)
-            document = task.document
-        found = _run_task(task)
-        keep(replace(found, retrieved=[replace(one, alone=alone) for one in found.retrieved]))
-        progress(done, len(tasks))
-
-
-def _retrieve_on_cluster(
-    ray: str,
-    location: str,
-    tasks: Sequence[Task],
-    keep: Callable[[SearchResult], None],
-    progress: Callable[[int, int], None],
+def _run_on_cluster(
+    ray: str, location: str, tasks: Sequence[Task], keep: Callable[[SearchResult], None]
 ) -> None:
     from visar.ingest.ray_cluster import RayCluster
 
-    # Pass storage options explicitly, because other machines have a different environment.
-    options = storage_options()
-    groups = []
+    groups: list[Sequence[Task]] = []
     for _, group in groupby(tasks, key=lambda task: task.document):
         of_document = tuple(group)
-        groups += [
-            _Group(location, options, of_document[start : start + FEW])
-            for start in range(0, len(of_document), FEW)
-        ]
-    done = 0
+        groups += [of_document[start : start + FEW] for start in range(0, len(of_document), FEW)]
+    # Pass storage options explicitly, because other machines have a different environment.
+    run = partial(_run_group, location, storage_options())
     with RayCluster(ray) as cluster:
         cluster.check_location(location)
-        for count, found in cluster.map(_run_group, groups):
-            for one in found:
-                keep(one)
-            done += count
-            progress(done, len(tasks))
+        for results in cluster.map(run, groups):
+            for result in results:
+                keep(result)
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A group of tasks of one document, sent to another machine."""
-
-    location: str
-    storage_options: Mapping[str, str]
-    tasks: tuple[Task, ...]
-
-
-def _run_group(group: _Group) -> tuple[int, list[SearchResult]]:
-    """Run a group of tasks; return their number and results."""
-    if _store is None or _store.location != group.location:
+def _run_group(
+    location: str, options: Mapping[str, str], tasks: Sequence[Task]
+) -> list[SearchResult]:
+    """Run tasks about one document on another machine."""
+    if _store is None or _store.location != location:
         threadpool_limits(1)
-        _open(group.location, group.storage_options)
-    return len(group.tasks), [_run_task(task) for task in group.tasks]
+        _open(location, options)
+    return [_run_task(task) for task in tasks]
 
 
 _store: Store | None = None
@@ -260,6 +232,7 @@ def _record(task: Task, method: Method, pages: TimedPages) -> RetrievalRecord:
         sparsity=None if result.sparsity is None else float(result.sparsity),
         seconds={stage: float(seconds) for stage, seconds in result.seconds.items()},
         invalid_pages=task.invalid_pages,
+        alone=task.alone,
         paper_sparsity=result.paper_sparsity,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from PIL import Image
 
 from tests.documents.conftest import text_at, write_pdf
+from visar.evaluation.questions import Dataset
 
 MMLONGBENCH: list[dict[str, Any]] = [
     {
@@ -98,3 +99,9 @@ def write_longdocurl(folder: Path, *, images_of_second: Iterable[int] = range(3)
 def _folder(path: Path) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def missing_documents(dataset: Dataset) -> list[str]:
+    """Return documents that questions need but aren't available, in the order of the data set."""
+    documents = dict.fromkeys(question.document for question in dataset.questions())
+    return [document for document in documents if dataset.path(document) is None]

@@ -17,10 +17,10 @@ from tests.evaluation.datasets.beir_sets import (
     write_parquet,
     write_table,
 )
-from tests.evaluation.datasets.layouts import write_lines
+from tests.evaluation.datasets.layouts import missing_documents, write_lines
 from visar.documents import open_document
 from visar.errors import DatasetError
-from visar.evaluation.datasets import missing_documents, open_dataset
+from visar.evaluation.datasets import open_dataset
 from visar.evaluation.plan import Plan, open_question_sets
 from visar.evaluation.questions import EvidenceBox
 
@@ -128,13 +128,17 @@ def test_a_single_file_of_judgments_has_no_splits(tmp_path: Path) -> None:
 
 def test_invalid_rows_are_reported(tmp_path: Path) -> None:
     folder = write_json_lines(tmp_path / "harbour")
-    write_lines(folder / "queries.jsonl", [{"_id": "10", "text": 5}, {"text": "?"}])
-    with pytest.raises(DatasetError) as caught:
-        open_dataset(folder)
-    assert str(caught.value).splitlines()[1:] == [
-        '  line 1: "text" must be text, not 5',
-        '  line 2: has no "query-id"',
-    ]
+    rows = [{"_id": "10", "text": 5, "language": "english"}, {"text": "?", "language": "english"}]
+    queries = write_lines(folder / "queries.jsonl", rows)
+    queries.write_text(queries.read_text() + "no JSON\n")
+    for options in ("", "?language=english"):
+        with pytest.raises(DatasetError) as caught:
+            open_dataset(f"{folder}{options}")
+        assert str(caught.value).splitlines()[1:] == [
+            '  line 1: "text" must be text, not 5',
+            '  line 2: has no "query-id"',
+            "  line 3: isn't JSON (Expecting value)",
+        ]
 
 
 def test_judgments_of_missing_pages_are_errors(tmp_path: Path) -> None:

@@ -263,27 +263,3 @@ def test_folders_and_unknown_names_are_errors(tmp_path: Path) -> None:
     source = write_lines(tmp_path / "any.jsonl", [{}])
     with pytest.raises(InvalidOption, match="no converter 'MMDocRAGs': did you mean MMDocRAG"):
         convert("MMDocRAGs", source, tmp_path / "out.jsonl")
-
-
-def plugin_converter(file: Path) -> list[Question]:
-    return [Question("1", "a.pdf", file.stem, (2,), ("x",))]
-
-
-def wrong_plugin_converter(file: Path) -> list[str]:
-    return [file.stem]
-
-
-def broken_plugin_converter(file: Path) -> list[Question]:
-    raise KeyError(file.stem)
-
-
-def test_plugin_converters(tmp_path: Path) -> None:
-    source = write_lines(tmp_path / "any.jsonl", [{}])
-    out, name = tmp_path / "out.jsonl", plugin_converter.__module__
-    result = convert(f"{name}:plugin_converter", source, out)
-    assert (result.questions, result.missing) == (1, ["a.pdf"])
-    assert open_dataset(out).questions()[0].text == "any"
-    with pytest.raises(DatasetError, match=r"'any'.*Question"):
-        convert(f"{name}:wrong_plugin_converter", source, out)
-    with pytest.raises(DatasetError, match="failed: KeyError: 'any'"):
-        convert(f"{name}:broken_plugin_converter", source, out)

@@ -39,12 +39,12 @@ def test_corrections_change_only_their_questions(tmp_path: Path) -> None:
     corrections = read_corrections(write_lines(tmp_path / "c.jsonl", [PAGES, ANSWERS]))
     assert (corrections[0].why, corrections[0].by) == (PAGES["why"], "A. Reader")
     before = list(QUESTIONS)
-    corrected = correct(QUESTIONS, corrections)
-    assert corrected.questions == [
+    corrected, changed = correct(QUESTIONS, corrections)
+    assert corrected == [
         Question("1-aa", "a.pdf", "How many ferries?", (20, 21), ("5", "five")),
         *QUESTIONS[1:],
     ]
-    assert corrected.changed == {"1-aa"}
+    assert changed == {"1-aa"}
     # The original questions are unchanged, for results without corrections.
     assert before == QUESTIONS
 
@@ -53,16 +53,18 @@ def test_corrected_answers_may_have_another_type(tmp_path: Path) -> None:
     """Judges use the type: with the old answer's type, the new one would be wrong."""
     question = Question("1-aa", "a.pdf", "Who?", (14,), ("Not answerable",), "None")
     change = ANSWERS | {"was": ["Not answerable"], "becomes": ["Ann Lee"]}
-    corrected = correct([question], read_corrections(write_lines(tmp_path / "c.jsonl", [change])))
-    assert corrected.questions[0].kind is None
+    corrected, _ = correct(
+        [question], read_corrections(write_lines(tmp_path / "c.jsonl", [change]))
+    )
+    assert corrected[0].kind is None
     pages = read_corrections(write_lines(tmp_path / "c.jsonl", [PAGES]))
-    assert correct([question], pages).questions[0].kind == "None"
+    assert correct([question], pages)[0][0].kind == "None"
 
 
 def test_evidence_can_be_removed(tmp_path: Path) -> None:
     away = PAGES | {"question": "3-cc", "was": [3], "becomes": []}
-    corrected = correct(QUESTIONS, read_corrections(write_lines(tmp_path / "c.jsonl", [away])))
-    assert corrected.questions[2].evidence_pages == ()
+    corrected, _ = correct(QUESTIONS, read_corrections(write_lines(tmp_path / "c.jsonl", [away])))
+    assert corrected[2].evidence_pages == ()
 
 
 @pytest.mark.parametrize(

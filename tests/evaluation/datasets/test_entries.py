@@ -12,9 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.evaluation.datasets.layouts import MMLONGBENCH, write_lines, write_samples
+from tests.evaluation.datasets.layouts import (
+    MMLONGBENCH,
+    missing_documents,
+    write_lines,
+    write_samples,
+)
 from visar.errors import DatasetError
-from visar.evaluation.datasets import doubtful, missing_documents, open_dataset
+from visar.evaluation.datasets import open_dataset
 
 GOOD = {"question": "How many?", "document": "a.pdf", "evidence_pages": [1], "answers": ["4"]}
 
@@ -214,6 +219,4 @@ def test_garbage_only_raises_dataset_error(lines: list[bytes]) -> None:
             file = Path(folder) / name
             file.write_bytes(content)
             with contextlib.suppress(DatasetError):
-                dataset = open_dataset(file)
-                missing_documents(dataset)
-                doubtful(dataset.questions(), {})
+                missing_documents(open_dataset(file))

@@ -32,11 +32,13 @@ OPEN = """
 import sys
 from pathlib import Path
 from visar.errors import DatasetError
-from visar.evaluation.datasets import missing_documents, open_dataset
+from visar.evaluation.datasets import open_dataset
 name, data = sys.argv[1:]
 try:
     dataset = open_dataset(name, data=Path(data) if data else None)
-    print(dataset.name, len(dataset.questions()), *missing_documents(dataset))
+    questions = dataset.questions()
+    names = dict.fromkeys(question.document for question in questions)
+    print(dataset.name, len(questions), *(name for name in names if dataset.path(name) is None))
 except DatasetError as error:
     print(error)
 print("requests" if "huggingface_hub" in sys.modules else "not requests")

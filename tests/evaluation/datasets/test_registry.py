@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluation.datasets.layouts import missing_documents
 from visar import plugins
 from visar.errors import DatasetError, InvalidOption
-from visar.evaluation.datasets import dataset_names, missing_documents, open_dataset
+from visar.evaluation.datasets import dataset_names, open_dataset
 from visar.evaluation.datasets.converters import convert, converter_names
 from visar.evaluation.questions import Dataset, Question
 
@@ -32,6 +33,9 @@ class Ports:
 def tides(source):
     for line in source.read_text().splitlines():
         yield Question(line, "ports.pdf", f"When is {line} tide?", (1,), ("noon",))
+
+def texts(source):
+    return [source.stem]
 
 def broken(data):
     raise KeyError("ports")
@@ -125,6 +129,8 @@ def test_a_plugin_converter_cannot_replace_ours_and_its_errors_are_reported(
     assert "KeyError" not in str(ours.value)
     with pytest.raises(DatasetError, match="The converter sunk failed: KeyError: 'ports'"):
         convert("sunk", source, tmp_path / "questions.jsonl")
+    with pytest.raises(DatasetError, match=r"'tides'.*Question"):
+        convert("visar_ports:texts", source, tmp_path / "questions.jsonl")
 
 
 class CustomDataset:

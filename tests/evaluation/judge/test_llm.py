@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.evaluation.judge.generators import Grader, Says, same_text
 from visar.errors import GenerationError, InvalidOption
 from visar.evaluation.judge import LLMJudge
-from visar.evaluation.judge.llm import CHOICES
-from visar.evaluation.judge.model import case_line
+from visar.evaluation.judge.models import CHOICES, case_line
 
 
 def test_the_model_gets_the_case_and_decides() -> None:
@@ -29,30 +28,12 @@ def test_the_model_gets_the_case_and_decides() -> None:
     assert verdict.prompt_digest == grader.prompts[0].digest
     assert verdict.input_tokens is not None
     assert verdict.output_tokens == 5
-
-
-def test_prompts_are_deterministic() -> None:
-    grader = Grader(same_text)
-    judge = LLMJudge(grader)
-    assert judge.judge("Who?", ["Tom"], "Ada") == judge.judge("Who?", ["Tom"], "Ada")
-    assert grader.prompts[0] == grader.prompts[1]
-
-
-def test_judges_with_different_models_have_different_names() -> None:
-    """Cached verdicts are distinguished by name."""
-    assert LLMJudge(Grader(same_text, "a")).name != LLMJudge(Grader(same_text, "b")).name
-
-
-def test_the_examples_cover_both_verdicts() -> None:
-    grader = Grader(same_text)
-    LLMJudge(grader).judge("Who?", ["Tom"], "Ada")
+    assert judge.judge("Who?", ["Tom", "Ada"], "Ada") == verdict
+    # Stored verdicts are distinguished by name.
+    assert judge.name == "llm 1-c557b6f7 grader"
     lines = [json.loads(x) for x in grader.prompts[0].system.splitlines() if x.startswith("{")]
-    cases, choices = lines[::2], [line["choice"] for line in lines[1::2]]
-    assert all(set(case) == {"question", "references", "answer"} for case in cases)
-    assert set(choices) == set(CHOICES)
-    shown = " ".join(str(case["references"]) for case in cases)
-    for difficulty in ("Not answerable", "[", "million", "kg"):
-        assert difficulty in shown
+    assert all(set(case) == {"question", "references", "answer"} for case in lines[::2])
+    assert {line["choice"] for line in lines[1::2]} == set(CHOICES)
 
 
 @given(st.text(), st.text(), st.text())

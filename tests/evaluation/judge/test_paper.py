@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.evaluation.judge.generators import Says
 from visar.errors import GenerationError
-from visar.evaluation.judge import BenchmarkJudge, LLMJudge, PaperJudge
-from visar.evaluation.judge.paper import as_alternatives, says_correct
+from visar.evaluation.judge import BenchmarkJudge, PaperJudge
+from visar.evaluation.judge.models import as_alternatives, says_correct
 from visar.evaluation.questions import write_list
 from visar.generation.generator import Reply
 
@@ -26,6 +26,7 @@ def test_the_model_gets_rules_two_examples_and_the_case() -> None:
     model = Says('{"correctness": "CORRECT"}')
     verdict = PaperJudge(model).judge("Who?", ["Tom", " ", "Ada"], "It was Ada.")
     assert verdict.correct
+    assert verdict.judge == "paper 3-aff8ba27 says"
     assert (verdict.model, verdict.reason) == ("says@1", model.text)
     (prompt,) = model.prompts
     assert verdict.prompt_digest == prompt.digest
@@ -39,12 +40,6 @@ def test_the_model_gets_rules_two_examples_and_the_case() -> None:
         "references": ["Tom", "Ada"],
         "answer": "It was Ada.",
     }
-
-
-def test_the_name_includes_protocol_and_model() -> None:
-    assert PaperJudge(Says("")).name.startswith("paper 3-")
-    assert PaperJudge(Says("", name="qwen2.5-14b")).name.endswith(" qwen2.5-14b")
-    assert PaperJudge(Says("")).name != LLMJudge(Says("")).name
 
 
 @pytest.mark.parametrize(

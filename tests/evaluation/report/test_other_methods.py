@@ -12,7 +12,6 @@ import pytest
 from tests.evaluation.synthetic import stamp, write_records, write_run
 from visar.evaluation.bench_report import figures, tables, to_markdown
 from visar.evaluation.records import (
-    FILE_NAMES,
     AnswerRecord,
     RetrievalRecord,
     VerdictRecord,
@@ -43,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in kinds:
         ours = [one for one in read_lines(folder, kind)[0] if one.method == "visar"]
         theirs = [replace(one, method=name) for name in METHODS for one in ours]
-        write_records(folder / f"{FILE_NAMES[kind]}-more.jsonl", theirs)
+        write_records(folder / f"{kind.FILE}-more.jsonl", theirs)
     write_report(stamp(folder))
     return folder
 

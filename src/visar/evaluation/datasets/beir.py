@@ -7,28 +7,32 @@ task is to search all pages. Page n is the nth row of the corpus.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pydantic import AliasChoices, Field
 
 from visar.documents.options import Limits
 from visar.errors import DatasetError
 from visar.evaluation.datasets.benchmarks import link_file
-from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder, read_entries, shown
-from visar.evaluation.datasets.hub import cache_folder, create_once
-from visar.evaluation.datasets.schemas import (
-    AnySchema,
+from visar.evaluation.datasets.entries import (
+    Entry,
     Identity,
     OptionalText,
     Schema,
     Text,
     filled,
+    leaves_folder,
     parse,
+    read_entries,
     read_questions,
+    shown,
 )
+from visar.evaluation.datasets.hub import cache_folder, create_once
 from visar.evaluation.questions import EvidenceBox, Question
 
 CORPUS_LIMITS = Limits(max_bytes=100_000_000_000, max_pages=1_000_000)
@@ -83,20 +87,16 @@ class BeirDataset:
     """A data set in BEIR's layout. Raises DatasetError if its folder is invalid."""
 
     def __init__(self, folder: Path, name: str, options: BeirOptions) -> None:
+        parts = [name, options.language]
+        parts.append(None if options.split == "test" else options.split)
+        parts.append(None if options.grade == 1 else f"grade {options.grade}")
+        self.name = ", ".join(part for part in parts if part)
+        """The name of the data set, with options that aren't the default."""
         self._folder = folder
         self._document = name
         self._options = options
         self._corpus = _files_of(folder, "corpus", options)
         self._questions = self._read()
-
-    @property
-    def name(self) -> str:
-        """The name of the data set, with options that aren't the default."""
-        options = self._options
-        parts = [self._document, options.language]
-        parts.append(None if options.split == "test" else options.split)
-        parts.append(None if options.grade == 1 else f"grade {options.grade}")
-        return ", ".join(part for part in parts if part)
 
     def questions(self) -> list[Question]:
         """Return all queries with evidence pages, in the order of the file."""
@@ -107,16 +107,10 @@ class BeirDataset:
         return self._pages if document == self._document else None
 
     @cached_property
-    def page_ids(self) -> tuple[str, ...]:
-        """The ids of the corpus, in the order of its pages."""
-        return tuple(row.id for row in self._rows)
-
-    @cached_property
     def _rows(self) -> list[_CorpusRow]:
-        rows = _parsed(self._corpus, _CorpusRow)
-        ids = [row.id for row in rows]
-        if len(set(ids)) < len(ids):
-            duplicate = next(one for one in ids if ids.count(one) > 1)
+        rows = parse(self._folder, _entries_of(self._corpus), _CorpusRow.model_validate)
+        (duplicate, count), *_ = Counter(row.id for row in rows).most_common(1)
+        if count > 1:
             raise DatasetError(
                 f"The corpus of {self._folder} has the page {shown(duplicate)} more than once: "
                 "remove duplicates."
@@ -124,20 +118,25 @@ class BeirDataset:
         return rows
 
     def _read(self) -> list[Question]:
-        numbers = {identity: number for number, identity in enumerate(self.page_ids, start=1)}
+        numbers = {row.id: number for number, row in enumerate(self._rows, start=1)}
         judged = self._judgments(numbers)
         entries = _entries_of(_files_of(self._folder, "queries", self._options))
         language = self._options.language
         languages = {entry.values.get("language") for entry in entries} - {None}
         if language is not None and languages:
-            entries = [entry for entry in entries if entry.values.get("language") == language]
+            entries = [
+                entry
+                for entry in entries
+                if entry.fault or entry.values.get("language") == language
+            ]
             if not entries:
                 known = ", ".join(sorted(map(str, languages)))
                 raise DatasetError(
                     f"{self._folder} has no queries in {language!r}. Languages: {known}."
                 )
 
-        def question(row: _QueryRow) -> Question:
+        def question(values: dict[str, Any]) -> Question:
+            row = _QueryRow.model_validate(values)
             evidence = judged.get(row.id, {})
             answers = filled(row.answer or "", *(row.raw_answers or ()))
             return Question(
@@ -149,14 +148,14 @@ class BeirDataset:
                 boxes=tuple(box for boxes in evidence.values() for box in boxes),
             )
 
-        found = read_questions(entries, _QueryRow, Problems(str(self._folder)), question)
+        found = read_questions(self._folder, entries, question)
         return [each for each in found if each.evidence_pages]
 
     def _judgments(
         self, numbers: Mapping[str, int]
     ) -> dict[str, dict[int, tuple[EvidenceBox, ...]]]:
         """Return the evidence pages of each query with their boxes, best grade first."""
-        rows = _parsed(_files_of(self._folder, "qrels", self._options), _Judgment)
+        rows = _judgments_in(_files_of(self._folder, "qrels", self._options))
         judged: dict[str, dict[int, tuple[EvidenceBox, ...]]] = {}
         for row in sorted(rows, key=lambda row: -row.score):
             if row.page not in numbers:
@@ -225,7 +224,7 @@ def read_qrels(path: Path, options: BeirOptions) -> dict[str, dict[str, int]]:
     """
     files = _files_of(path, "qrels", options) if path.is_dir() else [path]
     grades: dict[str, dict[str, int]] = {}
-    for row in _parsed(files, _Judgment):
+    for row in _judgments_in(files):
         grades.setdefault(row.query, {})[row.page] = row.score
     return grades
 
@@ -252,20 +251,11 @@ def _files_of(folder: Path, part: str, options: BeirOptions) -> list[Path]:
 
 
 def _entries_of(files: Sequence[Path]) -> list[Entry]:
-    entries: list[Entry] = []
-    for file in files:
-        problems = Problems(str(file))
-        found = read_entries(file, problems)
-        problems.raise_if_any()
-        entries += [replace(entry, position=len(entries) + entry.position) for entry in found]
-    return entries
+    return [entry for file in files for entry in read_entries(file)]
 
 
-def _parsed(files: Sequence[Path], schema: type[AnySchema]) -> list[AnySchema]:
-    problems = Problems(str(files[0].parent))
-    rows = [parse(entry, schema, problems) for entry in _entries_of(files)]
-    problems.raise_if_any()
-    return [row for row in rows if row is not None]
+def _judgments_in(files: Sequence[Path]) -> list[_Judgment]:
+    return parse(files[0].parent, _entries_of(files), _Judgment.model_validate)
 
 
 def _images_of_table(file: Path) -> Iterator[bytes]:

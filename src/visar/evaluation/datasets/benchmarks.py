@@ -9,22 +9,25 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from pydantic import AliasChoices, Field, PositiveInt
 
-from visar.evaluation.datasets.entries import Entry, Problems, leaves_folder
-from visar.evaluation.datasets.schemas import (
+from visar.evaluation.datasets.entries import (
     Answer,
     DocumentName,
+    Entry,
     Identity,
     OptionalText,
     Schema,
     Text,
     WrittenPages,
     filled,
+    leaves_folder,
     read_questions,
 )
 from visar.evaluation.questions import Question
@@ -35,17 +38,13 @@ LONGDOCURL = "LongDocURL"
 _PAGE_IMAGE = re.compile(r"(?P<document>.+)_(?P<page>\d+)\.(?:png|jpe?g|webp)", re.I | re.A)
 
 
+@dataclass(eq=False)
 class QuestionFile:
     """A file of questions about documents in a folder: MMLongBench-Doc or custom questions."""
 
-    def __init__(self, name: str, questions: Sequence[Question], documents: Path) -> None:
-        self._name = name
-        self._questions = questions
-        self._documents = documents
-
-    @property
-    def name(self) -> str:
-        return self._name
+    name: str
+    _questions: Sequence[Question]
+    _folder: Path
 
     def questions(self) -> list[Question]:
         """Return all questions, in the order of the file."""
@@ -53,10 +52,11 @@ class QuestionFile:
 
     def path(self, document: str) -> Path | None:
         """Return a document's file or folder of page images; None if it is missing."""
-        return None if leaves_folder(document) else if_exists(self._documents / document)
+        return None if leaves_folder(document) else if_exists(self._folder / document)
 
 
-class LongDocURL:
+@dataclass(eq=False)
+class LongDocURL(QuestionFile):
     """LongDocURL, with documents as PDFs or page images anywhere below a folder.
 
     Evidence pages are numbered from 1, but page images from 0: page 1 is ``NAME_0.png``. A
@@ -64,22 +64,9 @@ class LongDocURL:
     numbers and part of a document is easier to search than the whole.
     """
 
-    def __init__(
-        self, questions: Sequence[Question], page_counts: Mapping[str, int], folder: Path
-    ) -> None:
-        self._questions = questions
-        self._page_counts = page_counts
-        self._folder = folder
-        self._lock = Lock()
-        self._gathered: dict[str, Path] = {}
-
-    @property
-    def name(self) -> str:
-        return LONGDOCURL
-
-    def questions(self) -> list[Question]:
-        """Return all questions, in the order of the data set."""
-        return list(self._questions)
+    _page_counts: Mapping[str, int]
+    _gathered: dict[str, Path] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     def path(self, document: str) -> Path | None:
         """Return a document's PDF or folder of page images; None if it is missing."""
@@ -87,25 +74,10 @@ class LongDocURL:
         pdfs, images = self._found
         if name in pdfs:
             return pdfs[name]
-        if name not in images or self._first_missing(document):
-            return None
-        return self._folder_of_images(name)
-
-    def incomplete_documents(self) -> dict[str, int]:
-        """Return documents with only some of their page images, with the first missing page."""
-        documents = dict.fromkeys(question.document for question in self._questions)
-        names = {document: document.removesuffix(".pdf") for document in documents}
-        return {
-            document: missing
-            for document, name in names.items()
-            if name in self._found[1] and name not in self._found[0]
-            if (missing := self._first_missing(document))
-        }
-
-    def _first_missing(self, document: str) -> int | None:
-        images = self._found[1].get(document.removesuffix(".pdf"), {})
-        pages = self._page_counts.get(document, max(images, default=-1) + 1)
-        return next((page for page in range(1, pages + 1) if page - 1 not in images), None)
+        numbers = images.get(name, {}).keys()
+        pages = self._page_counts.get(document, max(numbers, default=-1) + 1)
+        is_complete = bool(numbers) and numbers >= set(range(pages))
+        return self._folder_of_images(name) if is_complete else None
 
     @cached_property
     def _found(self) -> tuple[dict[str, Path], dict[str, dict[int, Path]]]:
@@ -133,18 +105,15 @@ class LongDocURL:
             return folder
         with self._lock:
             if name not in self._gathered:
-                self._gathered[name] = self._gather(name, images)
+                parent = Path(tempfile.mkdtemp(prefix="visar-pages-"))
+                weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
+                # Named so because a document is shown by the name of its folder.
+                folder = parent / name
+                folder.mkdir()
+                for path in images.values():
+                    link_file(path, folder / path.name)
+                self._gathered[name] = folder
             return self._gathered[name]
-
-    def _gather(self, name: str, images: Mapping[int, Path]) -> Path:
-        parent = Path(tempfile.mkdtemp(prefix="visar-pages-"))
-        weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
-        # Named so because a document is shown by the name of its folder.
-        folder = parent / name
-        folder.mkdir()
-        for path in images.values():
-            link_file(path, folder / path.name)
-        return folder
 
 
 class PublishedQuestion(Schema):
@@ -173,11 +142,7 @@ class OwnQuestion(Schema):
 
 
 def published_questions(
-    entries: Sequence[Entry],
-    problems: Problems,
-    *,
-    first_page: int = 1,
-    raise_to_first: bool = False,
+    file: Path, entries: Sequence[Entry], *, first_page: int = 1, raise_to_first: bool = False
 ) -> list[Question]:
     """Return the questions of either benchmark; raises DatasetError if an entry is invalid.
 
@@ -185,7 +150,8 @@ def published_questions(
     lower numbers also mean the first page.
     """
 
-    def question(row: PublishedQuestion) -> Question:
+    def question(values: dict[str, Any]) -> Question:
+        row = PublishedQuestion.model_validate(values)
         pages = [page + 1 - first_page for page in row.evidence_pages]
         if raise_to_first:
             pages = [max(1, page) for page in pages]
@@ -198,23 +164,18 @@ def published_questions(
             kind=row.kind,
         )
 
-    return read_questions(entries, PublishedQuestion, problems, question)
+    return read_questions(file, entries, question)
 
 
-def own_questions(entries: Sequence[Entry], problems: Problems) -> list[Question]:
+def own_questions(file: Path, entries: Sequence[Entry]) -> list[Question]:
     """Return custom questions; raises DatasetError if an entry is invalid."""
 
-    def question(row: OwnQuestion) -> Question:
+    def question(values: dict[str, Any]) -> Question:
+        row = OwnQuestion.model_validate(values)
         pages = tuple(dict.fromkeys(row.evidence_pages))
         return Question(row.id or "", row.document, row.text, pages, tuple(row.answers))
 
-    return read_questions(entries, OwnQuestion, problems, question)
-
-
-def page_counts(entries: Sequence[Entry]) -> dict[str, int]:
-    """Return the page counts in LongDocURL's entries, which must be valid."""
-    counts = {entry.values.get("doc_no"): entry.values.get("total_pages") for entry in entries}
-    return {str(document): count for document, count in counts.items() if count is not None}
+    return read_questions(file, entries, question)
 
 
 def link_file(path: Path, link: Path) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,20 +20,17 @@ from visar import plugins
 from visar.errors import DatasetError
 from visar.evaluation.datasets.benchmarks import if_exists, link_file
 from visar.evaluation.datasets.entries import (
-    Entry,
-    Problems,
-    leaves_folder,
-    read_entries,
-    shown,
-)
-from visar.evaluation.datasets.schemas import (
     Answer,
     DocumentName,
+    Entry,
     Identity,
     Schema,
     Text,
     filled,
+    leaves_folder,
+    read_entries,
     read_questions,
+    shown,
 )
 from visar.evaluation.questions import Question
 from visar.files import write_whole
@@ -48,16 +45,12 @@ Converter: TypeAlias = Callable[[Path], Iterable[Question]]
 class Conversion:
     """The result of a conversion."""
 
-    file: Path
+    file: str
     questions: int
     with_evidence: int
     documents: int
-    missing: list[str] = field(default_factory=list)
+    missing: list[str]
     """Documents that aren't next to the file."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return {**asdict(self), "file": str(self.file)}
 
 
 def convert(name: str, source: Path, out: Path) -> Conversion:
@@ -89,7 +82,7 @@ def convert(name: str, source: Path, out: Path) -> Conversion:
     if name == _MP_DOCVQA:
         _link_pages(source, out.parent)
     return Conversion(
-        out,
+        str(out),
         len(questions),
         sum(bool(question.evidence_pages) for question in questions),
         len(documents),
@@ -255,28 +248,29 @@ def _converter(schema: type[Any], *, nested: str | None = None) -> Converter:
     """Return a converter for files with a question per entry, or a list in the field ``nested``."""
 
     def convert_file(file: Path) -> list[Question]:
-        problems = Problems(str(file))
-        entries = read_entries(file, problems)
+        entries = read_entries(file)
         if nested is not None:
-            entries = list(_nested(entries, nested, problems))
-        return read_questions(entries, schema, problems, lambda row: row.question(file))
+            entries = [one for entry in entries for one in _nested(entry, nested)]
+        return read_questions(
+            file, entries, lambda values: schema.model_validate(values).question(file)
+        )
 
     return convert_file
 
 
-def _nested(entries: Iterable[Entry], key: str, problems: Problems) -> Iterator[Entry]:
-    """Yield the objects of a list in each entry, with the entry's other fields."""
-    position = 0
-    for entry in entries:
-        shared = {name: value for name, value in entry.values.items() if name != key}
-        items = entry.values.get(key)
-        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-            fault = f'"{key}" must be a list of objects, not {shown(items)}'
-            problems.add(entry.where, f'has no "{key}"' if items is None else fault, position)
-            continue
-        for number, item in enumerate(items, start=1):
-            position += 1
-            yield Entry(f"{entry.where}, question {number}", position, {**shared, **item})
+def _nested(entry: Entry, key: str) -> list[Entry]:
+    """Return the objects of a list in an entry, with the entry's other fields."""
+    items = entry.values.get(key)
+    if entry.fault is not None:
+        return [entry]
+    if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+        fault = f'"{key}" must be a list of objects, not {shown(items)}'
+        return [replace(entry, fault=f'has no "{key}"' if items is None else fault)]
+    shared = {name: value for name, value in entry.values.items() if name != key}
+    return [
+        Entry(f"{entry.where}, question {number}", {**shared, **item})
+        for number, item in enumerate(items, start=1)
+    ]
 
 
 def _mp_docvqa(file: Path) -> list[Question]:
@@ -286,12 +280,11 @@ def _mp_docvqa(file: Path) -> list[Question]:
 
 def _mp_docvqa_windows(file: Path) -> tuple[list[Question], dict[str, tuple[str, ...]]]:
     """Return the questions, and the page names of each document."""
-    problems = Problems(str(file))
-    entries = read_entries(file, problems, within="data")
     names: dict[tuple[str, tuple[str, ...]], str] = {}
     parts: Counter[str] = Counter()
 
-    def question(row: _MPDocVQA) -> Question:
+    def question(values: dict[str, Any]) -> Question:
+        row = _MPDocVQA.model_validate(values)
         window = row.doc_id, tuple(row.page_ids)
         if window not in names:
             parts[row.doc_id] += 1
@@ -300,7 +293,7 @@ def _mp_docvqa_windows(file: Path) -> tuple[list[Question], dict[str, tuple[str,
         evidence = () if row.answer_page_idx is None else (row.answer_page_idx + 1,)
         return Question(row.id, names[window], row.text, evidence, tuple(row.answers))
 
-    questions = read_questions(entries, _MPDocVQA, problems, question)
+    questions = read_questions(file, read_entries(file, within="data"), question)
     return questions, {name: pages for (_, pages), name in names.items()}
 
 

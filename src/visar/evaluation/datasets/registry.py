@@ -16,10 +16,9 @@ from visar.evaluation.datasets.benchmarks import (
     QuestionFile,
     if_exists,
     own_questions,
-    page_counts,
     published_questions,
 )
-from visar.evaluation.datasets.entries import Entry, Problems, read_entries
+from visar.evaluation.datasets.entries import Entry, read_entries
 from visar.evaluation.datasets.hub import (
     COLLECTION,
     LONGDOCURL_HUB,
@@ -190,8 +189,7 @@ def _file_of_questions(folder: Path, benchmark: str | None) -> Path:
 
 
 def _open_file(file: Path, benchmark: str | None) -> Dataset:
-    problems = Problems(str(file))
-    entries = read_entries(file, problems)
+    entries = read_entries(file)
     recognized = _recognized(file, entries, benchmark)
     if benchmark is not None and recognized != benchmark:
         raise DatasetError(
@@ -201,14 +199,19 @@ def _open_file(file: Path, benchmark: str | None) -> Dataset:
         # Parquet tables are in a folder next to the folder of documents.
         root = file.parent.parent if file.suffix == ".parquet" else file.parent
         # Some evidence is on page 0, which the paper counts as page 1.
-        questions = published_questions(entries, problems, raise_to_first=True)
+        questions = published_questions(file, entries, raise_to_first=True)
         return QuestionFile(MMLONGBENCH, questions, root / "documents")
     if recognized == LONGDOCURL:
         # The authors number pages from 1, but the collection, which has this file, from 0.
         first_page = 0 if file.name == _SAMPLES else 1
-        questions = published_questions(entries, problems, first_page=first_page)
-        return LongDocURL(questions, page_counts(entries), file.parent)
-    return QuestionFile(file.stem, own_questions(entries, problems), file.parent)
+        questions = published_questions(file, entries, first_page=first_page)
+        counts = {
+            str(one.values.get("doc_no")): count
+            for one in entries
+            if (count := one.values.get("total_pages")) is not None
+        }
+        return LongDocURL(LONGDOCURL, questions, file.parent, counts)
+    return QuestionFile(file.stem, own_questions(file, entries), file.parent)
 
 
 def _recognized(file: Path, entries: Sequence[Entry], benchmark: str | None) -> str | None:

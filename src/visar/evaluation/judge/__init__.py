@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from visar.errors import InvalidOption
-from visar.evaluation.judge.agreement import Agreement, compare_judges
-from visar.evaluation.judge.judge import CORRECT_FROM, Case, Judge, Verdict, judge_each
-from visar.evaluation.judge.llm import LLMJudge
-from visar.evaluation.judge.model import DEFAULT_MODEL
-from visar.evaluation.judge.paper import PaperJudge
+from visar.errors import InvalidOption, VisarError
+from visar.evaluation.judge.judge import CORRECT_FROM, Case, Judge, Verdict
+from visar.evaluation.judge.models import DEFAULT_MODEL, LLMJudge, ModelJudge, PaperJudge
 from visar.evaluation.judge.scoring import BenchmarkJudge, QuoteJudge
 from visar.generation import extractive
 from visar.generation.registry import get_generator
@@ -17,7 +14,6 @@ from visar.generation.registry import get_generator
 __all__ = [
     "CORRECT_FROM",
     "DEFAULT_MODEL",
-    "Agreement",
     "BenchmarkJudge",
     "Case",
     "Judge",
@@ -25,7 +21,6 @@ __all__ = [
     "PaperJudge",
     "QuoteJudge",
     "Verdict",
-    "compare_judges",
     "get_judge",
     "judge_and_model",
     "judge_each",
@@ -69,7 +64,7 @@ def judge_and_model(name: str) -> tuple[type[LLMJudge | PaperJudge], str]:
     Raises InvalidOption if the generator is "extractive".
 
     >>> judge_and_model("paper"), judge_and_model("paper:openai:small")[1]
-    ((<class 'visar.evaluation.judge.paper.PaperJudge'>, 'qwen2.5-14b'), 'openai:small')
+    ((<class 'visar.evaluation.judge.models.PaperJudge'>, 'qwen2.5-14b'), 'openai:small')
     """
     protocol, _, named = name.partition(":")
     kind: type[LLMJudge | PaperJudge]
@@ -83,3 +78,16 @@ def judge_and_model(name: str) -> tuple[type[LLMJudge | PaperJudge], str]:
             f"'paper' ({DEFAULT_MODEL}) or a language model such as 'openai:MODEL'."
         )
     return kind, model
+
+
+def judge_each(judge: Judge, cases: Sequence[Case]) -> Sequence[Verdict | VisarError]:
+    """Return a judge's verdict or error for each case, in batches if it has a model."""
+    if isinstance(judge, ModelJudge):
+        return judge.judge_batch(cases)
+    verdicts: list[Verdict | VisarError] = []
+    for case in cases:
+        try:
+            verdicts.append(judge.judge(*case[:3], kind=case.kind))
+        except VisarError as error:
+            verdicts.append(error)
+    return verdicts

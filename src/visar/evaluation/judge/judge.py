@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
-from visar.errors import InvalidOption, VisarError
+from visar.errors import InvalidOption
 
 CORRECT_FROM = 0.9
 """The minimum score of a correct answer; docs/evaluation-reference.md explains why."""
@@ -67,37 +67,6 @@ class Judge(Protocol):
         references are blank, and GenerationError if the judge's model gives no verdict.
         """
         ...
-
-
-@runtime_checkable
-class BatchJudge(Judge, Protocol):
-    """A judge of batches of answers."""
-
-    def judge(
-        self, question: str, references: Sequence[str], answer: str, *, kind: str | None = None
-    ) -> Verdict:
-        """Judge one case with ``judge_batch``, raising its error."""
-        (verdict,) = self.judge_batch([Case(question, references, answer, kind)])
-        if isinstance(verdict, Exception):
-            raise verdict
-        return verdict
-
-    def judge_batch(self, cases: Sequence[Case]) -> Sequence[Verdict | VisarError]:
-        """Return the verdict on each case, or the error that ``judge`` would raise."""
-        ...
-
-
-def judge_each(judge: Judge, cases: Sequence[Case]) -> Sequence[Verdict | VisarError]:
-    """Return a judge's verdict or error for each case, in batches if it supports them."""
-    if isinstance(judge, BatchJudge):
-        return judge.judge_batch(cases)
-    verdicts: list[Verdict | VisarError] = []
-    for case in cases:
-        try:
-            verdicts.append(judge.judge(*case[:3], kind=case.kind))
-        except VisarError as error:
-            verdicts.append(error)
-    return verdicts
 
 
 def usable_references(question: str, references: Sequence[str]) -> list[str]:
