@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -56,7 +55,7 @@ def write_report(
         (*introduce(results), *left_out),
         with_unique_keys(make_tables(results)),
         with_unique_keys(make_figures(results, current)),
-        json.dumps(list(results.manifests), indent=2, sort_keys=True, ensure_ascii=False),
+        results.manifests,
     )
     return markup.write_files(report, folder if out is None else Path(out), "report")
 
@@ -75,35 +74,37 @@ def apply_invalid_pages(results: Results, way: InvalidPages) -> Results:
 
 def make_tables(results: Results) -> list[Table]:
     """Return all tables that the run has records for, in the paper's order."""
+    settings = answer_tables.settings_of(results)
     return [
         retrieval_tables.overview_table(results),
         *retrieval_tables.adaptive_tables(results),
         *retrieval_tables.fixed_k_tables(results),
         *retrieval_tables.ranking_tables(results),
-        *answer_tables.accuracy_tables(results),
-        *answer_tables.match_tables(results),
-        *budget.budget_tables(results),
+        *answer_tables.accuracy_tables(settings),
+        *answer_tables.match_tables(settings),
+        *budget.budget_tables(settings),
         *answer_tables.box_tables(results),
         *answer_tables.agreement_tables(results),
         *latency.latency_tables(results),
-        *sparsity.sparsity_tables(results),
+        *sparsity.sparsity_tables(settings),
         *retrieval_tables.weighting_tables(results),
-        *answer_tables.objective_tables(results),
+        *answer_tables.objective_tables(settings),
     ]
 
 
 def make_figures(results: Results, details: Sequence[matrix_figures.Detail]) -> list[Picture]:
     """Return all figures that the run has records and details for."""
+    settings = answer_tables.settings_of(results)
     return [
         *retrieval_figures.distribution_figures(results),
         *retrieval_figures.oracle_figures(results),
         *retrieval_figures.fixed_figures(results),
-        *budget.budget_figures(results),
+        *budget.budget_figures(settings),
         *sweep_figures.top_t_figures(results),
         *sweep_figures.gamma_figures(results),
         *latency.latency_figures(results),
         *matrix_figures.matrix_figures(details),
-        *sparsity.sparsity_figures(results),
+        *sparsity.sparsity_figures(settings),
     ]
 
 

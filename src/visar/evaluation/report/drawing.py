@@ -22,7 +22,7 @@ from visar.errors import extra_needed
 from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.methods import LATE, label
 from visar.evaluation.state import CORRECTED
-from visar.evaluation.statistics import Interval
+from visar.evaluation.statistics import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -249,7 +249,8 @@ def plot_quartiles(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]
     groups = values.groupby(places)
     means = groups.mean()
     axes.plot(means.index, means, **look)
-    _shade(axes, means.index, groups.quantile(0.25), groups.quantile(0.75), look["color"])
+    quartiles = groups.quantile(0.25), groups.quantile(0.75)
+    shade(axes, means.index, *quartiles, color=look["color"])
 
 
 def plot_deviations(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
@@ -263,11 +264,12 @@ def plot_deviations(axes: Axes, places: Any, values: Any, look: Mapping[str, Any
     quartiles = groups.quantile(0.25), groups.quantile(0.75)
     axes.vlines(means.index, *quartiles, color=look["color"], linewidth=1)
     low = (means - deviation).clip(lower=values.min())
-    _shade(axes, means.index, low, means + deviation, look["color"])
+    shade(axes, means.index, low, means + deviation, color=look["color"])
 
 
-def _shade(axes: Axes, places: Any, low: Any, high: Any, color: str) -> None:
-    axes.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
+def shade(axes: Axes, places: Any, low: Any, high: Any, *, color: str, alpha: float = 0.15) -> None:
+    """Shade the range between two lines."""
+    axes.fill_between(places, low, high, color=color, alpha=alpha, linewidth=0)
 
 
 def set_log_pages(axes: Axes, largest: int) -> None:
@@ -290,11 +292,12 @@ def set_log_heights(axes: Axes) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
 
 
-def plot_intervals(axes: Axes, by_place: Mapping[float, Interval], **look: Any) -> None:
+def plot_intervals(axes: Axes, by_place: Mapping[float, Estimate], **look: Any) -> None:
     """Draw points with intervals; ``look`` are arguments of ``Axes.errorbar``."""
-    intervals = by_place.values()
-    error = [[one.mean - one.low for one in intervals], [one.high - one.mean for one in intervals]]
-    axes.errorbar(list(by_place), [one.mean for one in intervals], yerr=error, **look)
+    values = [one.value for one in by_place.values()]
+    below = [one.value - one.low for one in by_place.values()]
+    above = [one.high - one.value for one in by_place.values()]
+    axes.errorbar(list(by_place), values, yerr=[below, above], **look)
 
 
 def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:

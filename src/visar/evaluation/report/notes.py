@@ -8,9 +8,6 @@ import pandas as pd
 
 from visar.evaluation.frames import Results
 
-SIGNIFICANT = 0.05
-INTERVALS = "In parentheses: 95% of 10,000 bootstrap samples over questions."
-
 Counts = Mapping[tuple[str, str], int]
 """Number of questions in each row, by the row's name and encoder."""
 

@@ -16,7 +16,7 @@ from visar.evaluation.report.markup import Picture
 from visar.evaluation.report.methods import LATE, is_adaptive, is_other, other_methods
 from visar.evaluation.report.retrieval_tables import fixed_k_curve
 from visar.evaluation.state import CORRECTED
-from visar.evaluation.statistics import Interval, bootstrap, f1_of_means, first_mean
+from visar.evaluation.statistics import Estimate, bootstrap, f1_of_means, first_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,7 +136,7 @@ def with_oracle(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(surplus=frame.k - k_oracle, bin=k_oracle.map(oracle_bin))
 
 
-def by_oracle(frame: pd.DataFrame, measure: str) -> dict[int, Interval]:
+def by_oracle(frame: pd.DataFrame, measure: str) -> dict[int, Estimate]:
     """Return the mean of a measure by bin of k_oracle."""
     groups = frame.groupby("bin")[measure]
     return {int(at): bootstrap(values, samples=_SAMPLES) for at, values in groups}
