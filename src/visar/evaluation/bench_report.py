@@ -9,6 +9,8 @@ from statistics import median
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from visar.errors import InvalidOption
 from visar.evaluation.methods import METHODS
 from visar.evaluation.report import drawing
@@ -218,14 +220,13 @@ def _draw_sizes(axes: Axes, bench: Bench) -> None:
 
 def _draw_components(axes: Axes, bench: Bench) -> None:
     """Draw stacked stages of exact and approximate ViSAR for each part of the longest document."""
-    bars = [
-        (place + side * (BAR_WIDTH / 2 + 0.02), part.timings[key])
+    bars = {
+        place + side * (BAR_WIDTH / 2 + 0.02): part.timings[key]
         for place, part in enumerate(bench.sizes)
         for side, key in ((-1, EXACT), (1, APPROXIMATE))
-    ]
+    }
     _stack(axes, bars)
-    names = ["exact", "appr."] * len(bench.sizes)
-    axes.set_xticks([place for place, _ in bars], names, fontsize="small")
+    axes.set_xticks([*bars], ["exact", "appr."] * len(bench.sizes), fontsize="small")
     for place, part in enumerate(bench.sizes):
         below = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "top"}
         _annotate(axes, counted(part.pages, "page"), (place, 0), (0, -22), **below)
@@ -236,24 +237,24 @@ def _draw_strategies(axes: Axes, bench: Bench) -> None:
     shortcuts = {key: label(key).replace(" ", "\n", 1) for key in SHORTCUTS}
     names = {EXACT: "none\n(exact)"} | shortcuts | {APPROXIMATE: "all three\n(approx.)"}
     timings = bench.sizes[-1].timings
-    _stack(axes, [(place, timings[key]) for place, key in enumerate(names)])
+    _stack(axes, {float(place): timings[key] for place, key in enumerate(names)})
     axes.set_xticks(range(len(names)), list(names.values()))
 
 
-def _stack(axes: Axes, bars: Sequence[tuple[float, Timing]]) -> None:
-    """Draw bars of stacked stages, labeled with their total."""
-    places = [place for place, _ in bars]
-    known = dict.fromkeys((*drawing.STAGE_COLORS, *(s for _, each in bars for s in each.stages)))
-    stages = {stage: [timing.stages.get(stage, 0.0) for _, timing in bars] for stage in known}
-    heights = drawing.stack_stages(axes, places, stages, BAR_WIDTH)
-    for place, height in zip(places, heights, strict=True):
-        text = _milliseconds(height)
-        _annotate(axes, text, (place, height), (0, 2), ha="center", fontsize=8)
+def _stack(axes: Axes, bars: Mapping[float, Timing]) -> None:
+    """Draw bars of stacked stages by place, labeled with their total."""
+    known = dict.fromkeys(
+        (*drawing.STAGE_COLORS, *(stage for timing in bars.values() for stage in timing.stages))
+    )
+    stages = pd.DataFrame([timing.stages for timing in bars.values()], [*bars], [*known])
+    heights = drawing.stack_stages(axes, stages.fillna(0.0), BAR_WIDTH)
+    for place, height in heights.items():
+        _annotate(axes, _milliseconds(height), (place, height), (0, 2), ha="center", fontsize=8)
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _annotate(
-    axes: Axes, text: str, at: tuple[float, float], offset: tuple[int, int], **options: Any
+    axes: Axes, text: str, at: tuple[Any, float], offset: tuple[int, int], **options: Any
 ) -> None:
     axes.annotate(text, at, offset, textcoords="offset points", **options)

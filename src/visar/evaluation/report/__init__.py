@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
+from visar.evaluation.details import Detail, read_details
 from visar.evaluation.frames import Results, read_results
 from visar.evaluation.report import (
     answer_tables,
@@ -43,13 +44,13 @@ def write_report(
     """
     folder = Path(folder)
     results = apply_invalid_pages(read_results(folder), invalid_pages)
-    details = matrix_figures.read_details(folder)
-    stale = matrix_figures.stale_details(details, results)
+    current, stale = [], []
+    for detail in read_details(folder):
+        (stale if matrix_figures.is_stale(detail, results) else current).append(detail)
     left_out = [
-        f"Figure 5 leaves out {one.id}: an input has changed since. Run it again with --detail."
+        f"Figure 5 leaves out {one.name}: an input has changed since. Run it again with --detail."
         for one in stale
     ]
-    current = [one for one in details if one not in stale]
     report = Report(
         "ViSAR evaluation",
         (*introduce(results), *left_out),
@@ -92,7 +93,7 @@ def make_tables(results: Results) -> list[Table]:
     ]
 
 
-def make_figures(results: Results, details: Sequence[matrix_figures.Detail]) -> list[Picture]:
+def make_figures(results: Results, details: Sequence[Detail]) -> list[Picture]:
     """Return all figures that the run has records and details for."""
     settings = answer_tables.settings_of(results)
     return [

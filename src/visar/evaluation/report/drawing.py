@@ -14,9 +14,10 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import pandas as pd
 
 from visar.errors import extra_needed
 from visar.evaluation.report.markup import Picture
@@ -215,16 +216,14 @@ def method_looks(others: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     ``others`` are methods without an entry in `LOOKS`, which get other colors in turn.
     """
     looks: dict[str, dict[str, Any]] = {
-        method: {"color": color, "marker": marker, "label": plain(label(method))}
-        for method, (color, marker) in LOOKS.items()
+        method: {"color": color, "marker": marker} for method, (color, marker) in LOOKS.items()
     }
-    looks["evidence"]["label"] = "Evidence"
     unknown = [method for method in others if method not in looks]
     turns = zip(cycle(OTHER_COLORS), cycle(OTHER_MARKERS), cycle(OTHER_LINES), strict=False)
     for method, (color, marker, line) in zip(unknown, turns, strict=False):
-        name = plain(label(method))
-        looks[method] = {"color": color, "marker": marker, "linestyle": line, "label": name}
-    return looks
+        looks[method] = {"color": color, "marker": marker, "linestyle": line}
+    names = {method: plain(label(method)) for method in looks} | {"evidence": "Evidence"}
+    return {method: look | {"label": names[method]} for method, look in looks.items()}
 
 
 def set_decades(axes: Axes, places: Sequence[float]) -> None:
@@ -241,30 +240,24 @@ def set_decades(axes: Axes, places: Sequence[float]) -> None:
     axes.set_xlim(min(places) / 1.6, max(places) * 1.6)
 
 
-def plot_quartiles(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
+def plot_spread(
+    axes: Axes, places: Any, values: Any, look: Mapping[str, Any], *, deviations: bool
+) -> None:
     """Draw a line through the means at each place, with shaded quartiles.
 
-    ``places`` and ``values`` are pandas Series of the same length.
+    With ``deviations``, shade the mean ± standard deviation instead, and draw the quartiles as
+    bars. The shading is cut off at the smallest value, because times aren't negative. ``places``
+    and ``values`` are pandas Series of the same length.
     """
     groups = values.groupby(places)
     means = groups.mean()
     axes.plot(means.index, means, **look)
-    quartiles = groups.quantile(0.25), groups.quantile(0.75)
-    shade(axes, means.index, *quartiles, color=look["color"])
-
-
-def plot_deviations(axes: Axes, places: Any, values: Any, look: Mapping[str, Any]) -> None:
-    """Draw means, shaded mean ± standard deviation, and quartiles as bars.
-
-    The shading is cut off at the smallest value, because times aren't negative.
-    """
-    groups = values.groupby(places)
-    means, deviation = groups.mean(), groups.std(ddof=0)
-    axes.plot(means.index, means, **look)
-    quartiles = groups.quantile(0.25), groups.quantile(0.75)
-    axes.vlines(means.index, *quartiles, color=look["color"], linewidth=1)
-    low = (means - deviation).clip(lower=values.min())
-    shade(axes, means.index, low, means + deviation, color=look["color"])
+    low, high = groups.quantile(0.25), groups.quantile(0.75)
+    if deviations:
+        axes.vlines(means.index, low, high, color=look["color"], linewidth=1)
+        deviation = groups.std(ddof=0)
+        low, high = (means - deviation).clip(lower=values.min()), means + deviation
+    shade(axes, means.index, low, high, color=look["color"])
 
 
 def shade(axes: Axes, places: Any, low: Any, high: Any, *, color: str, alpha: float = 0.15) -> None:
@@ -307,31 +300,31 @@ def encoder_look(encoder: str, encoders: Sequence[str]) -> dict[str, Any]:
 
 
 def stack_stages(
-    axes: Axes,
-    places: Sequence[float],
-    stages: Mapping[str, Sequence[float]],
-    width: float,
-    deviations: Mapping[str, Sequence[float]] | None = None,
-) -> list[float]:
-    """Draw bars of stacked stages at each place; return their heights.
+    axes: Axes, stages: pd.DataFrame, width: float, deviations: pd.DataFrame | None = None
+) -> pd.Series[float]:
+    """Draw bars of stacked stages, with a column for each; return their heights by place.
 
     ``deviations`` are drawn at the top of each stage, side by side, and cut off at 0.
     """
-    heights = [0.0] * len(places)
+    heights = pd.Series(0.0, stages.index)
     known = [stage for stage in STAGE_COLORS if stage in stages]
-    others = sorted(stages.keys() - STAGE_COLORS.keys())
+    others = sorted({*stages} - STAGE_COLORS.keys())
     colors = STAGE_COLORS | dict(zip(others, cycle(_OTHER_STAGE_COLORS), strict=False))
     for at, stage in enumerate((*known, *others)):
-        values = stages[stage]
-        axes.bar(places, values, width, heights, color=colors[stage], label=plain(stage))
-        heights = [height + value for height, value in zip(heights, values, strict=True)]
+        axes.bar(
+            heights.index, stages[stage], width, heights, color=colors[stage], label=plain(stage)
+        )
+        heights = heights + stages[stage]
         if deviations is not None:
-            shift = width * ((at + 0.5) / len(stages) - 0.5)
-            shifted = [place + shift for place in places]
+            places = heights.index + width * ((at + 0.5) / len(stages.columns) - 0.5)
             above = deviations[stage]
-            below = [min(pair) for pair in zip(heights, above, strict=True)]
             axes.errorbar(
-                shifted, heights, [below, above], fmt="none", ecolor="#CC0044", elinewidth=1
+                places,
+                heights,
+                [above.clip(upper=heights), above],
+                fmt="none",
+                ecolor="#CC0044",
+                elinewidth=1,
             )
     axes.grid(visible=False, axis="x")
     axes.set_ylabel("milliseconds")
@@ -348,47 +341,35 @@ def with_count(title: str, counts: Iterable[int]) -> str:
     return f"{title}, n={range_label(known[0], known[-1])}" if known else title
 
 
-def range_label(first: int, last: int | None) -> str:
+def range_label(first: float, last: float | None) -> str:
     """Format a range: "3–5", "3" for a single number, or "7+" without an end."""
     if last is None:
         return f"{first}+"
     return str(first) if first == last else f"{first}–{last}"
 
 
-_PAPER_SIZES: dict[str, Sequence[tuple[int, int | None]]] = {
+_PAPER_SIZES: dict[str, Sequence[tuple[float, float | None]]] = {
     "MMLongBench": ((1, 50), (51, 100), (101, 150), (151, 200), (201, None)),
     "LongDocURL": ((50, 75), (76, 100), (101, 125), (126, 150)),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SizeBins:
-    """Ranges of document sizes in pages."""
+def document_bins(dataset: str, sizes: Iterable[int]) -> dict[str, float]:
+    """Return ranges of document sizes: the largest size of each by its name.
 
-    names: tuple[str, ...]
-    last_sizes: tuple[float, ...]
+    The paper's data sets have the paper's ranges, and others ranges of similar counts. Empty ranges
+    are omitted, and the last range has no end.
 
-    def place(self, pages: int) -> int:
-        """Return the range of a document; documents larger than all ranges are in the last."""
-        return min(bisect_left(self.last_sizes, pages), len(self.names) - 1)
-
-
-def document_bins(dataset: str, sizes: Iterable[int]) -> SizeBins:
-    """Return the paper's ranges for its data sets, and ranges of similar counts for others.
-
-    Empty ranges are omitted.
-
-    >>> document_bins("MMLongBench", [9, 120, 468]).names
-    ('1–50', '101–150', '201+')
+    >>> document_bins("MMLongBench", [9, 120, 468])
+    {'1–50': 50, '101–150': 150, '201+': inf}
     """
     ranges = _PAPER_SIZES.get(dataset.removesuffix(CORRECTED)) or size_bins(sizes)
-    lasts = tuple(math.inf if last is None else last for _, last in ranges)
-    known = SizeBins(tuple(range_label(*one) for one in ranges), lasts)
-    used = sorted({known.place(size) for size in sizes})
-    return SizeBins(tuple(known.names[at] for at in used), tuple(lasts[at] for at in used))
+    lasts = [*(last for _, last in ranges[:-1]), math.inf]
+    used = {bisect_left(lasts, size) for size in sizes}
+    return {range_label(*ranges[at]): lasts[at] for at in sorted(used)}
 
 
-def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:
+def size_bins(sizes: Iterable[int], most: int = 6) -> Sequence[tuple[float, float | None]]:
     """Return ranges of document sizes, including both ends, with similar counts.
 
     A document more than twice as large as all others gets its own range.

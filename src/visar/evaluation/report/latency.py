@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from visar.evaluation.frames import Results
@@ -248,10 +249,10 @@ def latency_figures(results: Results) -> list[Picture]:
 def _by_size(results: Results, dataset: str, frame: pd.DataFrame) -> tuple[list[str], pd.DataFrame]:
     """Assign each row a place by its document's size; return the places' names and the rows."""
     bins = drawing.document_bins(dataset, results.of(dataset).pages)
-    frame = frame.assign(place=frame.document_pages.map(bins.place).astype(float))
+    places = np.searchsorted([*bins.values()], frame.document_pages.astype(float))
+    frame = frame.assign(place=places.astype(float))
     counts = frame.groupby("place").question.nunique()
-    names = [f"{name}\nn={counts.get(at, 0)}" for at, name in enumerate(bins.names)]
-    return names, frame
+    return [f"{name}\nn={counts.get(at, 0)}" for at, name in enumerate(bins)], frame
 
 
 def _by_budget(frame: pd.DataFrame, name: str) -> _Lines:
@@ -269,7 +270,7 @@ def _draw_lines(axes: Axes, data: _Lines, looks: Mapping[str, dict[str, Any]]) -
         # Draw methods side by side, so that they don't overlap.
         places = of_method.place + gap * (at - (len(methods) - 1) / 2)
         if method in _SHADED and is_shaded:
-            drawing.plot_deviations(axes, places, of_method.seconds, looks[method])
+            drawing.plot_spread(axes, places, of_method.seconds, looks[method], deviations=True)
         else:
             means = of_method.seconds.groupby(places).mean()
             axes.plot(means.index, means, **looks[method])
@@ -314,12 +315,6 @@ def _stage_figures(results: Results) -> list[Picture]:
 def _draw_stages(axes: Axes, data: tuple[Sequence[str], Any]) -> None:
     names, by_place = data
     means, deviations = by_place.mean().fillna(0), by_place.std(ddof=0).fillna(0)
-    drawing.stack_stages(
-        axes,
-        list(means.index),
-        {stage: list(means[stage]) for stage in means},
-        0.7,
-        {stage: list(deviations[stage]) for stage in deviations},
-    )
+    drawing.stack_stages(axes, means, 0.7, deviations)
     axes.set_xticks(range(len(names)), [name.partition("\n")[0] for name in names])
     axes.set_xlabel("pages of the document")

@@ -146,7 +146,7 @@ def _draw_sweep(
 def _draw_spread(axes: Axes, ks: pd.DataFrame) -> None:
     long = ks.melt(var_name="gamma", value_name="k").dropna().astype(float)
     look = {"color": drawing.LOOKS["visar"][0], "marker": "o", "label": "mean"}
-    drawing.plot_quartiles(axes, long.gamma, long.k, look)
+    drawing.plot_spread(axes, long.gamma, long.k, look, deviations=False)
     medians = ks.median()
     axes.plot(medians.index, medians, color="black", linestyle="--", marker="s", label="median")
     drawing.set_decades(axes, [*_GAMMA.values()])
