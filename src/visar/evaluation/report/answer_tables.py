@@ -24,7 +24,7 @@ from visar.evaluation.report.methods import (
     name_generator,
     where,
 )
-from visar.evaluation.report.notes import Counts, answer_notes
+from visar.evaluation.report.notes import Counts, question_notes
 from visar.evaluation.report.paper import Comparison, the_paper
 from visar.evaluation.statistics import bootstrap, mcnemar
 from visar.generation import extractive
@@ -91,7 +91,7 @@ class Setting:
         cut = int(frame.note.notna().sum())
         verb = "was" if cut == 1 else "were"
         return [
-            *answer_notes(self.results, self.dataset, counts),
+            *question_notes(self.results, self.dataset, counts, has_answers=True),
             *([f"{cut} of {len(frame)} prompts {verb} cut to the model's context."] if cut else []),
             *self.paper.notes(counts),
         ]
@@ -276,7 +276,7 @@ def _match_notes(matches: pd.DataFrame) -> list[str]:
     for dataset, group in matches.groupby("dataset", sort=False):
         setting = group.setting.iloc[0]
         counts = {(f"Max-{one.max_k}", one.encoder): len(one.own) for one in group.itertuples()}
-        notes += answer_notes(setting.results, dataset, counts)
+        notes += question_notes(setting.results, dataset, counts, has_answers=True)
         notes += [f"{dataset}: {note}" for note in setting.paper.notes(counts)]
     return notes
 

@@ -22,7 +22,7 @@ from visar.evaluation.report.methods import (
     other_methods,
     where,
 )
-from visar.evaluation.report.notes import answer_notes
+from visar.evaluation.report.notes import question_notes
 from visar.evaluation.report.paper import Comparison, the_paper
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _latency_table(
             f"The generator answered up to {most} questions concurrently, so its seconds aren't "
             "latencies of single questions. Use --concurrency 1 to measure those."
         )
-    notes += answer_notes(results, dataset, counts)
+    notes += question_notes(results, dataset, counts, has_answers=True)
     if paper.obstacles:
         notes.append(f"Not compared with the paper: {'; '.join(paper.obstacles)}.")
     else:

@@ -88,7 +88,6 @@ def write_leaderboard(
         with_unique_keys(tables),
         (),
         {name: results.manifests for name, results in runs.items()},
-        is_sortable=True,
         downloads=("leaderboard.csv", "leaderboard.json", "leaderboard.md", *records),
     )
     return markup.write_files(report, Path(out), "leaderboard")

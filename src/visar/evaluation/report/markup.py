@@ -156,10 +156,8 @@ class Report:
     figures: tuple[Picture, ...]
     manifests: Any
     """The manifests of the calls, with versions, settings and machine."""
-    is_sortable: bool = False
-    """True if the page has a script for sorting and filtering tables."""
     downloads: tuple[str, ...] = ()
-    """Names of files next to the page to link to."""
+    """Names of files to link to. A page with links also has a script that sorts and filters."""
 
     @property
     def manifest(self) -> str:

@@ -20,7 +20,7 @@ from visar.evaluation.report.methods import (
     label,
     where,
 )
-from visar.evaluation.report.notes import retrieval_notes
+from visar.evaluation.report.notes import question_notes
 from visar.evaluation.report.paper import Comparison, the_paper
 
 _PAPER_RANKERS = (LATE, "single-vector", "visar", "visar-approx")
@@ -177,7 +177,7 @@ def fixed_k_tables(results: Results) -> list[Table]:
         mark_best(rows, ["F1@k %"], "Encoder")
         notes = (
             "Bold: the best k per encoder, which isn't known without the evidence.",
-            *retrieval_notes(results, dataset, counts),
+            *question_notes(results, dataset, counts, has_answers=False),
         )
         title = f"Fixed k. Late interaction with k = 1 … {DEPTH}: {dataset}"
         tables.append(Table.of(make_key("fixed-k", dataset), title, rows, notes))
@@ -280,7 +280,7 @@ def _method_rows(
         f"{INTERVALS} “− {label(reference)}” is the difference on the questions that both have, "
         "with the same samples for both. p: paired permutation test (10,000 permutations), bold "
         f"below {SIGNIFICANT}.",
-        *retrieval_notes(results, paper.dataset, counts),
+        *question_notes(results, paper.dataset, counts, has_answers=False),
         *paper.notes(counts),
     ]
     return rows, notes
