@@ -83,6 +83,10 @@ class Setting:
         prompt = "" if self.prompt == "default" else f"{self.prompt} prompt"
         return make_key(self.dataset, self.generator, prompt, self.judge)
 
+    def table(self, key: str, title: str, rows: Sequence[Row], notes: Iterable[str]) -> Table:
+        """Create a table of the setting."""
+        return Table.of(make_key(key, self.key), f"{title}: {self.name}", rows, notes)
+
     def notes(self, counts: Counts) -> list[str]:
         """Return notes on the questions in rows, on cut prompts, and on the paper's numbers."""
         frame = self.results.answers
@@ -180,12 +184,12 @@ def accuracy_tables(settings: Sequence[Setting]) -> list[Table]:
                     "M3DocRAG is late interaction over ColPali's vectors with fixed top-k: the "
                     "paper's Tables 3 and 4 have the same numbers for both."
                 )
-            key, title = make_key("table-3-s2", setting.key), "Tables 3 and S2. Accuracy"
-            tables.append(Table.of(key, f"{title}: {setting.name}", of_paper, notes + more))
+            title = "Tables 3 and S2. Accuracy"
+            tables.append(setting.table("table-3-s2", title, of_paper, notes + more))
         if rows:
             mark_best(rows, budgets)
-            key, title = make_key("accuracy", setting.key), "Accuracy of every encoder and method"
-            tables.append(Table.of(key, f"{title}: {setting.name}", rows, notes))
+            title = "Accuracy of every encoder and method"
+            tables.append(setting.table("accuracy", title, rows, notes))
     return tables
 
 
@@ -391,6 +395,6 @@ def objective_tables(settings: Sequence[Setting]) -> list[Table]:
             "budget.",
             *setting.notes(counts),
         ]
-        title = f"Table S10 (b). Other cuts of ViSAR's ranking: {setting.name}"
-        tables.append(Table.of(make_key("table-s10-b", setting.key), title, rows, notes))
+        title = "Table S10 (b). Other cuts of ViSAR's ranking"
+        tables.append(setting.table("table-s10-b", title, rows, notes))
     return tables

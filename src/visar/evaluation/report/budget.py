@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,8 @@ def budget_tables(settings: Iterable[Setting]) -> list[Table]:
                 "with the same mean number of pages, interpolated between the run's budgets "
                 "(use --max-k 1 … 10 for a full curve)."
             ]
-            title = f"Budget. Accuracy against pages sent: {setting.name}"
-            tables.append(Table.of(make_key("budget", setting.key), title, rows, notes))
+            title = "Budget. Accuracy against pages sent"
+            tables.append(setting.table("budget", title, rows, notes))
     return tables
 
 
@@ -82,7 +82,7 @@ def budget_figures(settings: Iterable[Setting]) -> list[Picture]:
         for setting in group:
             for encoder, points in budget_points(setting).groupby("encoder"):
                 name = with_count(f"{setting.dataset}, {encoder}", points.questions)
-                panels.append((name, (setting, encoder, points)))
+                panels.append((name, setting, encoder, points))
                 methods += list(points.method)
         pictures += draw_grid(
             make_key("figure-budget", generator, judge),
@@ -99,9 +99,12 @@ def budget_figures(settings: Iterable[Setting]) -> list[Picture]:
 
 
 def _draw_budget(
-    axes: Axes, data: tuple[Setting, str, pd.DataFrame], looks: dict[str, dict[str, Any]]
+    axes: Axes,
+    setting: Setting,
+    encoder: str,
+    points: pd.DataFrame,
+    looks: Mapping[str, dict[str, Any]],
 ) -> None:
-    setting, encoder, points = data
     for method, group in points.groupby("method", sort=False):
         sure = {
             point.pages: ACCURACY.estimate(

@@ -74,5 +74,6 @@ class Column:
         return self.test(one, other, self.statistic)
 
 
+ALL_EVIDENCE = Column("All evidence %", 2, ("perfect_recall",), has_interval=False)
 F1 = Column("F1@k* %", 2, ("precision", "recall"), f1_of_means, "f1")
 ACCURACY = Column("Accuracy %", 2, ("accuracy",), paper="accuracy", test=compare_accuracy)

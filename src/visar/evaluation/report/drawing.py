@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -106,8 +106,6 @@ _STYLE: dict[Any, Any] = {
 # matplotlib's settings are process-wide, so draw one figure at a time.
 _DRAWING = threading.RLock()
 
-Data = TypeVar("Data")
-
 
 @contextmanager
 def figure_style() -> Iterator[None]:
@@ -144,8 +142,8 @@ def draw_grid(
     key: str,
     title: str,
     caption: str,
-    draw: Callable[[Axes, Data], None],
-    panels: Sequence[tuple[str, Data]],
+    draw: Callable[..., None],
+    panels: Sequence[tuple[Any, ...]],
     *,
     columns: int = 2,
     size: tuple[float, float] = PANEL_SIZE,
@@ -153,9 +151,9 @@ def draw_grid(
 ) -> list[Picture]:
     """Draw a grid of panels with a common legend.
 
-    ``panels`` are titles with data for ``draw``. Each row has at most ``columns`` panels of
-    ``size`` inches. With ``same_heights``, all panels have the same value range. Returns a list of
-    one figure, or of none if there are no panels.
+    ``panels`` are titles, each with the arguments of ``draw`` after the axes. Each row has at most
+    ``columns`` panels of ``size`` inches. With ``same_heights``, all panels have the same value
+    range. Returns a list of one figure, or of none if there are no panels.
     """
     if not panels:
         return []
@@ -168,9 +166,9 @@ def draw_grid(
         figure = Figure(figsize=(max(width * columns, 5.0), height * rows + 0.5))
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         letters = int(_TITLE_LENGTH * width / PANEL_SIZE[0])
-        for axes, (name, data) in zip(grid, panels, strict=False):
+        for axes, (name, *data) in zip(grid, panels, strict=False):
             axes.set_title("\n".join(textwrap.wrap(plain(name, longest=2 * letters), letters)))
-            draw(axes, data)
+            draw(axes, *data)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         if same_heights:

@@ -9,7 +9,7 @@ import pandas as pd
 from visar.evaluation import metrics
 from visar.evaluation.frames import RANKS, Results, measure_choices
 from visar.evaluation.methods import DEPTH
-from visar.evaluation.report.columns import F1, INTERVALS, SIGNIFICANT, Column
+from visar.evaluation.report.columns import ALL_EVIDENCE, F1, INTERVALS, SIGNIFICANT, Column
 from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
 from visar.evaluation.report.methods import (
     LATE,
@@ -31,7 +31,7 @@ _ADAPTIVE = (
     Column("R@k* %", 2, ("recall",), paper="recall", has_interval=False),
     Column("P@k* %", 2, ("precision",), paper="precision", has_interval=False),
     F1,
-    Column("All evidence %", 2, ("perfect_recall",), has_interval=False),
+    ALL_EVIDENCE,
 )
 # Each measure is shown at each rank. Only NDCG has intervals and tests.
 _RECALL, _NDCG, _PAPER_NDCG, _HITS, _MRR = (

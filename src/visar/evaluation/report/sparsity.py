@@ -69,8 +69,8 @@ def sparsity_tables(settings: Iterable[Setting]) -> list[Table]:
                 f"{_SPARSITY} For ViSAR: mean ± standard deviation (smallest–largest).",
                 *setting.notes(counts),
             ]
-            title = f"Table S9. Sparsity given the answer: {setting.name}"
-            tables.append(Table.of(make_key("table-s9", setting.key), title, rows, notes))
+            title = "Table S9. Sparsity given the answer"
+            tables.append(setting.table("table-s9", title, rows, notes))
     return tables
 
 
