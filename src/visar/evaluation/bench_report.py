@@ -14,7 +14,7 @@ import pandas as pd
 from visar.errors import InvalidOption
 from visar.evaluation.methods import METHODS
 from visar.evaluation.report import drawing
-from visar.evaluation.report.markup import Row, Table, escape_markdown, make_key, markdown_table
+from visar.evaluation.report.markup import Row, Table, escape_markdown, markdown_table
 from visar.evaluation.report.methods import label
 from visar.evaluation.timing import APPROXIMATE, EXACT, LATE, SHORTCUTS, Bench, Part, Timing
 from visar.files import write_whole
@@ -107,7 +107,7 @@ def to_markdown(bench: Bench) -> str:
 
 def _table(title: str, rows: Sequence[Row]) -> Table:
     """Return a table of text, with numbers in all columns except the first."""
-    return Table.of(make_key(title), title, rows, numeric=[*rows[0]][1:])
+    return Table.of(title, title, rows, numeric=[*rows[0]][1:])
 
 
 def _by_method(title: str, timings: Mapping[str, Timing]) -> Table:

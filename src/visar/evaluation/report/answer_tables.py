@@ -14,7 +14,7 @@ from visar.evaluation.authors import paper_encoder, paper_generator
 from visar.evaluation.frames import ANSWER_KEY, Results
 from visar.evaluation.judge.agreement import count_agreement
 from visar.evaluation.report.columns import ACCURACY, INTERVALS, SIGNIFICANT, Column
-from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
+from visar.evaluation.report.markup import Cell, Row, Table, mark_best
 from visar.evaluation.report.methods import (
     LATE,
     is_adaptive,
@@ -66,6 +66,11 @@ class Setting:
         return Comparison.of_answers(self.results, *key)
 
     @cached_property
+    def groups(self) -> dict[tuple[Any, ...], pd.DataFrame]:
+        """The verdicts by encoder, method and budget."""
+        return dict(iter(self.verdicts.groupby(["encoder", "method", "max_k"], sort=False)))
+
+    @cached_property
     def budgets(self) -> list[int]:
         return sorted(map(int, self.verdicts.max_k.unique()))
 
@@ -81,11 +86,11 @@ class Setting:
     @property
     def key(self) -> str:
         prompt = "" if self.prompt == "default" else f"{self.prompt} prompt"
-        return make_key(self.dataset, self.generator, prompt, self.judge)
+        return f"{self.dataset} {self.generator} {prompt} {self.judge}"
 
     def table(self, key: str, title: str, rows: Sequence[Row], notes: Iterable[str]) -> Table:
         """Create a table of the setting."""
-        return Table.of(make_key(key, self.key), f"{title}: {self.name}", rows, notes)
+        return Table.of(f"{key} {self.key}", f"{title}: {self.name}", rows, notes)
 
     def notes(self, counts: Counts) -> list[str]:
         """Return notes on the questions in rows, on cut prompts, and on the paper's numbers."""
@@ -102,8 +107,7 @@ class Setting:
 
     def of(self, encoder: str, method: str, max_k: int) -> pd.DataFrame:
         """Return the verdicts for an encoder, method and budget."""
-        frame = self.verdicts
-        return frame[(frame.encoder == encoder) & (frame.method == method) & (frame.max_k == max_k)]
+        return self.groups.get((encoder, method, max_k), self.verdicts[:0])
 
     def accuracy(self, group: pd.DataFrame, table: str | None = None) -> Cell:
         """Return the accuracy of verdicts for an encoder, method and budget."""
@@ -227,7 +231,7 @@ def match_tables(settings: Sequence[Setting]) -> list[Table]:
         start = "" if number == "other" else f"Table {number}. "
         tables.append(
             Table.of(
-                make_key("match" if number == "other" else f"table-{number}", who),
+                f"{'match' if number == 'other' else f'table-{number}'} {who}",
                 f"{start}ViSAR against fixed top-k: {who}",
                 [_match_row(match, number) for match in group.itertuples()],
                 _match_notes(group),
@@ -238,9 +242,10 @@ def match_tables(settings: Sequence[Setting]) -> list[Table]:
 
 def _matches(setting: Setting) -> Iterator[dict[str, Any]]:
     """Yield comparisons with fixed top-k, on the questions that both answered."""
-    compared = where(setting.verdicts, is_compared)
-    for key, group in compared.groupby(["encoder", "method", "max_k"], sort=False):
-        late = setting.of(key[0], LATE, key[2])
+    for (encoder, method, max_k), group in setting.groups.items():
+        if not is_compared(method):
+            continue
+        late = setting.of(encoder, LATE, max_k)
         own, fixed = (
             one[one.question.isin(other.question)] for one, other in ((group, late), (late, group))
         )
@@ -311,7 +316,7 @@ def _outcome_tables(matches: pd.DataFrame) -> list[Table]:
             "settings is significant by chance."
         )
         title = f"Better, equal or worse than fixed top-k: {suffix}"
-        tables.append(Table.of(make_key("outcomes", suffix), title, rows, [note]))
+        tables.append(Table.of(f"outcomes {suffix}", title, rows, [note]))
     return tables
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from visar.evaluation.frames import Results
 from visar.evaluation.report import drawing
 from visar.evaluation.report.drawing import draw_grid
-from visar.evaluation.report.markup import Cell, Picture, Row, Table, make_key, mark_best
+from visar.evaluation.report.markup import Cell, Picture, Row, Table, mark_best
 from visar.evaluation.report.methods import (
     LATE,
     is_timed,
@@ -143,7 +143,7 @@ def _latency_table(
         )
     names = [dataset, encoder, *([] if generator is None else [name_generator(generator, prompt)])]
     title = f"Table S8. Latency: {', '.join(names)}"
-    return Table.of(make_key("table-s8", *names), title, rows, notes)
+    return Table.of(f"table-s8 {' '.join(names)}", title, rows, notes)
 
 
 def _seconds(

@@ -15,7 +15,7 @@ from visar.evaluation.frames import Results, measure_choices, read_results
 from visar.evaluation.methods import METHODS
 from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup, with_unique_keys
 from visar.evaluation.report.columns import ACCURACY, F1, SIGNIFICANT, Column
-from visar.evaluation.report.markup import Cell, Report, Row, Table, make_key
+from visar.evaluation.report.markup import Cell, Report, Row, Table
 from visar.evaluation.report.methods import is_adaptive, is_main, label, name_generator, where
 from visar.evaluation.statistics import adjust
 from visar.files import write_whole
@@ -278,7 +278,7 @@ def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: _Key | None) -> 
     ]
     if oracles:
         notes.append("Oracle knows the evidence: it is an upper bound, not a method.")
-    return Table.of(make_key("retrieval", dataset), f"Retrieval: {dataset}", rows, notes)
+    return Table.of(f"retrieval {dataset}", f"Retrieval: {dataset}", rows, notes)
 
 
 def _answer_table(dataset: str, judge: str, frame: pd.DataFrame, chosen: _Key | None) -> Table:
@@ -300,8 +300,8 @@ def _answer_table(dataset: str, judge: str, frame: pd.DataFrame, chosen: _Key | 
         f"(Holm); bold below {SIGNIFICANT}.",
         *_question_notes(frame),
     )
-    key, title = make_key("answers", dataset, judge), f"Answers: {dataset}, judged by {judge}"
-    return Table.of(key, title, rows, notes)
+    title = f"Answers: {dataset}, judged by {judge}"
+    return Table.of(f"answers {dataset} {judge}", title, rows, notes)
 
 
 def _ranked(frame: pd.DataFrame, by: Mapping[str, str], column: Column) -> dict[_Key, pd.DataFrame]:

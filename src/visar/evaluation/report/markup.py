@@ -102,7 +102,8 @@ class Table:
     ) -> Table:
         """Create a table from at least one row. All rows must have the same columns.
 
-        Columns are numeric if they are in ``numeric`` or have no text.
+        ``key`` may have any characters. Columns are numeric if they are in ``numeric`` or have no
+        text.
         """
         cells = [
             tuple(one if isinstance(one, Cell) else Cell(one) for one in row.values())
@@ -112,7 +113,8 @@ class Table:
             name in numeric or not any(isinstance(cell.value, str) for cell in of_column)
             for name, of_column in zip(rows[0], zip(*cells, strict=True), strict=True)
         )
-        return cls(key, title, tuple(rows[0]), tuple(cells), tuple(aligned), tuple(notes))
+        columns = tuple(rows[0])
+        return cls(make_key(key), title, columns, tuple(cells), tuple(aligned), tuple(notes))
 
 
 def mark_best(

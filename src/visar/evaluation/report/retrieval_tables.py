@@ -10,7 +10,7 @@ from visar.evaluation import metrics
 from visar.evaluation.frames import RANKS, Results, measure_choices
 from visar.evaluation.methods import DEPTH
 from visar.evaluation.report.columns import ALL_EVIDENCE, F1, INTERVALS, SIGNIFICANT, Column
-from visar.evaluation.report.markup import Cell, Row, Table, make_key, mark_best
+from visar.evaluation.report.markup import Cell, Row, Table, mark_best
 from visar.evaluation.report.methods import (
     LATE,
     PAPER_METHODS,
@@ -129,7 +129,7 @@ def adaptive_tables(results: Results) -> list[Table]:
         )
         notes = [start, *notes, *_calibration_notes(results, frame)]
         title = f"Table 1. Adaptive-k retrieval: {dataset}"
-        tables.append(Table.of(make_key("table-1", dataset), title, rows, notes))
+        tables.append(Table.of(f"table-1 {dataset}", title, rows, notes))
     return tables
 
 
@@ -180,7 +180,7 @@ def fixed_k_tables(results: Results) -> list[Table]:
             *question_notes(results, dataset, counts, has_answers=False),
         )
         title = f"Fixed k. Late interaction with k = 1 … {DEPTH}: {dataset}"
-        tables.append(Table.of(make_key("fixed-k", dataset), title, rows, notes))
+        tables.append(Table.of(f"fixed-k {dataset}", title, rows, notes))
     return tables
 
 
@@ -195,8 +195,8 @@ def ranking_tables(results: Results) -> list[Table]:
         if rows:
             mark_best(rows, [column.heading for column in columns], "Encoder")
             title = f"Tables 2 and S1. Page ranking: {dataset}"
-            key = make_key("table-2-s1", dataset)
-            tables.append(Table.of(key, title, rows, [_NDCG_NOTE, *notes, _BEST_NOTE]))
+            notes = [_NDCG_NOTE, *notes, _BEST_NOTE]
+            tables.append(Table.of(f"table-2-s1 {dataset}", title, rows, notes))
     return tables
 
 
@@ -238,7 +238,7 @@ def weighting_tables(results: Results) -> list[Table]:
         )
         title = f"Table S10 (a). Ranking without weights: {dataset}"
         notes = [_NDCG_NOTE, degenerate, *notes, _BEST_NOTE]
-        tables.append(Table.of(make_key("table-s10-a", dataset), title, rows, notes))
+        tables.append(Table.of(f"table-s10-a {dataset}", title, rows, notes))
     return tables
 
 
