@@ -27,7 +27,12 @@ Raw = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("run"))
+    return write_run(
+        tmp_path_factory.mktemp("run"),
+        datasets=DATASETS[:2],
+        encoders=(ENCODER,),
+        generators=(GENERATOR,),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from visar.evaluation.details import Detail, read_details
 from visar.evaluation.frames import Results, read_results
@@ -54,8 +52,8 @@ def write_report(
     report = Report(
         "ViSAR evaluation",
         (*introduce(results), *left_out),
-        with_unique_keys(make_tables(results)),
-        with_unique_keys(make_figures(results, current)),
+        tuple(make_tables(results)),
+        tuple(make_figures(results, current)),
         results.manifests,
     )
     return markup.write_files(report, folder if out is None else Path(out), "report")
@@ -107,20 +105,6 @@ def make_figures(results: Results, details: Sequence[Detail]) -> list[Picture]:
         *matrix_figures.matrix_figures(details),
         *sparsity.sparsity_figures(settings),
     ]
-
-
-_Item = TypeVar("_Item", Table, Picture)
-
-
-def with_unique_keys(items: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Number duplicate keys, which similar names such as "A b" and "A-b" may have."""
-    counts: Counter[str] = Counter()
-    found = []
-    for one in items:
-        counts[one.key] += 1
-        number = counts[one.key]
-        found.append(one if number == 1 else replace(one, key=f"{one.key}--{number}"))
-    return tuple(found)
 
 
 def introduce(results: Results) -> list[str]:

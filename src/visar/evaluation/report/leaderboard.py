@@ -13,7 +13,7 @@ import pandas as pd
 from visar.errors import InvalidOption
 from visar.evaluation.frames import Results, measure_choices, read_results
 from visar.evaluation.methods import METHODS
-from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup, with_unique_keys
+from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup
 from visar.evaluation.report.columns import ACCURACY, F1, SIGNIFICANT, Column
 from visar.evaluation.report.markup import Cell, Report, Row, Table
 from visar.evaluation.report.methods import is_adaptive, is_main, label, name_generator, where
@@ -85,7 +85,7 @@ def write_leaderboard(
     report = Report(
         "ViSAR leaderboard",
         (*_introduction(runs), *(f"Different between runs: {one}." for one in different)),
-        with_unique_keys(tables),
+        tuple(tables),
         (),
         {name: results.manifests for name, results in runs.items()},
         downloads=("leaderboard.csv", "leaderboard.json", "leaderboard.md", *records),

@@ -7,11 +7,12 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from visar.errors import extra_needed
 from visar.evaluation.statistics import Estimate
@@ -167,11 +168,27 @@ class Report:
         return json.dumps(self.manifests, indent=2, sort_keys=True, ensure_ascii=False)
 
 
+_Item = TypeVar("_Item", Table, Picture)
+
+
+def with_unique_keys(items: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Number duplicate keys, which similar names such as "A b" and "A-b" may have."""
+    counts: Counter[str] = Counter()
+    found = []
+    for one in items:
+        counts[one.key] += 1
+        number = counts[one.key]
+        found.append(one if number == 1 else replace(one, key=f"{one.key}--{number}"))
+    return tuple(found)
+
+
 def write_files(report: Report, folder: Path, name: str) -> Path:
     """Write NAME.html, .md with ``figures/*.svg``, .json and .csv; return the HTML page.
 
     Raises MissingExtra if Jinja isn't installed.
     """
+    tables, figures = with_unique_keys(report.tables), with_unique_keys(report.figures)
+    report = replace(report, tables=tables, figures=figures)
     page = folder / f"{name}.html"
     files = {folder / "figures" / f"{one.key}.svg": one.svg for one in report.figures} | {
         folder / f"{name}.md": to_markdown(report),

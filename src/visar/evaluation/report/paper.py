@@ -139,8 +139,8 @@ class Comparison:
     """Encoders that include questions about pages that couldn't be encoded, unlike the paper."""
 
     @classmethod
-    def of_retrieval(cls, results: Results, dataset: str, *obstacles: str, **more: Any) -> Self:
-        """Compare the pages chosen for questions with evidence."""
+    def of(cls, results: Results, dataset: str, *obstacles: str, **more: Any) -> Self:
+        """Compare a data set; without other arguments, the pages chosen for its questions."""
         return cls(
             dataset,
             (*_data_obstacles(results, dataset), *obstacles),
@@ -166,7 +166,7 @@ class Comparison:
         elif paper_generator(f"Qwen/{paper_judge}") not in map(paper_generator, parts):
             obstacles.append(f"the judge is {judge}, but in the paper {paper_judge}")
         known = paper_generator(generator)
-        return cls.of_retrieval(results, dataset, *obstacles, generator=known, has_answers=True)
+        return cls.of(results, dataset, *obstacles, generator=known, has_answers=True)
 
     @classmethod
     def of_latency(
@@ -178,7 +178,7 @@ class Comparison:
             obstacles += _generator_obstacles(generator, prompt, ())
             if paper_generator(generator) != "qwen2.5-vl":
                 obstacles.append("the paper's latencies are for Qwen2.5-VL-7B-Instruct")
-        return cls.of_retrieval(results, dataset, *obstacles, has_answers=True)
+        return cls.of(results, dataset, *obstacles, has_answers=True)
 
     def _obstacle(self, encoder: str | None) -> str | None:
         """Return why the numbers of an encoder aren't comparable; None means any encoder."""

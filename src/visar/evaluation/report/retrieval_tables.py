@@ -112,7 +112,7 @@ def adaptive_tables(results: Results) -> list[Table]:
     """Return Table 1: the number and quality of pages chosen by adaptive methods."""
     tables = []
     for dataset, frame in where(results.counted, is_compared).groupby("dataset"):
-        paper = Comparison.of_retrieval(results, dataset)
+        paper = Comparison.of(results, dataset)
         rows, notes = _method_rows(results, frame, _ADAPTIVE, "visar", paper)
         ks = results.of(dataset).evidence_pages.map(lambda pages: len(set(pages)))
         ks = ks[ks > 0]
@@ -190,7 +190,7 @@ def ranking_tables(results: Results) -> list[Table]:
     tables = []
     for dataset, frame in where(results.counted, is_main).groupby("dataset"):
         ranked = frame.groupby("encoder", group_keys=False)[frame.columns].apply(_with_own_ranking)
-        paper = Comparison.of_retrieval(results, dataset)
+        paper = Comparison.of(results, dataset)
         rows, notes = _method_rows(results, ranked, columns, LATE, paper)
         if rows:
             mark_best(rows, [column.heading for column in columns], "Encoder")
@@ -224,7 +224,7 @@ def weighting_tables(results: Results) -> list[Table]:
     for dataset, frame in chosen.groupby("dataset"):
         if set(frame.method) == {"visar"}:
             continue
-        paper = Comparison.of_retrieval(results, dataset)
+        paper = Comparison.of(results, dataset)
         rows, notes = _method_rows(results, frame, columns, "visar", paper)
         mark_best(rows, [column.heading for column in columns], "Encoder")
         for encoder in frame.encoder.unique():
