@@ -65,7 +65,9 @@ def _read_detail(path: Path) -> Detail:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             detail = Detail(
-                *(str(arrays[k]) if k in arrays else "" for k in ("dataset", "encoder", "id")),
+                dataset=str(arrays["dataset"]) if "dataset" in arrays else "",
+                encoder=str(arrays["encoder"]) if "encoder" in arrays else "",
+                question=str(arrays["id"]) if "id" in arrays else "",
                 inputs=str(arrays["inputs"]) if "inputs" in arrays else None,
                 similarity=np.asarray(arrays["similarity"], np.float64),
                 cost=np.asarray(arrays["cost"], np.float64),

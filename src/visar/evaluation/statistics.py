@@ -149,12 +149,14 @@ def compare(first: ArrayLike, second: ArrayLike, statistic: Statistic = first_me
     return replace(interval, p=float(test.pvalue))
 
 
-def compare_accuracy(first: ArrayLike, second: ArrayLike) -> Estimate:
+def compare_accuracy(
+    first: ArrayLike, second: ArrayLike, statistic: Statistic = first_mean
+) -> Estimate:
     """Return the difference of mean accuracies, with interval and the p-value of `mcnemar`.
 
     The values are 0 for incorrect answers to the same questions, and any number for correct ones.
     """
-    found = bootstrap(_table(first) - _table(second))
+    found = bootstrap(_table(first) - _table(second), statistic)
     return replace(found, p=mcnemar(first, second))
 
 

@@ -42,7 +42,8 @@ def write_report(
     """
     folder = Path(folder)
     results = apply_invalid_pages(read_results(folder), invalid_pages)
-    current, stale = [], []
+    current: list[Detail] = []
+    stale: list[Detail] = []
     for detail in read_details(folder):
         (stale if matrix_figures.is_stale(detail, results) else current).append(detail)
     left_out = [

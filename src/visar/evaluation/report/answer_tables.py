@@ -140,7 +140,10 @@ def settings_of(results: Results) -> list[Setting]:
     chosen = results.retrievals[["dataset", "encoder", "method", "question", "paper_sparsity"]]
     verdicts = results.verdicts.merge(answers, "left", on=ANSWER_KEY)
     verdicts = verdicts.merge(chosen, "left", on=["dataset", "encoder", "method", "question"])
-    return [Setting(results, *key, frame) for key, frame in verdicts.groupby(_SETTING, sort=False)]
+    return [
+        Setting(results, dataset, generator, prompt, judge, frame)
+        for (dataset, generator, prompt, judge), frame in verdicts.groupby(_SETTING, sort=False)
+    ]
 
 
 def by_generator(settings: Iterable[Setting]) -> dict[tuple[str, str], list[Setting]]:

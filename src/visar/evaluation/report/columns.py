@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from visar.evaluation.report.markup import Cell
 from visar.evaluation.statistics import (
@@ -35,7 +36,7 @@ class Column:
     """The measure's name in the paper's numbers, if the definition is the same."""
     has_interval: bool = True
     center: Literal["mean", "median"] = "mean"
-    test: Callable[..., Estimate] = compare
+    test: Callable[[ArrayLike, ArrayLike, Statistic], Estimate] = compare
     """A function that compares the measures of two methods."""
 
     def value(self, group: pd.DataFrame) -> float:
@@ -67,11 +68,7 @@ class Column:
     ) -> Estimate | None:
         """Return the difference from a reference on the questions that both have, if any."""
         one, other = self.pair(group, reference, key)
-        if one.empty:
-            return None
-        if self.statistic is first_mean:
-            return self.test(one, other)
-        return self.test(one, other, self.statistic)
+        return None if one.empty else self.test(one, other, self.statistic)
 
 
 ALL_EVIDENCE = Column("All evidence %", 2, ("perfect_recall",), has_interval=False)

@@ -339,14 +339,14 @@ def with_count(title: str, counts: Iterable[int]) -> str:
     return f"{title}, n={range_label(known[0], known[-1])}" if known else title
 
 
-def range_label(first: float, last: float | None) -> str:
+def range_label(first: int, last: int | None) -> str:
     """Format a range: "3–5", "3" for a single number, or "7+" without an end."""
     if last is None:
         return f"{first}+"
     return str(first) if first == last else f"{first}–{last}"
 
 
-_PAPER_SIZES: dict[str, Sequence[tuple[float, float | None]]] = {
+_PAPER_SIZES: dict[str, Sequence[tuple[int, int | None]]] = {
     "MMLongBench": ((1, 50), (51, 100), (101, 150), (151, 200), (201, None)),
     "LongDocURL": ((50, 75), (76, 100), (101, 125), (126, 150)),
 }
@@ -362,12 +362,12 @@ def document_bins(dataset: str, sizes: Iterable[int]) -> dict[str, float]:
     {'1–50': 50, '101–150': 150, '201+': inf}
     """
     ranges = _PAPER_SIZES.get(dataset.removesuffix(CORRECTED)) or size_bins(sizes)
-    lasts = [*(last for _, last in ranges[:-1]), math.inf]
+    lasts = [*(last or math.inf for _, last in ranges[:-1]), math.inf]
     used = {bisect_left(lasts, size) for size in sizes}
     return {range_label(*ranges[at]): lasts[at] for at in sorted(used)}
 
 
-def size_bins(sizes: Iterable[int], most: int = 6) -> Sequence[tuple[float, float | None]]:
+def size_bins(sizes: Iterable[int], most: int = 6) -> list[tuple[int, int]]:
     """Return ranges of document sizes, including both ends, with similar counts.
 
     A document more than twice as large as all others gets its own range.
