@@ -113,14 +113,6 @@ def test_equal_methods_have_p_1_and_different_ones_a_small_p() -> None:
     assert better.value == -worse.value
 
 
-def test_a_summary_equals_numpy() -> None:
-    values = np.random.default_rng(5).random(101)
-    summary = summarize(values)
-    assert (summary.mean, summary.std) == pytest.approx((values.mean(), values.std()))
-    quartiles = (summary.lower_quartile, summary.median, summary.upper_quartile)
-    assert quartiles == pytest.approx(tuple(np.quantile(values, (0.25, 0.5, 0.75))))
-
-
 def test_p_values_are_adjusted_by_holms_method() -> None:
     """0.01, 0.03 and 0.04 become 3 · 0.01, 2 · 0.03, and at least the previous value: 0.06."""
     assert adjust([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])

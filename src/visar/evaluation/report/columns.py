@@ -21,6 +21,10 @@ from visar.evaluation.statistics import (
 )
 
 SIGNIFICANT = 0.05
+CHOICES = (
+    "R@k* and P@k* are means over questions, F1@k* is their harmonic mean. All evidence: the share "
+    "of questions with all evidence pages among the chosen pages."
+)
 INTERVALS = "In parentheses: 95% of 10,000 bootstrap samples over questions."
 
 

@@ -14,7 +14,7 @@ from visar.errors import InvalidOption
 from visar.evaluation.frames import Results, measure_choices, read_results
 from visar.evaluation.methods import METHODS
 from visar.evaluation.report import InvalidPages, apply_invalid_pages, markup
-from visar.evaluation.report.columns import ACCURACY, F1, SIGNIFICANT, Column
+from visar.evaluation.report.columns import ACCURACY, CHOICES, F1, SIGNIFICANT, Column
 from visar.evaluation.report.markup import Cell, Report, Row, Table
 from visar.evaluation.report.methods import is_adaptive, is_main, label, name_generator, where
 from visar.evaluation.statistics import adjust
@@ -268,9 +268,7 @@ def _retrieval_table(dataset: str, frame: pd.DataFrame, chosen: _Key | None) -> 
     rows = _compared_rows(groups, _ROW, _COLUMNS, "Δ F1", lambda _: reference)
     shown = f"{reference[0]} · {reference[1]} · {_row_label(reference[2])}"
     notes = [
-        "k is before any budget, or fixed. R@k* and P@k* are means over questions, F1@k* is their "
-        "harmonic mean. All evidence: the share of questions with all evidence pages among the "
-        "chosen pages. NDCG@5 is the standard definition.",
+        f"k is before any budget, or fixed. {CHOICES} NDCG@5 is the standard definition.",
         f"Δ F1: the row's F1@k* minus that of {shown}, on the questions that both have (Shared), "
         "with paired bootstrap interval. p: paired permutation test, adjusted for the number of "
         f"rows (Holm); bold below {SIGNIFICANT}.",

@@ -9,7 +9,14 @@ import pandas as pd
 from visar.evaluation import metrics
 from visar.evaluation.frames import RANKS, Results, measure_choices
 from visar.evaluation.methods import DEPTH
-from visar.evaluation.report.columns import ALL_EVIDENCE, F1, INTERVALS, SIGNIFICANT, Column
+from visar.evaluation.report.columns import (
+    ALL_EVIDENCE,
+    CHOICES,
+    F1,
+    INTERVALS,
+    SIGNIFICANT,
+    Column,
+)
 from visar.evaluation.report.markup import Cell, Row, Table, mark_best
 from visar.evaluation.report.methods import (
     LATE,
@@ -122,11 +129,7 @@ def adaptive_tables(results: Results) -> list[Table]:
             known = paper.value(str(column.paper), None, "evidence")
             evidence[column.heading] = Cell(float(value), column.digits, paper=known)
         rows.append(evidence)
-        start = (
-            "k is before any budget. R@k* and P@k* are means over questions, F1@k* is their "
-            "harmonic mean. All evidence: the share of questions with all evidence pages among the "
-            "chosen pages."
-        )
+        start = f"k is before any budget. {CHOICES}"
         notes = [start, *notes, *_calibration_notes(results, frame)]
         title = f"Table 1. Adaptive-k retrieval: {dataset}"
         tables.append(Table.of(f"table-1 {dataset}", title, rows, notes))
